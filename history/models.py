@@ -1,0 +1,404 @@
+"""The record: what is stored, and what the database itself refuses.
+
+An entry of the history is one `Message` row, immutable once written. Rows of one session are numbered by `seq` and
+form a tree through `parent_seq`; because a parent is named by its number *within the session*, a parent in another
+session cannot even be written down. Everything else here is a projection that can be rebuilt from the entries
+(counters, `head`, `on_path`, `ToolCall`, `SearchRow`) or describes who talked, by which key and through which call.
+
+Only `recorder` and `exchanges` write these tables, only `retention` removes from them, and `selectors` and `search`
+read them on behalf of a viewer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import F, Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from history.entries import HeadMoved, NotebookSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
+from history.fields import HashField, TokensField
+
+# Kinds that say what holds from here on; few per session, and looked up without reading the conversation.
+STATE_KINDS = (
+    SystemInstructionSet.kind,
+    ToolsOffered.kind,
+    NotebookSet.kind,
+    Summary.kind,
+    Retracted.kind,
+    HeadMoved.kind,
+)
+
+
+class ImmutableError(TypeError):
+    """Somebody tried to change a stored entry. Append a new one instead."""
+
+
+class ApiKey(models.Model):
+    """Who may use the relay and the REST API. The key itself is shown once; only its hash is kept."""
+
+    class Recording(models.TextChoices):
+        FULL = "full", _("everything")
+        REDACTED = "redacted", _("everything, credentials removed")
+        NO_REPLIES = "no_replies", _("requests without the replies")
+        METADATA = "metadata", _("times and counts only")
+        OFF = "off", _("nothing")
+
+    name = models.CharField(_("name"), max_length=100)
+    prefix = models.CharField(_("prefix"), max_length=16, unique=True)
+    secret_hash = HashField(max_length=32)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="api_keys")
+    scopes = models.JSONField(_("scopes"), default=list)
+    owner_wide = models.BooleanField(_("sees all sessions of its owner"), default=False)
+    recording = models.CharField(_("recording"), max_length=12, choices=Recording.choices, default=Recording.REDACTED)
+    requests_per_minute = models.PositiveIntegerField(_("requests per minute"), null=True, blank=True)
+    tokens_per_minute = models.PositiveIntegerField(_("tokens per minute"), null=True, blank=True)
+    concurrent_streams = models.PositiveIntegerField(_("streams at once"), null=True, blank=True)
+    tokens_per_day = models.PositiveBigIntegerField(_("tokens per day"), null=True, blank=True)
+    tokens_per_month = models.PositiveBigIntegerField(_("tokens per month"), null=True, blank=True)
+    cost_per_day = models.DecimalField(_("cost per day"), max_digits=12, decimal_places=4, null=True, blank=True)
+    cost_per_month = models.DecimalField(_("cost per month"), max_digits=12, decimal_places=4, null=True, blank=True)
+    # Retention of this key's sessions; empty: the rule of the source applies.
+    keep_days = models.PositiveIntegerField(_("days to keep"), null=True, blank=True)
+    keep_body_days = models.PositiveIntegerField(_("days to keep texts"), null=True, blank=True)
+    max_messages = models.PositiveIntegerField(_("messages per session"), null=True, blank=True)
+    max_sessions = models.PositiveIntegerField(_("sessions"), null=True, blank=True)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+    last_used_at = models.DateTimeField(_("last used"), null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("API key")
+        verbose_name_plural = _("API keys")
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+
+class Session(models.Model):
+    """One conversation. `version` counts its entries, `head` is the entry that the next one follows."""
+
+    class Source(models.TextChoices):
+        CHAT = "chat", _("chat")
+        RELAY = "relay", _("relay")
+        IMPORT = "import", _("import")
+        NOTEBOOK = "notebook", _("notebook")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="chat_sessions", db_index=False
+    )
+    api_key = models.ForeignKey(
+        ApiKey, on_delete=models.PROTECT, null=True, blank=True, related_name="sessions", db_index=False
+    )
+    source = models.CharField(_("source"), max_length=10, choices=Source.choices, default=Source.CHAT)
+    client = models.CharField(_("client"), max_length=60, blank=True)
+    recognised_by = models.CharField(_("recognised by"), max_length=20, blank=True)
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    workspace = models.CharField(_("workspace"), max_length=255, blank=True)
+    title = models.CharField(_("title"), max_length=200, blank=True)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="children")
+    parent_call = models.CharField(_("called by"), max_length=200, blank=True)
+    forked_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="forks")
+    forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
+
+    message_count = models.PositiveIntegerField(_("messages"), default=0)
+    tool_call_count = models.PositiveIntegerField(_("tool calls"), default=0)
+    error_count = models.PositiveIntegerField(_("errors"), default=0)
+    input_tokens = models.PositiveBigIntegerField(_("tokens read"), default=0)
+    output_tokens = models.PositiveBigIntegerField(_("tokens written"), default=0)
+    cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
+
+    version = models.PositiveBigIntegerField(_("version"), default=0)
+    head = models.PositiveBigIntegerField(_("head"), default=0)
+    last_seal = HashField(max_length=32, default=bytes)
+    trimmed_through = models.PositiveBigIntegerField(_("trimmed through"), default=0)
+    anchor_seal = HashField(max_length=32, default=bytes)
+    # What the next append needs to know of the head, so that it does not have to read it.
+    head_fingerprint = HashField(max_length=16, default=bytes)
+    head_has_open_calls = models.BooleanField(default=False)
+
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    last_activity_at = models.DateTimeField(_("last activity"), default=timezone.now)
+    pinned_at = models.DateTimeField(_("pinned"), null=True, blank=True)
+    archived_at = models.DateTimeField(_("archived"), null=True, blank=True)
+    hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)
+    hold = models.BooleanField(_("under hold"), default=False)
+    expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
+    metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+
+    class Meta:
+        verbose_name = _("session")
+        verbose_name_plural = _("sessions")
+        ordering = ["-last_activity_at", "-id"]
+        indexes = [
+            models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
+            models.Index(fields=["owner", "-last_activity_at", "-id"], name="session_newest_of_owner"),
+            models.Index(fields=["api_key", "-last_activity_at", "-id"], name="session_newest_of_key"),
+            models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
+            models.Index(fields=["hidden_at"], name="session_trash", condition=Q(hidden_at__isnull=False)),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=Q(head__lte=F("version")), name="session_head_exists"),
+            models.CheckConstraint(condition=Q(trimmed_through__lte=F("version")), name="session_trim_in_range"),
+        ]
+
+    def __str__(self) -> str:
+        return self.title or str(self.id)
+
+
+class Message(models.Model):
+    """One entry of a session's history: written once, then only read, or dropped by policy as a whole."""
+
+    class Role(models.TextChoices):
+        SYSTEM = "system", _("system")
+        USER = "user", _("user")
+        ASSISTANT = "assistant", _("assistant")
+        TOOL = "tool", _("tool")
+
+    class Status(models.TextChoices):
+        COMPLETE = "complete", _("complete")
+        INTERRUPTED = "interrupted", _("interrupted")
+        FAILED = "failed", _("failed")
+
+    id = models.BigAutoField(primary_key=True)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="messages", db_index=False)
+    seq = models.PositiveBigIntegerField(_("number"))
+    parent_seq = models.PositiveBigIntegerField(_("after"))
+    on_path = models.BooleanField(_("on the path to the head"))
+    moved_head = models.BooleanField(_("became the head"))
+    kind = models.CharField(_("kind"), max_length=40)
+    role = models.CharField(_("role"), max_length=10, choices=Role.choices)
+    # The text for people, cut at recorder.CONTENT_CHARS; content_chars is its whole length.
+    content = models.TextField(_("content"), blank=True)
+    content_chars = models.PositiveIntegerField(_("length"), default=0)
+    # The entry as JSON (history.entries), long texts moved to blobs. Null once dropped by policy, and so is the salt.
+    body = models.TextField(_("body"), null=True)
+    salt = HashField(max_length=16, null=True)
+    dropped_at = models.DateTimeField(_("texts dropped"), null=True, blank=True)
+
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    provider = models.CharField(_("provider"), max_length=60, blank=True)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+    status = models.CharField(_("status"), max_length=12, choices=Status.choices, default=Status.COMPLETE)
+    end_reason = models.CharField(_("end reason"), max_length=40, blank=True)
+    input_tokens = models.PositiveIntegerField(_("tokens read"), default=0)
+    output_tokens = models.PositiveIntegerField(_("tokens written"), default=0)
+    usage_source = models.CharField(_("tokens counted by"), max_length=10, blank=True)
+    latency = models.FloatField(_("time to first token"), null=True, blank=True)
+    duration = models.FloatField(_("duration"), null=True, blank=True)
+    request_id = models.CharField(_("request id"), max_length=200, blank=True)
+    is_internal = models.BooleanField(_("internal"), default=False)
+    created_at = models.DateTimeField(_("time"))
+    metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+
+    fingerprint = HashField(max_length=16)
+    digest = HashField(max_length=32)
+    seal = HashField(max_length=32)
+    blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField("Blob", related_name="messages", blank=True)
+
+    class Meta:
+        verbose_name = _("message")
+        verbose_name_plural = _("messages")
+        ordering = ["session", "seq"]
+        constraints = [
+            models.UniqueConstraint(fields=["session", "seq"], name="message_one_entry_per_seq"),
+            models.CheckConstraint(condition=Q(seq__gte=1), name="message_seq_from_one"),
+            models.CheckConstraint(condition=Q(parent_seq__lt=F("seq")), name="message_parent_is_older"),
+            models.CheckConstraint(
+                condition=Q(body__isnull=False, dropped_at__isnull=True)
+                | Q(body__isnull=True, salt__isnull=True, dropped_at__isnull=False),
+                name="message_body_or_dropped",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["session", "-seq"], name="message_on_path", condition=Q(on_path=True)),
+            models.Index(fields=["session", "kind", "-seq"], name="message_state", condition=Q(kind__in=STATE_KINDS)),
+            models.Index(fields=["session", "parent_seq"], name="message_children"),
+            models.Index(fields=["fingerprint"], name="message_fingerprint"),
+        ]
+
+    def __str__(self) -> str:
+        return f"#{self.seq} {self.kind}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise ImmutableError("A stored entry never changes: append a new one.")
+        super().save(*args, **kwargs)
+
+
+class ToolCall(models.Model):
+    """One call and its outcome, for people, admin and REST: taken from the results that answer it on the path."""
+
+    class Status(models.TextChoices):
+        PENDING = "pending", _("pending")
+        SUCCESS = "success", _("success")
+        FAILED = "failed", _("failed")
+        SKIPPED = "skipped", _("skipped")
+        INTERRUPTED = "interrupted", _("interrupted")
+
+    id = models.BigAutoField(primary_key=True)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="tool_calls", db_index=False)
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="tool_calls", db_index=False)
+    index = models.PositiveIntegerField(_("place"))
+    call_id = models.CharField(_("call id"), max_length=200, blank=True)
+    name = models.CharField(_("tool"), max_length=200)
+    arguments = models.TextField(_("arguments"), blank=True)
+    result = models.TextField(_("result"), blank=True)
+    status = models.CharField(_("status"), max_length=12, choices=Status.choices, default=Status.PENDING)
+    error = models.TextField(_("error"), blank=True)
+    created_at = models.DateTimeField(_("asked"))
+    started_at = models.DateTimeField(_("started"), null=True, blank=True)
+    duration = models.FloatField(_("duration"), null=True, blank=True)
+    # The entry of the same session that holds the outcome, and the place in it.
+    answered_by = models.PositiveBigIntegerField(_("answered by entry"), null=True, blank=True)
+    answer_index = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("tool call")
+        verbose_name_plural = _("tool calls")
+        ordering = ["message", "index"]
+        constraints = [
+            models.UniqueConstraint(fields=["message", "index"], name="toolcall_one_row_per_call"),
+            models.UniqueConstraint(
+                fields=["session", "answered_by", "answer_index"], name="toolcall_one_call_per_result"
+            ),
+            models.CheckConstraint(
+                condition=Q(answered_by__isnull=True, answer_index__isnull=True, status__in=["pending", "interrupted"])
+                | (Q(answered_by__isnull=False, answer_index__isnull=False) & ~Q(status="pending")),
+                name="toolcall_outcome_has_an_entry",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.status})"
+
+
+class Exchange(models.Model):
+    """One call to a model: opened before anything is sent, ended exactly once, whatever the end was."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, null=True, related_name="exchanges", db_index=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="exchanges")
+    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, null=True, blank=True, related_name="exchanges")
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    provider = models.CharField(_("provider"), max_length=60, blank=True)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+    dialect = models.CharField(_("dialect"), max_length=40, blank=True)
+    # The entry that the answer will follow, and everything that the request was made from.
+    after = models.PositiveBigIntegerField(_("after entry"), default=0)
+    history_version = models.PositiveBigIntegerField(_("history version"), default=0)
+    renderer_version = models.CharField(_("renderer version"), max_length=20, blank=True)
+    request_hash = models.CharField(_("hash of the request"), max_length=64, blank=True)
+    inputs = models.JSONField(_("inputs"), default=dict, blank=True)
+    blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField("Blob", related_name="exchanges", blank=True)
+
+    started_at = models.DateTimeField(_("started"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    end_reason = models.CharField(_("end reason"), max_length=40, blank=True)
+    stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
+    # The answer so far, as the JSON of a ModelOutput: a scratch pad outside the ledger, emptied at the end.
+    partial = models.TextField(blank=True)
+    message = models.OneToOneField(Message, on_delete=models.SET_NULL, null=True, blank=True, related_name="exchange")
+    attempts = models.PositiveIntegerField(_("attempts"), default=1)
+    status_code = models.PositiveIntegerField(_("HTTP status"), null=True, blank=True)
+    error = models.TextField(_("error"), blank=True)
+    estimated_tokens = models.PositiveIntegerField(_("tokens estimated"), default=0)
+    usage = models.JSONField(_("usage"), default=dict, blank=True)
+    cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
+    metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+
+    class Meta:
+        verbose_name = _("exchange")
+        verbose_name_plural = _("exchanges")
+        ordering = ["-started_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=True, end_reason="") | (Q(ended_at__isnull=False) & ~Q(end_reason="")),
+                name="exchange_end_has_a_reason",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["heartbeat_at"], name="exchange_running", condition=Q(ended_at__isnull=True)),
+            models.Index(fields=["session", "started_at"], name="exchange_of_session"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model} {self.end_reason or 'running'}"
+
+
+class Blob(models.Model):
+    """A long payload under the hash of its bytes, stored once however often it is referred to."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    data = models.BinaryField()
+    size = models.PositiveBigIntegerField(_("size"))
+    media_type = models.CharField(_("media type"), max_length=100, default="text/plain")
+    created_at = models.DateTimeField(_("created"), default=timezone.now, db_index=True)
+
+    class Meta:
+        verbose_name = _("blob")
+        verbose_name_plural = _("blobs")
+
+    def __str__(self) -> str:
+        return f"{self.sha256[:12]} ({self.size})"
+
+
+class SearchRow(models.Model):
+    """A stretch of a message's searchable text, as tokens. `search` writes and reads it."""
+
+    id = models.BigAutoField(primary_key=True)
+    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="search_rows")
+    # Where the stretch lies in the searchable text of the entry.
+    start = models.PositiveIntegerField()
+    end = models.PositiveIntegerField()
+    tokens = TokensField()
+
+    def __str__(self) -> str:
+        return f"{self.message_id}: {self.start}–{self.end}"
+
+
+class AuditEvent(models.Model):
+    """Who read, exported, held or removed what, and why. A chain of its own, of ids instead of names."""
+
+    id = models.BigAutoField(primary_key=True)
+    seq = models.PositiveBigIntegerField(_("number"), unique=True)
+    at = models.DateTimeField(_("time"))
+    action = models.CharField(_("action"), max_length=40)
+    actor = models.PositiveBigIntegerField(_("user id"), null=True, blank=True)
+    key = models.PositiveBigIntegerField(_("key id"), null=True, blank=True)
+    session = models.UUIDField(_("session id"), null=True, blank=True, db_index=True)
+    reason = models.TextField(_("reason"), blank=True)
+    details = models.TextField(_("details"), blank=True)
+    seal = HashField(max_length=32)
+
+    class Meta:
+        verbose_name = _("audit event")
+        verbose_name_plural = _("audit events")
+        ordering = ["-seq"]
+
+    def __str__(self) -> str:
+        return f"#{self.seq} {self.action}"
+
+
+class TokenCalibration(models.Model):
+    """How a vendor's own count relates to our estimate, per model: the factor to multiply estimates by."""
+
+    model = models.CharField(_("model"), max_length=100, primary_key=True)
+    factor = models.FloatField(_("factor"), default=1.0)
+    samples = models.PositiveIntegerField(_("samples"), default=0)
+    updated_at = models.DateTimeField(_("updated"), auto_now=True)
+
+    class Meta:
+        verbose_name = _("token calibration")
+        verbose_name_plural = _("token calibrations")
+
+    def __str__(self) -> str:
+        return f"{self.model} × {self.factor:.3f}"
