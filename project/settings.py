@@ -1,29 +1,239 @@
-"""Every setting of Parley, in one file."""
+"""Every setting of Parley, in one file, fed by the environment and by `.env` in this folder's parent.
 
-import os
+What people may set is read through `env` and listed in `.env.example` and `docs/settings.md`; a test keeps the three
+in step. A value that makes no sense stops the start with one line that says what to write instead.
+"""
+
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import dj_database_url
+import django_stubs_ext
+from csp.constants import NONE, SELF
+from django.utils.translation import gettext_lazy as _
+
+from project.env import Environment
+from project.keyfiles import key_from
+
+django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("PARLEY_DATA_DIR", BASE_DIR / "data"))
-DATA_DIR.mkdir(parents=True, exist_ok=True)
-SECRET_KEY = "scaffold"
-USE_TZ = True
-AUTH_USER_MODEL = "accounts.User"
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+env = Environment.of_process(BASE_DIR / ".env")
+
+# Where things are
+
+PARLEY_DATA_DIR = env.path("PARLEY_DATA_DIR", BASE_DIR / "data", base=BASE_DIR)
+HOST = env.text("HOST", "127.0.0.1")
+PORT = env.whole_number("PORT", 8000, least=1, most=65535)
+PARLEY_URL = env.url(
+    "PARLEY_URL", f"http://127.0.0.1:{PORT}", schemes=("http", "https"), example="https://parley.example.org"
+).rstrip("/")
+PARLEY_TRUSTED_PROXIES = env.whole_number("PARLEY_TRUSTED_PROXIES", 0, most=10)
+PARLEY_BACKGROUND = env.flag("PARLEY_BACKGROUND", True)
+
+DEBUG = env.flag("DEBUG", False)
+_url = urlsplit(PARLEY_URL)
+_served_over_https = _url.scheme == "https"
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
+if _url.hostname and _url.hostname not in ALLOWED_HOSTS:
+    ALLOWED_HOSTS.append(_url.hostname)
+
+# Secrets: from the environment, or made on the first run and kept in the data directory
+
+SECRET_KEY = env.text("SECRET_KEY")
+if 0 < len(SECRET_KEY) < 32:
+    env.refuse("SECRET_KEY", "write at least 32 random characters, or leave it out and one is made for you")
+_fingerprint_key = env.text("PARLEY_FINGERPRINT_KEY")
+if 0 < len(_fingerprint_key) < 32:
+    env.refuse("PARLEY_FINGERPRINT_KEY", "write at least 32 random characters, or leave it out and one is made for you")
+try:
+    PARLEY_DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
+    SECRET_KEY = SECRET_KEY or key_from(PARLEY_DATA_DIR / "secret.key")
+    PARLEY_FINGERPRINT_KEY = (_fingerprint_key or key_from(PARLEY_DATA_DIR / "fingerprint.key")).encode()
+except OSError as error:
+    env.refuse_because(
+        f'PARLEY_DATA_DIR is "{PARLEY_DATA_DIR}", which cannot be written ({error.strerror}):'
+        " write the path of a folder that you own."
+    )
+except ValueError as error:
+    env.refuse_because(str(error))
+
+# History
+
+CHAT_HISTORY_ENABLED = env.flag("CHAT_HISTORY_ENABLED", True)
+CHAT_HISTORY_TTL_DAYS = env.whole_number("CHAT_HISTORY_TTL_DAYS", 30)
+CHAT_HISTORY_BODY_DAYS = env.whole_number("CHAT_HISTORY_BODY_DAYS", 0)
+CHAT_HISTORY_MAX_MESSAGES = env.whole_number("CHAT_HISTORY_MAX_MESSAGES", 0)
+CHAT_HISTORY_MAX_SESSIONS = env.whole_number("CHAT_HISTORY_MAX_SESSIONS", 0)
+CHAT_HISTORY_STICKY_TTL_SECONDS = env.whole_number("CHAT_HISTORY_STICKY_TTL_SECONDS", 600)
+PARLEY_CHAT_TTL_DAYS = env.whole_number("PARLEY_CHAT_TTL_DAYS", 0)
+PARLEY_IMPORT_TTL_DAYS = env.whole_number("PARLEY_IMPORT_TTL_DAYS", 0)
+PARLEY_TRASH_HOURS = env.whole_number("PARLEY_TRASH_HOURS", 24)
+PARLEY_REDACTION_HOOKS = env.dotted_paths("PARLEY_REDACTION_HOOKS")
+
+# The application
+
 INSTALLED_APPS = [
+    "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "csp",
+    "project",
     "project.accounts",
     "history",
 ]
-DATABASES = {"default": dj_database_url.parse(os.environ.get("DATABASE_URL") or f"sqlite:///{DATA_DIR}/parley.sqlite3")}
-if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "project.accounts.middleware.PreferencesMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "project.urls"
+ASGI_APPLICATION = "project.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# The database
+
+DATABASE_URL = env.url(
+    "DATABASE_URL",
+    f"sqlite:///{PARLEY_DATA_DIR}/parley.sqlite3",
+    schemes=("sqlite", "postgres", "postgresql"),
+    example="postgres://user:password@host:5432/parley, or leave it out for SQLite",
+)
+DATABASES: dict[str, Any] = {"default": dj_database_url.parse(DATABASE_URL, conn_health_checks=True)}
+if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
     DATABASES["default"]["OPTIONS"] = {
         "timeout": 20,
+        # A transaction that may write takes the lock at once, so it can never find that it read too early.
         "transaction_mode": "IMMEDIATE",
         "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
     }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Redis, where there are several processes
+
+REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "unix"), example="redis://127.0.0.1:6379/0")
+# A layer drops messages silently over its capacity, and the default of 100 is one busy answer.
+_CAPACITY = 10_000
+CHANNEL_LAYERS: dict[str, dict[str, Any]]
+CACHES: dict[str, dict[str, Any]]
+if REDIS_URL:
+    CHANNEL_LAYERS = {
+        "default": {
+            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "CONFIG": {"hosts": [REDIS_URL], "capacity": _CAPACITY, "prefix": "parley"},
+        }
+    }
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+else:
+    CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": _CAPACITY}}}
+    CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+
+# People
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+LOGIN_URL = "accounts:signin"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "accounts:signin"
+SESSION_COOKIE_NAME = "parley_session"
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_NAME = "parley_csrf"
+
+# Security: behind https as soon as PARLEY_URL says so
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _served_over_https
+CSRF_TRUSTED_ORIGINS = [f"{_url.scheme}://{_url.netloc}"]
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _served_over_https else 0
+SECURE_REFERRER_POLICY = "same-origin"
+if PARLEY_TRUSTED_PROXIES:
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "object-src": [NONE],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+# Language and time
+
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LANGUAGE_CODE = env.choice("PARLEY_LANGUAGE", "en", among=("en", "zh-hans"))
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
+
+# Static files: served by WhiteNoise under any server, with hashed names once `collectstatic` (part of `serve`) has run
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = PARLEY_DATA_DIR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "project.staticfiles.HashedWhenCollected"},
+}
+WHITENOISE_USE_FINDERS = True
+MEDIA_ROOT = PARLEY_DATA_DIR / "media"
+
+# Logging: to stderr, one line each, secrets blotted out
+
+PARLEY_LOG_LEVEL = env.choice("PARLEY_LOG_LEVEL", "INFO", among=("DEBUG", "INFO", "WARNING", "ERROR"))
+_OUR_HANDLER = {"handlers": ["stderr"], "level": PARLEY_LOG_LEVEL, "propagate": False}
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "project.logs.LineFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": "WARNING"},
+    # The servers' own loggers too: an access log would otherwise show one-time links.
+    "loggers": {
+        name: _OUR_HANDLER
+        for name in ("project", "history", "relay", "django", "daphne", "uvicorn", "uvicorn.error", "uvicorn.access")
+    }
+    | {name: _OUR_HANDLER for name in ("_granian", "granian.access")}
+    | {"django.db.backends": {"level": "INFO"}, "django.utils.autoreload": {"level": "INFO"}},
+}
+
+env.stop_if_wrong()

@@ -1,13 +1,43 @@
-"""What every test can ask for."""
+"""What every test can ask for: an owner, a stranger, one of the staff."""
+
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from django.conf import settings as live_settings
+from django.test import override_settings
+
+from project.accounts.models import User
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test writes into the developer's data directory, and passwords are hashed fast."""
+    with override_settings(
+        PARLEY_DATA_DIR=tmp_path_factory.mktemp("data"),
+        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+    ):
+        yield
 
 
 @pytest.fixture
-def ada(django_user_model):
+def data_dir() -> Path:
+    return Path(live_settings.PARLEY_DATA_DIR)
+
+
+@pytest.fixture
+def ada(django_user_model: type[User]) -> User:
+    """The owner."""
     return django_user_model.objects.create_user("ada", password="analytical engine")
 
 
 @pytest.fixture
-def bob(django_user_model):
+def bob(django_user_model: type[User]) -> User:
+    """A stranger, who must see nothing of Ada's."""
     return django_user_model.objects.create_user("bob", password="a stranger")
+
+
+@pytest.fixture
+def staff(django_user_model: type[User]) -> User:
+    """Looks after the house; no superuser."""
+    return django_user_model.objects.create_user("grace", password="nanoseconds", is_staff=True)
