@@ -390,6 +390,10 @@ PARTS: dict[str, type[Text | Media | Reasoning | ToolRequest]] = {
 
 # Kinds that a conversation consists of: counted as messages, and chained by fingerprint.
 CONVERSATION: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind, ToolResults.kind})
+# Kinds that say what holds from here on: an instruction, the tools, a summary in place of what came before.
+STATE: frozenset[str] = frozenset(
+    {SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, Summary.kind, Retracted.kind}
+)
 # Kinds that hang beside the path and never become anybody's parent.
 LEAVES: frozenset[str] = frozenset({DebugLog.kind, HeadMoved.kind})
 

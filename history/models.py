@@ -20,19 +20,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.entries import HeadMoved, NotebookSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
 from history.fields import HashField, TokensField
-
-# Kinds that say what holds from here on; few per session, and looked up without reading the conversation.
-STATE_KINDS = (
-    SystemInstructionSet.kind,
-    ToolsOffered.kind,
-    NotebookSet.kind,
-    Summary.kind,
-    Retracted.kind,
-    HeadMoved.kind,
-)
-
 
 class ImmutableError(TypeError):
     """Somebody tried to change a stored entry. Append a new one instead."""
@@ -136,6 +124,7 @@ class Session(models.Model):
     class Meta:
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
+        permissions = [("hold_session", _("Can hold sessions, and see hidden ones under hold"))]
         ordering = ["-last_activity_at", "-id"]
         indexes = [
             models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
@@ -174,6 +163,8 @@ class Message(models.Model):
     on_path = models.BooleanField(_("on the path to the head"))
     moved_head = models.BooleanField(_("became the head"))
     kind = models.CharField(_("kind"), max_length=40)
+    # Says what holds from here on (entries.STATE): few per session, found without reading the conversation.
+    is_state = models.BooleanField(default=False)
     role = models.CharField(_("role"), max_length=10, choices=Role.choices)
     # The text for people, cut at recorder.CONTENT_CHARS; content_chars is its whole length.
     content = models.TextField(_("content"), blank=True)
@@ -219,7 +210,7 @@ class Message(models.Model):
         ]
         indexes = [
             models.Index(fields=["session", "-seq"], name="message_on_path", condition=Q(on_path=True)),
-            models.Index(fields=["session", "kind", "-seq"], name="message_state", condition=Q(kind__in=STATE_KINDS)),
+            models.Index(fields=["session", "-seq"], name="message_state", condition=Q(is_state=True)),
             models.Index(fields=["session", "parent_seq"], name="message_children"),
             models.Index(fields=["fingerprint"], name="message_fingerprint"),
         ]

@@ -1,0 +1,173 @@
+"""How an entry is put into a row and taken out again.
+
+The body is JSON text, not a JSON column: what was sealed is what is stored, byte for byte, and PostgreSQL's jsonb would
+refuse NUL bytes and lone surrogates and forget the order of keys. Long strings move to blobs, so that a row stays small
+whatever somebody's tool printed; `{"$blob": <hash>}` stands in their place. System prompts and tool definitions move
+early, because agents send the same ones again and again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from history.entries import (
+    Entry, Media, ModelInput, ModelOutput, Part, SystemInstructionSet, ToolResults, ToolsOffered, entry_to_json,
+    read_entry,
+)  # fmt: skip
+
+LONG_TEXT = 65_536
+LONG_STATE = 1_024
+MAX_ENTRY_CHARS = 64 * 1024 * 1024
+METADATA_VALUE_CHARS = 4_096
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BLOB = re.compile(r'"\$(?:json_)?blob":"([0-9a-f]{64})"')
+_RESERVED = ("$blob", "$json_blob", "$literal")
+
+
+class EntryTooLarge(ValueError):
+    """The entry is larger than the record takes. Store the payload as an attachment or cut it before."""
+
+
+class MissingBlob(LookupError):
+    """A body refers to a blob that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    body: str
+    blobs: Mapping[str, bytes]  # to be stored: hash → bytes
+    attachments: frozenset[str]  # must be stored already
+
+
+def pack(entry: Entry) -> Packed:
+    value = entry_to_json(entry)
+    body = dump(value)
+    if len(body) > MAX_ENTRY_CHARS:
+        raise EntryTooLarge(f"an entry takes at most {MAX_ENTRY_CHARS:,} characters; this one has {len(body):,}")
+    limit = LONG_STATE if isinstance(entry, SystemInstructionSet | ToolsOffered) else LONG_TEXT
+    blobs: dict[str, bytes] = {}
+    if len(body) > limit or '"$' in body:
+        if isinstance(entry, ToolsOffered) and len(body) > limit:
+            value["tools"] = {"$json_blob": _keep(dump(value["tools"]), blobs)}
+        body = dump(_spilled(value, limit, blobs))
+    return Packed(body, blobs, frozenset(_attachments(entry)))
+
+
+def blobs_in(body: str) -> list[str]:
+    """The hashes of the blobs that a stored body refers to."""
+    return _BLOB.findall(body) if '"$' in body else []
+
+
+def unpack(body: str, blobs: Mapping[str, bytes]) -> Entry:
+    """The entry again; what cannot be read is an UnknownEntry, never an error."""
+    value = json.loads(body)
+    return read_entry(_restored(value, blobs) if '"$' in body else value)
+
+
+def pack_inputs(inputs: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
+    """What a call was made from, as JSON for a column, long texts moved to blobs."""
+    blobs: dict[str, bytes] = {}
+    return _spilled(_clean_deep(inputs), LONG_STATE, blobs), blobs
+
+
+def unpack_inputs(inputs: Any, blobs: Mapping[str, bytes]) -> Any:
+    return _restored(inputs, blobs)
+
+
+def load(text: str) -> Any:
+    return json.loads(text)
+
+
+def dump(value: Any) -> str:
+    """JSON text that any database takes: compact, not ASCII-only, but lone surrogates escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def clean(text: str) -> str:
+    """Text that any database takes: NUL and lone surrogates become U+FFFD. The body keeps the original."""
+    if text.isascii():
+        return text.replace("\0", "\ufffd")
+    if _SURROGATE.search(text):
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", "\ufffd")
+
+
+def clean_json(value: Any) -> Any:
+    """Metadata for a JSON column: clean texts, no NaN, and nothing long (the body has it whole)."""
+    if isinstance(value, str):
+        return clean(value[:METADATA_VALUE_CHARS])
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {clean(str(key)[:200]): clean_json(item) for key, item in list(value.items())[:100]}
+    if isinstance(value, list | tuple):
+        return [clean_json(item) for item in value[:100]]
+    return value
+
+
+def _clean_deep(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {key: _clean_deep(item) for key, item in value.items()}
+    return [_clean_deep(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _keep(text: str, blobs: dict[str, bytes]) -> str:
+    raw = text.encode("utf-8", "surrogatepass")
+    name = sha256(raw).hexdigest()
+    blobs[name] = raw
+    return name
+
+
+def _spilled(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= limit else {"$blob": _keep(value, blobs)}
+    if isinstance(value, list):
+        return [_spilled(item, limit, blobs) for item in value]
+    if isinstance(value, dict):
+        if value.keys() == {"$json_blob"} and value["$json_blob"] in blobs:
+            return value
+        spilled = {key: _spilled(item, limit, blobs) for key, item in value.items()}
+        return {"$literal": spilled} if any(key in value for key in _RESERVED) else spilled
+    return value
+
+
+def _restored(value: Any, blobs: Mapping[str, bytes]) -> Any:
+    if isinstance(value, list):
+        return [_restored(item, blobs) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if "$literal" in value:
+        return {key: _restored(item, blobs) for key, item in value["$literal"].items()}
+    if "$blob" in value:
+        return _text_of(value["$blob"], blobs)
+    if "$json_blob" in value:
+        return json.loads(_text_of(value["$json_blob"], blobs))
+    return {key: _restored(item, blobs) for key, item in value.items()}
+
+
+def _text_of(name: str, blobs: Mapping[str, bytes]) -> str:
+    if name not in blobs:
+        raise MissingBlob(f"the blob {name} is missing")
+    return bytes(blobs[name]).decode("utf-8", "surrogatepass")
+
+
+def _attachments(entry: Entry) -> Iterable[str]:
+    return (part.sha256 for part in _parts_of(entry) if isinstance(part, Media) and part.sha256)
+
+
+def _parts_of(entry: Entry) -> Iterable[Part]:
+    if isinstance(entry, ModelInput | ModelOutput):
+        return entry.parts
+    if isinstance(entry, ToolResults):
+        return (part for result in entry.results for part in result.parts)
+    return ()

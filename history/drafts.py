@@ -1,0 +1,203 @@
+"""Entries on their way into one session: everything about a row that can be decided before the database is asked.
+
+A draft numbers, pairs, redacts, hashes and seals entries in memory, and keeps the session's own bookkeeping (version,
+head, counters, title) in step. `storage` then writes the rows of one or many drafts together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from django.utils import timezone
+
+from history import bodies, fingerprints, projections, redaction, seals
+from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ModelInput, ModelOutput, ToolResult, ToolResults
+from history.errors import HistoryOff, NoSuchEntry, PairingError
+from history.models import Message, Session, ToolCall
+from history.titles import title_from
+
+# Sessions that we write ourselves are held to pairing; what others sent is stored as it came, and marked.
+STRICT_SOURCES = frozenset({Session.Source.CHAT, Session.Source.NOTEBOOK})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an entry needs to know of the one that it follows."""
+
+    fingerprint: bytes
+    open_calls: tuple[tuple[str, str], ...] = ()  # (call id, tool) that nobody has answered, in the order asked
+    output: int = 0  # the entry that asked for them
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A message that is not stored yet, with what its projections are made from."""
+
+    message: Message
+    entry: Entry
+    packed: bodies.Packed
+    place: Place  # of the entry that it follows
+
+
+@dataclass
+class Draft:
+    """The rows that one transaction adds to one session. The session must be locked."""
+
+    session: Session
+    as_it_came: bool = False
+    rows: list[Row] = field(default_factory=list)
+    asked_for: list[int] = field(default_factory=list)  # positions in `rows` of what the caller gave
+    flushed: int = 0  # how many rows are in the database already
+    leaf: int = 0  # where the caller's next entry goes if it names no other place
+
+    def __post_init__(self) -> None:
+        mode = self.session.api_key.recording if self.session.api_key else "full"
+        if not redaction.stores_bodies(mode):
+            raise HistoryOff(f"the key of session {self.session.pk} records in mode {mode!r}: no texts are stored")
+        self.leaf = self.session.head
+        self.scope = fingerprints.scope_of(api_key_id=self.session.api_key_id, owner_id=self.session.owner_id)
+        self.redactors = redaction.redactors_for(mode)
+        self.is_strict = not self.as_it_came and self.session.source in STRICT_SOURCES
+        self.places: dict[int, Place] = {}
+
+    def add(self, entry: Entry, *, after: int) -> None:
+        """One more entry. In our own sessions, calls that stand open before it are answered first."""
+        place = self.place_of(after)
+        if isinstance(entry, ToolResults):
+            entry = self._paired(entry, place)
+        elif entry.kind in CONVERSATION and place.open_calls and self.is_strict:
+            after = self._put(_skipped(place, at=entry.at), after=after, place=place)
+            place = self.places[after]
+        self.leaf = self._put(entry, after=after, place=place)
+        self.asked_for.append(len(self.rows) - 1)
+
+    def add_move(self, entry: HeadMoved) -> None:
+        """The fact that the head was moved; `storage.move_head` has moved it already."""
+        self.places.clear()
+        self._put(entry, after=entry.to, place=self.place_of(entry.to))
+        self.asked_for.append(len(self.rows) - 1)
+        self.leaf = entry.to
+
+    def pending(self) -> list[Row]:
+        return self.rows[self.flushed :]
+
+    def place_of(self, seq: int) -> Place:
+        if seq not in self.places:
+            self.places[seq] = look_up(self.session, seq)
+        return self.places[seq]
+
+    def _put(self, entry: Entry, *, after: int, place: Place) -> int:
+        """Make the row; returns where the next entry goes."""
+        session, seq = self.session, self.session.version + 1
+        fingerprint = fingerprints.fingerprint(entry, after=place.fingerprint, scope=self.scope)
+        stored = entry if self.as_it_came else redaction.redacted(entry, self.redactors).entry
+        columns = projections.columns_of(stored)
+        packed, salt = bodies.pack(stored), seals.new_salt()
+        digest = seals.digest_of(salt, packed.body)
+        seal = seals.seal_of(session.last_seal, seq=seq, parent=after, kind=columns["kind"], digest=digest)
+        is_leaf = columns["kind"] in LEAVES
+        moves = after == session.head and not is_leaf
+        message = Message(
+            session=session, seq=seq, parent_seq=after, on_path=moves, moved_head=moves or entry.kind == HeadMoved.kind,
+            body=packed.body, salt=salt, digest=digest, seal=seal, fingerprint=fingerprint, **columns,
+        )  # fmt: skip
+        self.rows.append(Row(message, stored, packed, place))
+        _count(session, stored, columns)
+        session.version, session.last_seal = seq, seal
+        if is_leaf:
+            return after
+        self.places[seq] = _following(place, stored, seq=seq, fingerprint=fingerprint)
+        if moves:
+            advance(session, kind=columns["kind"], place=self.places[seq], seq=seq)
+        return seq
+
+    def _paired(self, entry: ToolResults, place: Place) -> ToolResults:
+        if self.as_it_came:
+            return entry
+        try:
+            return _in_order(entry, place.open_calls)
+        except PairingError as misfit:
+            if self.is_strict:
+                raise
+            return replace(entry, metadata={**entry.metadata, "unpaired": str(misfit)})
+
+
+def advance(session: Session, *, kind: str, place: Place, seq: int) -> None:
+    """The head is entry `seq` now, which came after the old one."""
+    stand_at(session, place=place, seq=seq)
+    session.message_count += kind in CONVERSATION
+
+
+def stand_at(session: Session, *, place: Place, seq: int) -> None:
+    session.head = seq
+    session.head_fingerprint = place.fingerprint
+    session.head_has_open_calls = bool(place.open_calls)
+
+
+def _count(session: Session, entry: Entry, columns: Mapping[str, Any]) -> None:
+    """The part of the bookkeeping that holds whichever branch the entry is on."""
+    session.last_activity_at = max(session.last_activity_at, min(entry.at, timezone.now()))
+    session.input_tokens += columns.get("input_tokens", 0)
+    session.output_tokens += columns.get("output_tokens", 0)
+    session.error_count += projections.errors_in(entry)
+    session.agent = session.agent or columns["agent"]
+    if isinstance(entry, ModelOutput):
+        session.tool_call_count += len(entry.tool_requests)
+        session.model = columns["model"] or session.model
+    if isinstance(entry, ModelInput) and not session.title and not entry.is_internal:
+        session.title = title_from(entry.text)
+
+
+def _following(place: Place, entry: Entry, *, seq: int, fingerprint: bytes) -> Place:
+    """What the next entry needs to know. Entries that are not part of the conversation let open calls stand."""
+    if isinstance(entry, ModelOutput):
+        return Place(fingerprint, tuple((call.call_id, call.name) for call in entry.tool_requests), seq)
+    if entry.kind in CONVERSATION:
+        return Place(fingerprint)
+    return replace(place, fingerprint=fingerprint)
+
+
+def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResults:
+    """The results in the order asked; by call id, and by place where a model used one id twice."""
+    waiting = list(entry.results)
+    ordered: list[ToolResult] = []
+    for call_id, name in calls:
+        match = next((result for result in waiting if result.call_id == call_id), None)
+        if match is None:
+            raise PairingError(f"the call {call_id!r} of {name} has no result; answer every call, if only as skipped")
+        waiting.remove(match)
+        ordered.append(match)
+    if waiting:
+        raise PairingError(f"the result {waiting[0].call_id!r} answers no call that stands open here")
+    return entry if tuple(ordered) == entry.results else replace(entry, results=tuple(ordered))
+
+
+def _skipped(place: Place, *, at: datetime) -> ToolResults:
+    results = tuple(ToolResult(call_id=call_id, name=name, status="skipped") for call_id, name in place.open_calls)
+    return ToolResults(results=results, at=at, is_internal=True)
+
+
+def look_up(session: Session, seq: int) -> Place:
+    """The place of an entry that is stored already; the head's is known from the session row."""
+    if seq == session.head and not session.head_has_open_calls:
+        return Place(session.head_fingerprint)
+    if seq == 0 or seq == session.trimmed_through:
+        return Place(fingerprints.START)
+    step = _row(session, seq)
+    if step is None or step["kind"] in LEAVES:
+        raise NoSuchEntry(f"session {session.pk} has no entry {seq} to continue after")
+    fingerprint = step["fingerprint"]
+    while step and step["kind"] not in CONVERSATION:
+        step = _row(session, step["parent_seq"])
+    if step is None or step["kind"] != ModelOutput.kind:
+        return Place(fingerprint)
+    calls = ToolCall.objects.filter(message_id=step["id"]).order_by("index").values_list("call_id", "name")
+    return Place(fingerprint, tuple(calls), step["seq"])
+
+
+def _row(session: Session, seq: int) -> dict[str, Any] | None:
+    columns = ("id", "seq", "parent_seq", "kind", "fingerprint")
+    return Message.objects.filter(session=session, seq=seq).values(*columns).first() if seq else None

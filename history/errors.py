@@ -1,0 +1,30 @@
+"""What can go wrong with the record, as a tree that says whose fault it is.
+
+    HistoryError
+    ├── HistoryOff        the operator switched recording off; nothing is written, reading goes on
+    ├── NoSuchEntry       the caller names a session or an entry that is not there (any more)
+    ├── PairingError      the caller's results do not answer the calls before them, one to one
+    └── NoSuchBlob        the caller names an attachment whose bytes were never stored
+
+A write that raises one of these has stored nothing. Trying again as it is does not help.
+"""
+
+
+class HistoryError(Exception):
+    pass
+
+
+class HistoryOff(HistoryError):
+    pass
+
+
+class NoSuchEntry(HistoryError):
+    pass
+
+
+class PairingError(HistoryError):
+    pass
+
+
+class NoSuchBlob(HistoryError):
+    pass

@@ -1,0 +1,176 @@
+"""One call to a model, from before it is sent until its answer is a message.
+
+While an answer is on its way it lives in `Exchange.partial`, a scratch pad outside the ledger: writers note what they
+have so far in memory, and one flush about four times a second writes all of it together, which is also the sign of
+life. `finish` ends an exchange exactly once, whoever comes first (the writer, or the sweep after a crash): the one whose
+UPDATE finds it still running appends the message, whole or cut short with an honest status.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db.models import F
+from django.utils import timezone
+
+from history import bodies, recorder
+from history.entries import Entry, ModelOutput, Status, entry_to_json, now, read_entry, thawed
+from history.models import Blob, Exchange, Message, Session, TokenCalibration
+from history.recorder import Appended, refuse_when_off
+from history.storage import store_blobs
+from history.tokens import calibrated
+from history.transactions import writing
+
+LIVES_FOR = timedelta(seconds=30)  # without a sign of life, an exchange counts as lost
+SERVER_LOST = "server_lost"
+
+# How an exchange can end, and what that makes of its answer (rule 4).
+_STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "failed"}
+
+_noted: dict[UUID, str | None] = {}  # running here; the text not yet flushed, or None when there is nothing new
+_lock = threading.Lock()
+
+
+def open_exchange(
+    session: Session | None,
+    *,
+    owner: Any,
+    after: int = 0,
+    inputs: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Exchange:
+    """Write down that a call is about to be made, and from what; long inputs are kept as blobs."""
+    refuse_when_off()
+    stored, blobs = bodies.pack_inputs(inputs or {})
+    exchange = Exchange(
+        session=session,
+        owner=owner,
+        after=after,
+        history_version=session.version if session else 0,
+        inputs=stored,
+        **fields,
+    )
+    with writing():
+        exchange.save(force_insert=True)
+        if blobs:
+            store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
+            exchange.blobs.add(*blobs)
+    with _lock:
+        _noted[exchange.pk] = None
+    return exchange
+
+
+def note_partial(exchange_id: UUID, output: ModelOutput) -> None:
+    """Remember the answer so far; the next flush writes it. Cheap, and safe from any thread."""
+    text = bodies.dump(entry_to_json(output))
+    with _lock:
+        if exchange_id in _noted:
+            _noted[exchange_id] = text
+
+
+def flush_partials() -> int:
+    """Write what was noted, and the sign of life of every exchange that runs in this process, in one batch."""
+    with _lock:
+        noted = dict(_noted)
+        _noted.update(dict.fromkeys(noted))
+    if not noted:
+        return 0
+    moment = timezone.now()
+    running = Exchange.objects.filter(ended_at=None)
+    with writing():
+        running.filter(pk__in=[pk for pk, text in noted.items() if text is None]).update(heartbeat_at=moment)
+        for pk, text in noted.items():
+            if text is not None:
+                running.filter(pk=pk).update(partial=text, heartbeat_at=moment)
+    return len(noted)
+
+
+def request_stop(exchange: Exchange) -> bool:
+    """Ask whoever runs it, in whatever process, to stop; false when it has ended already."""
+    waiting = Exchange.objects.filter(pk=exchange.pk, ended_at=None, stop_requested_at=None)
+    with writing():
+        waiting.update(stop_requested_at=timezone.now())
+    return Exchange.objects.filter(pk=exchange.pk, ended_at=None).exists()
+
+
+def finish(
+    exchange: Exchange,
+    output: ModelOutput | None,
+    *,
+    end_reason: str,
+    cost: Decimal | None = None,
+    **fields: Any,
+) -> Appended | None:
+    """End it: the answer becomes one message. None when somebody else ended it before, or there is nothing to keep."""
+    with _lock:
+        _noted.pop(exchange.pk, None)
+    with writing():
+        ended = Exchange.objects.filter(pk=exchange.pk, ended_at=None).update(
+            ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **fields
+        )
+        if not ended:
+            return None
+        appended = _append_answer(exchange, output, end_reason) if output else None
+        if output and output.usage:
+            usage = bodies.clean_json(thawed(entry_to_json(output)["usage"]))
+            Exchange.objects.filter(pk=exchange.pk).update(usage=usage)
+            _calibrate(exchange, output)
+        if cost and exchange.session_id:
+            Session.objects.filter(pk=exchange.session_id).update(cost=F("cost") + cost)
+    exchange.refresh_from_db()
+    return appended
+
+
+def sweep() -> int:
+    """Turn exchanges whose writer is gone into interrupted messages with what there was of the answer."""
+    limit = timezone.now() - LIVES_FOR
+    lost = Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100]
+    return sum(_end_lost(exchange) for exchange in lost)
+
+
+def inputs_of(exchange: Exchange) -> dict[str, Any]:
+    """Everything that the request was made from, long ones read back from their blobs."""
+    names = bodies.blobs_in(bodies.dump(exchange.inputs))
+    blobs = dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}
+    return bodies.unpack_inputs(exchange.inputs, blobs)
+
+
+def partial_of(exchange: Exchange) -> ModelOutput | None:
+    """The answer so far, as the last flush left it."""
+    if not exchange.partial:
+        return None
+    entry: Entry = read_entry(bodies.load(exchange.partial))
+    return entry if isinstance(entry, ModelOutput) else None
+
+
+def _end_lost(exchange: Exchange) -> bool:
+    output = partial_of(exchange)
+    finish(exchange, output, end_reason=SERVER_LOST)
+    return True
+
+
+def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:
+    status = _STATUS_OF_END.get(end_reason, "interrupted")
+    if exchange.session is None or (status == "interrupted" and not output.parts):
+        return None
+    answer = replace(output, status=status, end_reason=output.end_reason or end_reason)
+    appended = recorder.append(exchange.session, answer, after=exchange.after)
+    Exchange.objects.filter(pk=exchange.pk).update(message=Message(pk=appended.message_id))
+    return appended
+
+
+def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
+    """Learn from the vendor's own count how far our estimate for this model is off."""
+    usage = output.usage
+    if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
+        return
+    known, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model[:100])
+    known.factor = calibrated(known.factor, known.samples, exchange.estimated_tokens, usage.input_tokens)
+    known.samples += 1
+    known.save()

@@ -1,0 +1,55 @@
+"""How long what is kept: the rules of the environment by source, and what an API key says instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+
+from history.models import ApiKey, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """0 means: without end, without limit."""
+
+    keep_days: int = 0
+    keep_body_days: int = 0
+    max_messages: int = 0
+    max_sessions: int = 0
+
+    def expiry(self, moment: datetime) -> datetime | None:
+        return moment + timedelta(days=self.keep_days) if self.keep_days else None
+
+
+def policy_for(source: str, api_key: ApiKey | None = None) -> Policy:
+    """What holds for sessions of this source; each limit of the key, where it has one, counts instead."""
+    rule = _rule_of(source)
+    if api_key is None:
+        return rule
+    return Policy(
+        keep_days=_first(api_key.keep_days, rule.keep_days),
+        keep_body_days=_first(api_key.keep_body_days, rule.keep_body_days),
+        max_messages=_first(api_key.max_messages, rule.max_messages),
+        max_sessions=_first(api_key.max_sessions, rule.max_sessions),
+    )
+
+
+def _rule_of(source: str) -> Policy:
+    if source == Session.Source.RELAY:
+        return Policy(
+            keep_days=settings.CHAT_HISTORY_TTL_DAYS,
+            keep_body_days=settings.CHAT_HISTORY_BODY_DAYS,
+            max_messages=settings.CHAT_HISTORY_MAX_MESSAGES,
+            max_sessions=settings.CHAT_HISTORY_MAX_SESSIONS,
+        )
+    if source == Session.Source.IMPORT:
+        return Policy(keep_days=settings.PARLEY_IMPORT_TTL_DAYS)
+    if source == Session.Source.CHAT:
+        return Policy(keep_days=settings.PARLEY_CHAT_TTL_DAYS)
+    return Policy()
+
+
+def _first(own: int | None, general: int) -> int:
+    return general if own is None else own

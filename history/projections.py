@@ -1,0 +1,129 @@
+"""What the columns of a row say about its entry. Pure functions: `verify` computes them again to see if they still fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from history.bodies import LONG_TEXT, clean, clean_json
+from history.entries import (
+    KINDS, STATE, Entry, ModelInput, ModelOutput, NotebookSet, Summary, ToolRequest, ToolResult, ToolResults, UnknownEntry,
+    kind_of, thawed,
+)  # fmt: skip
+
+ERROR_MARK = "【错误】"
+SEARCHED = (ModelInput, ModelOutput, ToolResults, Summary, NotebookSet)
+
+
+def columns_of(entry: Entry) -> dict[str, Any]:
+    """Every column of `Message` that follows from the entry alone."""
+    content = clean(content_of(entry))
+    columns = {
+        "kind": stored_kind(entry),
+        "is_state": entry.kind in STATE,
+        "role": entry.role,
+        "content": content[:LONG_TEXT],
+        "content_chars": len(content),
+        "agent": short(entry.agent, 100),
+        "is_internal": entry.is_internal,
+        "created_at": entry.at,
+        "metadata": clean_json(thawed(entry.metadata)) if entry.metadata else {},
+    }
+    if isinstance(entry, ModelOutput):
+        columns |= _answer_columns(entry)
+    elif isinstance(entry, Summary):
+        columns |= {"provider": short(entry.provider, 60), "model": short(entry.model, 100)}
+    return columns
+
+
+def _answer_columns(entry: ModelOutput) -> dict[str, Any]:
+    usage = entry.usage
+    return {
+        "provider": short(entry.provider, 60),
+        "model": short(entry.model, 100),
+        "status": entry.status,
+        "end_reason": short(entry.end_reason, 40),
+        "input_tokens": bounded(usage.input_tokens) if usage else 0,
+        "output_tokens": bounded(usage.output_tokens) if usage else 0,
+        "usage_source": usage.source if usage else "",
+        "latency": entry.latency,
+        "duration": entry.duration,
+        "request_id": short(entry.request_id, 200),
+    }
+
+
+def stored_kind(entry: Entry) -> str:
+    """The kind in the row; something malformed that claims to be of a known kind is only 'unknown'."""
+    kind = clean(kind_of(entry))
+    return UnknownEntry.kind if isinstance(entry, UnknownEntry) and (not kind or kind in KINDS) else kind
+
+
+def content_of(entry: Entry) -> str:
+    """The text for people. A failed answer says so here, and only here: the body stays clean for models."""
+    if isinstance(entry, ModelOutput) and entry.status == "failed":
+        return "\n\n".join(filter(None, [entry.text, f"{ERROR_MARK}{entry.error or entry.end_reason}"]))
+    return entry.text
+
+
+def searched_text(entry: Entry) -> str:
+    """Everything in an entry that somebody may look for; '' for bookkeeping, which nobody does."""
+    if not isinstance(entry, SEARCHED):
+        return ""
+    if isinstance(entry, ModelOutput):
+        asked = [f"{request.name} {request.arguments}" for request in entry.tool_requests]
+        return "\n".join(filter(None, [content_of(entry), entry.plan, entry.reasoning, *asked]))
+    if isinstance(entry, ToolResults):
+        said = [f"{result.name}\n{result.text}\n{result.error}".strip() for result in entry.results]
+        return "\n".join(filter(None, [entry.overall, *said]))
+    if isinstance(entry, ModelInput):
+        names = [media.name for media in entry.attachments]
+        return "\n".join(filter(None, [entry.text, *names]))
+    return entry.text
+
+
+def tools_named(entry: Entry) -> tuple[str, ...]:
+    if isinstance(entry, ModelOutput):
+        return tuple(dict.fromkeys(request.name for request in entry.tool_requests))
+    if isinstance(entry, ToolResults):
+        return tuple(dict.fromkeys(result.name for result in entry.results))
+    return ()
+
+
+def errors_in(entry: Entry) -> int:
+    if isinstance(entry, ModelOutput):
+        return int(entry.status == "failed")
+    if isinstance(entry, ToolResults):
+        return sum(result.status == "failed" for result in entry.results)
+    return 0
+
+
+def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
+    return {
+        "call_id": short(request.call_id, 200),
+        "name": short(request.name, 200),
+        "arguments": clean(request.arguments[:LONG_TEXT]),
+        "status": status,
+    }
+
+
+def outcome_columns(result: ToolResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "result": clean(result.text[:LONG_TEXT]),
+        "error": clean(result.error[:LONG_TEXT]),
+        "started_at": result.started_at,
+        "duration": result.duration,
+    }
+
+
+NO_OUTCOME: dict[str, Any] = {
+    "status": "pending", "result": "", "error": "", "started_at": None, "duration": None, "answered_by": None,
+    "answer_index": None,
+}  # fmt: skip
+
+
+def short(text: str, limit: int) -> str:
+    return clean(text[:limit]) if text else ""
+
+
+def bounded(number: int) -> int:
+    return max(0, min(number, 2_147_483_647))

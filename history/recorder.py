@@ -1,0 +1,195 @@
+"""The one writer. Nothing else appends to a history.
+
+`append` takes an entry and the number of the entry that its writer saw last. If that is the head, the head moves on;
+if somebody else was faster, the entry becomes a branch beside theirs, the head stays, and the caller is told. Either
+way the entry is stored, sealed, counted and searchable when the call returns, all in one transaction.
+
+A history is never edited: rolling back, editing and asking again move the head (`HeadMoved`) and append; forking copies
+the path into a session of its own.
+
+    recorder (what can be done) → drafts (what the rows will say) → storage (the rows)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from history import projections, storage
+from history.drafts import Draft, Row
+from history.entries import Entry, HeadMoved
+from history.errors import HistoryOff, NoSuchEntry
+from history.models import ApiKey, Blob, Message, Session
+from history.policies import policy_for
+from history.selectors import nodes_to
+from history.transactions import writing
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where the entry stands now. `moved_head` is false when it became a branch beside somebody else's."""
+
+    seq: int
+    message_id: int
+    moved_head: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """One wish to append, for `append_batch`. `after=None`: after the session's entry before it in the batch."""
+
+    session_id: UUID
+    entry: Entry
+    after: int | None
+
+
+def start_session(
+    *, owner: Any, api_key: ApiKey | None = None, source: str = Session.Source.CHAT, **fields: Any
+) -> Session:
+    """A new, empty session. Until when it is kept is decided now, and again with every entry."""
+    refuse_when_off()
+    begun = fields.pop("created_at", None) or timezone.now()
+    session = Session(
+        owner=owner,
+        api_key=api_key,
+        source=source,
+        created_at=begun,
+        last_activity_at=begun,
+        expires_at=policy_for(source, api_key).expiry(timezone.now()),
+        **fields,
+    )
+    session.title = projections.short(session.title, 200)
+    with writing():
+        session.save(force_insert=True)
+    return session
+
+
+def append(session: Session, entry: Entry, *, after: int) -> Appended:
+    """Store one entry after the one that its writer saw last (0: the start)."""
+    return append_many(session, [entry], after=after)[0]
+
+
+def append_many(session: Session, entries: Sequence[Entry], *, after: int) -> list[Appended]:
+    """Store a chain: the first after `after`, each further one after the one before. All of it or nothing."""
+    refuse_when_off()
+    with writing():
+        draft = Draft(storage.lock([session.pk])[session.pk])
+        draft.leaf = after
+        for entry in entries:
+            _add(draft, entry, after=draft.leaf)
+        storage.flush([draft])
+        storage.save_sessions([draft.session])
+    _copy_state(draft.session, to=session)
+    return [_appended(draft.rows[place]) for place in draft.asked_for]
+
+
+def append_batch(wishes: Sequence[Append]) -> list[Appended]:
+    """Store entries of many sessions in one transaction: so a busy writer shares the cost of a commit."""
+    refuse_when_off()
+    with writing():
+        sessions = storage.lock(wish.session_id for wish in wishes)
+        drafts = {pk: Draft(session) for pk, session in sessions.items()}
+        for wish in wishes:
+            draft = drafts[wish.session_id]
+            _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
+        storage.flush(list(drafts.values()))
+        storage.save_sessions(sessions.values())
+    written = {pk: iter(draft.asked_for) for pk, draft in drafts.items()}
+    return [_appended(drafts[wish.session_id].rows[next(written[wish.session_id])]) for wish in wishes]
+
+
+def move_head(session: Session, *, to: int, reason: str = "rollback", by: str = "") -> Appended:
+    """Continue after entry `to` (0: from the start). What came after it stays, beside the path."""
+    return append(session, HeadMoved(to=to, reason=reason, metadata={"by": by} if by else {}), after=to)
+
+
+def edit(session: Session, *, seq: int, entry: Entry) -> Appended:
+    """Say entry `seq` differently: a branch beside it, which becomes the path."""
+    parent = _parent_of(session, seq)
+    return append_many(session, [HeadMoved(to=parent, reason="edit"), entry], after=parent)[-1]
+
+
+def regenerate(session: Session, *, seq: int) -> int:
+    """Go back before answer `seq` so that another can be given; returns the entry that it will follow."""
+    parent = _parent_of(session, seq)
+    move_head(session, to=parent, reason="regenerate")
+    return parent
+
+
+def fork(session: Session, *, at: int, owner: Any) -> Session:
+    """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards."""
+    copy = start_session(
+        owner=owner,
+        api_key=session.api_key if session.owner_id == owner.pk else None,
+        source=session.source,
+        client=session.client,
+        agent=session.agent,
+        workspace=session.workspace,
+        title=session.title,
+        forked_from=session,
+        forked_at=at,
+    )
+    numbers = {0: 0}
+    with writing():
+        draft = Draft(storage.lock([copy.pk])[copy.pk], as_it_came=True)
+        for node in nodes_to(session, at):
+            draft.add(node.entry.renumbered(lambda number: numbers.get(number, 0)), after=draft.leaf)
+            numbers[node.seq] = draft.leaf
+            if len(draft.pending()) >= 500:
+                storage.flush([draft])
+        storage.flush([draft])
+        storage.save_sessions([draft.session])
+    _copy_state(draft.session, to=copy)
+    return copy
+
+
+def rename(session: Session, *, title: str) -> None:
+    session.title = projections.short(" ".join(title.split()), 200)
+    with writing():
+        Session.objects.filter(pk=session.pk).update(title=session.title)
+
+
+def store_blob(content: bytes, *, media_type: str) -> str:
+    """Keep an attachment; its hash is what a `Media` part names. One that no entry uses is removed after a while."""
+    refuse_when_off()
+    name = sha256(content).hexdigest()
+    with writing():
+        storage.store_blobs([Blob(sha256=name, data=content, size=len(content), media_type=media_type[:100])])
+    return name
+
+
+def refuse_when_off() -> None:
+    if not settings.CHAT_HISTORY_ENABLED:
+        raise HistoryOff("history is off (CHAT_HISTORY_ENABLED=false): nothing is written")
+
+
+def _add(draft: Draft, entry: Entry, *, after: int) -> None:
+    if isinstance(entry, HeadMoved):
+        storage.flush([draft])
+        storage.move_head(draft.session, to=entry.to)
+        draft.add_move(entry)
+    else:
+        draft.add(entry, after=after)
+
+
+def _appended(row: Row) -> Appended:
+    return Appended(row.message.seq, row.message.pk, row.message.moved_head)
+
+
+def _copy_state(written: Session, *, to: Session) -> None:
+    """The caller's own instance shows what was written."""
+    for name in storage.SESSION_STATE:
+        setattr(to, name, getattr(written, name))
+
+
+def _parent_of(session: Session, seq: int) -> int:
+    parent = Message.objects.filter(session=session, seq=seq).values_list("parent_seq", flat=True).first()
+    if parent is None:
+        raise NoSuchEntry(f"session {session.pk} has no entry {seq}")
+    return parent

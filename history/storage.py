@@ -1,0 +1,218 @@
+"""Drafts to the database: rows, their projections and the sessions' bookkeeping, few statements for many entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from history import paths, projections, search
+from history.drafts import Draft, Row, look_up, stand_at
+from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
+from history.errors import NoSuchBlob, NoSuchEntry
+from history.models import Blob, Message, SearchRow, Session, ToolCall
+from history.policies import policy_for
+from history.selectors import entries_of
+
+# The columns of a session that appending changes.
+SESSION_STATE = (
+    "version", "head", "last_seal", "head_fingerprint", "head_has_open_calls", "message_count", "tool_call_count",
+    "error_count", "input_tokens", "output_tokens", "title", "agent", "model", "last_activity_at", "expires_at",
+)  # fmt: skip
+
+
+def lock(ids: Iterable[UUID]) -> dict[UUID, Session]:
+    """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks."""
+    wanted = set(ids)
+    rows = Session.objects.select_for_update(of=("self",)).select_related("api_key").filter(pk__in=wanted)
+    sessions = {session.pk: session for session in rows.order_by("pk")}
+    if missing := wanted - sessions.keys():
+        raise NoSuchEntry(f"there is no session {next(iter(missing))}")
+    return sessions
+
+
+def flush(drafts: Sequence[Draft]) -> None:
+    """Write what is pending. The rows of all drafts go together; sessions' own rows follow in `save_sessions`."""
+    rows = [row for draft in drafts for row in draft.pending()]
+    if rows:
+        _store_blobs_of(rows)
+        Message.objects.bulk_create([row.message for row in rows])
+        _link_blobs(rows)
+        _store_calls(rows)
+        SearchRow.objects.bulk_create([found for row in rows for found in _search_rows(row)])
+    for draft in drafts:
+        draft.flushed = len(draft.rows)
+
+
+def save_sessions(sessions: Iterable[Session]) -> None:
+    fields = [Session._meta.get_field(name) for name in SESSION_STATE]
+    quote = connection.ops.quote_name
+    columns = ", ".join(f"{quote(field.column)} = %s" for field in fields)
+    values = []
+    for session in sessions:
+        session.expires_at = policy_for(session.source, session.api_key).expiry(timezone.now())
+        key = Session._meta.pk.get_db_prep_value(session.pk, connection)
+        values.append([field.get_db_prep_save(getattr(session, field.attname), connection) for field in fields] + [key])
+    with connection.cursor() as cursor:
+        cursor.executemany(f"UPDATE {quote(Session._meta.db_table)} SET {columns} WHERE id = %s", values)  # noqa: S608
+
+
+def store_blobs(blobs: Sequence[Blob]) -> None:
+    """Bytes under their hash; who stored the same ones before has done the work."""
+    Blob.objects.bulk_create(blobs, ignore_conflicts=True)
+
+
+def move_head(session: Session, *, to: int) -> None:
+    """Make the path lead to entry `to`. The rows of this session must all be flushed."""
+    if 0 < to <= session.trimmed_through or not (to == 0 or _is_place(session, to)):
+        raise NoSuchEntry(f"session {session.pk} has no entry {to} to continue after")
+    beside, joins = paths.climb(session.pk, to) if to else ([], 0)
+    rows = Message.objects.filter(session=session)
+    left = rows.filter(on_path=True, seq__gt=joins)
+    session.message_count -= left.filter(kind__in=CONVERSATION).count()
+    left.update(on_path=False)
+    for start in range(0, len(beside), 500):
+        joined = rows.filter(seq__in=beside[start : start + 500])
+        session.message_count += joined.filter(kind__in=CONVERSATION).count()
+        joined.update(on_path=True)
+    _project_outcomes(session, since=_conversation_before(session, joins))
+    session.head, session.head_has_open_calls = to, True  # true until looked at
+    stand_at(session, place=look_up(session, to), seq=to)
+
+
+# Blobs.
+
+
+def _store_blobs_of(rows: Sequence[Row]) -> None:
+    contents = {name: content for row in rows for name, content in row.packed.blobs.items()}
+    if contents:
+        store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in contents.items()])
+    attached = {name for row in rows for name in row.packed.attachments}
+    if missing := attached - set(Blob.objects.filter(pk__in=attached).values_list("pk", flat=True)) if attached else ():
+        raise NoSuchBlob(f"the attachment {next(iter(missing))} was not stored; call store_blob first")
+
+
+def _link_blobs(rows: Sequence[Row]) -> None:
+    links = [
+        Message.blobs.through(message_id=row.message.pk, blob_id=name)
+        for row in rows
+        for name in {*row.packed.blobs, *row.packed.attachments}
+    ]
+    if links:
+        Message.blobs.through.objects.bulk_create(links)
+
+
+# Search.
+
+
+def _search_rows(row: Row) -> list[SearchRow]:
+    text = projections.searched_text(row.entry)
+    return search.rows_for(message_id=row.message.pk, text=text, scope=search_scope(row)) if text else []
+
+
+def search_scope(row: Row) -> search.Scope:
+    message, session = row.message, row.message.session
+    return search.Scope(
+        owner_id=session.owner_id,
+        api_key_id=session.api_key_id,
+        source=session.source,
+        client=session.client,
+        agent=message.agent,
+        model=message.model,
+        tools=projections.tools_named(row.entry),
+        role=message.role,
+        status=message.status,
+        has_error=projections.errors_in(row.entry) > 0,
+        at=message.created_at,
+    )
+
+
+# Tool calls.
+
+
+def _store_calls(rows: Sequence[Row]) -> None:
+    made: dict[tuple[UUID, int], list[ToolCall]] = {}
+    for row in rows:
+        if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
+            made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
+        elif isinstance(row.entry, ToolResults) and row.place.output:
+            fresh = made.get((row.message.session_id, row.place.output))
+            _answer(fresh if fresh is not None else _stored_calls(row), row.entry, seq=row.message.seq)
+    ToolCall.objects.bulk_create([call for calls in made.values() for call in calls])
+
+
+def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
+    status = ToolCall.Status.PENDING if entry.status == "complete" else ToolCall.Status.INTERRUPTED
+    return [
+        ToolCall(
+            session=message.session, message=message, index=index, created_at=entry.at,
+            **projections.call_columns(request, status=status),
+        )  # fmt: skip
+        for index, request in enumerate(entry.tool_requests)
+    ]
+
+
+def _stored_calls(row: Row) -> list[ToolCall]:
+    calls = ToolCall.objects.filter(session=row.message.session, message__seq=row.place.output)
+    return list(calls.order_by("index"))
+
+
+def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
+    """Give each unanswered call the result with its id. The first outcome stays: another branch does not overwrite it."""
+    waiting = list(enumerate(entry.results))
+    for call in calls:
+        match = next((pair for pair in waiting if pair[1].call_id[:200] == call.call_id), None)
+        if match is None or call.answered_by is not None:
+            continue
+        waiting.remove(match)
+        outcome = projections.outcome_columns(match[1])
+        outcome |= {"answered_by": seq, "answer_index": match[0]}
+        for name, value in outcome.items():
+            setattr(call, name, value)
+        if call.pk:
+            ToolCall.objects.filter(pk=call.pk, answered_by=None).update(**outcome)
+
+
+def _project_outcomes(session: Session, *, since: int) -> None:
+    """After the path has changed: calls on it show the results on it, or stand open."""
+    on_path = Message.objects.filter(session=session, on_path=True, seq__gte=since, kind__in=CONVERSATION)
+    steps = list(on_path.order_by("seq").values_list("seq", "kind"))
+    answers = {seq: later for (seq, _), (later, kind) in pairwise(steps) if kind == ToolResults.kind}
+    calls = ToolCall.objects.filter(session=session, message__on_path=True, message__seq__gte=since)
+    stale: dict[int | None, list[ToolCall]] = {}
+    for call in calls.select_related("message").defer("message__body", "message__content"):
+        if call.answered_by != answers.get(call.message.seq):
+            stale.setdefault(answers.get(call.message.seq), []).append(call)
+    for group in stale.values():
+        _reopen(group)
+    for seq, group in stale.items():
+        if seq is not None:
+            _answer_from(Message.objects.get(session=session, seq=seq), group)
+
+
+def _reopen(calls: Sequence[ToolCall]) -> None:
+    for call in calls:
+        interrupted = call.message.status != Message.Status.COMPLETE
+        status = ToolCall.Status.INTERRUPTED if interrupted else ToolCall.Status.PENDING
+        for name, value in (projections.NO_OUTCOME | {"status": status}).items():
+            setattr(call, name, value)
+    ToolCall.objects.bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
+
+
+def _answer_from(message: Message, calls: Sequence[ToolCall]) -> None:
+    entry = entries_of([message])[0]
+    if isinstance(entry, ToolResults):
+        _answer(calls, entry, seq=message.seq)
+
+
+def _is_place(session: Session, seq: int) -> bool:
+    return Message.objects.filter(session=session, seq=seq).exclude(kind__in=LEAVES).exists()
+
+
+def _conversation_before(session: Session, seq: int) -> int:
+    """The nearest entry of the conversation on the path, at or before `seq`: whose calls a new branch may reopen."""
+    path = Message.objects.filter(session=session, on_path=True, seq__lte=seq, kind__in=CONVERSATION)
+    return path.order_by("-seq").values_list("seq", flat=True).first() or 0
