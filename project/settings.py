@@ -220,6 +220,8 @@ MEDIA_ROOT = PARLEY_DATA_DIR / "media"
 # Logging: to stderr, one line each, secrets blotted out
 
 PARLEY_LOG_LEVEL = env.choice("PARLEY_LOG_LEVEL", "INFO", among=("DEBUG", "INFO", "WARNING", "ERROR"))
+_LOGGERS = ["project", "history", "relay", "django", "uvicorn", "uvicorn.error", "uvicorn.access"]
+_LOGGERS += ["_granian", "granian.access"]
 _OUR_HANDLER = {"handlers": ["stderr"], "level": PARLEY_LOG_LEVEL, "propagate": False}
 LOGGING = {
     "version": 1,
@@ -228,11 +230,9 @@ LOGGING = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     # The servers' own loggers too: an access log would otherwise show one-time links.
-    "loggers": {
-        name: _OUR_HANDLER
-        for name in ("project", "history", "relay", "django", "daphne", "uvicorn", "uvicorn.error", "uvicorn.access")
-    }
-    | {name: _OUR_HANDLER for name in ("_granian", "granian.access")}
+    "loggers": dict.fromkeys(_LOGGERS, _OUR_HANDLER)
+    | {"daphne": {**_OUR_HANDLER, "level": "WARNING"}}
+    # Chatter that helps nobody, even at DEBUG.
     | {"django.db.backends": {"level": "INFO"}, "django.utils.autoreload": {"level": "INFO"}},
 }
 

@@ -1,8 +1,20 @@
 """Every address of Parley."""
 
+from importlib.util import find_spec
+
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
+
+from project import views
+from project.accounts.views import admin_signin
 
 urlpatterns = [
+    path("", views.home, name="home"),
+    path("healthz", views.healthz, name="healthz"),
+    path("readyz", views.readyz, name="readyz"),
+    path("accounts/", include("project.accounts.urls")),
+    path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),
 ]
+if find_spec("history.urls"):
+    urlpatterns.append(path("", include("history.urls")))

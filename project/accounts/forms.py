@@ -1,0 +1,73 @@
+"""The forms of people: sign in, preferences, a new person."""
+
+from __future__ import annotations
+
+import zoneinfo
+from typing import Any
+
+from django import forms
+from django.contrib.auth.forms import AuthenticationForm
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy as _
+
+from project.accounts import failures
+from project.accounts.models import User
+
+
+class SignInForm(AuthenticationForm):
+    """Asks the guard before it looks at the password, so that a blocked guess costs and tells nothing."""
+
+    blocked = False
+
+    def clean(self) -> dict[str, Any]:
+        if self.request is None:
+            raise TypeError("Signing in needs the request: failures are counted per address.")
+        name, address = str(self.cleaned_data.get("username", "")), failures.address_of(self.request)
+        if failures.is_blocked(name, address=address):
+            self.blocked = True
+            raise ValidationError(
+                _("Too many wrong attempts. Wait a quarter of an hour, or ask for a one-time link."), code="blocked"
+            )
+        try:
+            cleaned = super().clean()
+        except ValidationError:
+            failures.note_failure(name, address=address)
+            raise
+        failures.forget_failures(name, address=address)
+        return cleaned
+
+
+def time_zone_choices() -> list[tuple[str, Any]]:
+    names = sorted(name for name in zoneinfo.available_timezones() if "/" in name and not name.startswith("Etc/"))
+    return [("", _("As the server")), ("UTC", "UTC"), *((name, name.replace("_", " ")) for name in names)]
+
+
+class PreferencesForm(forms.ModelForm[User]):
+    time_zone = forms.ChoiceField(label=_("Time zone"), required=False, choices=time_zone_choices)
+
+    class Meta:
+        model = User
+        fields = ["language", "theme", "time_zone"]
+        widgets = {"theme": forms.RadioSelect, "language": forms.RadioSelect}
+
+
+class NewPersonForm(forms.ModelForm[User]):
+    """Whoever is not a superuser can make ordinary people only."""
+
+    def __init__(self, *args: Any, creator: User, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not creator.is_superuser:
+            del self.fields["is_staff"]
+
+    class Meta:
+        model = User
+        fields = ["username", "first_name", "last_name", "is_staff"]
+        labels = {"is_staff": _("Looks after the house (staff)")}
+        help_texts = {"username": _("Letters, digits and @ . + - _"), "is_staff": ""}
+
+    def save(self, commit: bool = True) -> User:
+        person = super().save(commit=False)
+        person.set_unusable_password()
+        if commit:
+            person.save()
+        return person

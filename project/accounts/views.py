@@ -1,0 +1,133 @@
+"""The pages of people: in and out, password, preferences, and the staff's page for other people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import login, update_session_auth_hash, views
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
+from project.accounts.links import HOURS, claim_link, create_link, find_link
+from project.accounts.models import User
+from project.accounts.signed_in import SignedInRequest, staff_only
+
+
+class SignIn(views.LoginView):
+    """Django's view checks that `next` leads back to us."""
+
+    template_name = "accounts/signin.html"
+    authentication_form = SignInForm
+    redirect_authenticated_user = True
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        response = super().form_invalid(form)
+        response.status_code = 429 if form.blocked else 200
+        return response
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def link(request: HttpRequest, token: str) -> HttpResponse:
+    """A page with a button: previews of mail programs and chats open links, but do not press buttons."""
+    if request.method != "POST":
+        found = find_link(token)
+        return render(request, "accounts/link.html", {"link": found}, status=200 if found else 410)
+    claimed = claim_link(token)
+    if claimed is None:
+        return render(request, "accounts/link.html", {"link": None}, status=410)
+    login(request, claimed.user, backend="django.contrib.auth.backends.ModelBackend")
+    if claimed.created_by_id and not claimed.user.has_usable_password():
+        messages.info(request, _("Welcome. Choose a password, so that you can come back without a link."))
+        return redirect("accounts:password")
+    return redirect("home")
+
+
+@sensitive_post_parameters()
+@never_cache
+@login_required
+def password(request: SignedInRequest) -> HttpResponse:
+    """Who came by a link and has no password yet is not asked for the old one."""
+    form_class = PasswordChangeForm if request.user.has_usable_password() else SetPasswordForm
+    form = form_class(request.user, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        update_session_auth_hash(request, form.save())
+        messages.success(request, _("Your password is changed."))
+        return redirect("accounts:preferences")
+    return render(request, "accounts/password.html", {"form": form})
+
+
+@login_required
+def preferences(request: SignedInRequest) -> HttpResponse:
+    form = PreferencesForm(request.POST or None, instance=request.user)
+    if request.method == "POST" and form.is_valid():
+        form.save()
+        return redirect("accounts:preferences_saved")
+    return render(request, "accounts/preferences.html", {"form": form})
+
+
+@login_required
+def preferences_saved(request: SignedInRequest) -> HttpResponse:
+    """A step of its own, so that the message is said in the language just chosen."""
+    messages.success(request, _("Your preferences are saved."))
+    return redirect("accounts:preferences")
+
+
+@never_cache
+@staff_only
+def people(request: SignedInRequest) -> HttpResponse:
+    form = NewPersonForm(request.POST or None, creator=request.user)
+    if request.method == "POST" and form.is_valid():
+        return show_link(request, form.save())
+    return show_people(request, form=form)
+
+
+@never_cache
+@staff_only
+@require_POST
+def link_for(request: SignedInRequest, pk: int) -> HttpResponse:
+    person = get_object_or_404(User, pk=pk, is_active=True)
+    if not may_make_link(request.user, person):
+        raise Http404
+    return show_link(request, person)
+
+
+def may_make_link(maker: User, person: User) -> bool:
+    """A link is as good as a password, so it must not lead to more rights than its maker has."""
+    return person == maker or maker.is_superuser or not (person.is_staff or person.is_superuser)
+
+
+def show_link(request: SignedInRequest, person: User) -> HttpResponse:
+    """Shown in the answer to the POST itself: kept nowhere, it cannot be shown again."""
+    address = create_link(person, created_by=request.user)
+    form = NewPersonForm(creator=request.user)
+    return show_people(request, form=form, new_link={"person": person, "address": address, "hours": HOURS})
+
+
+def show_people(request: SignedInRequest, **context: Any) -> HttpResponse:
+    everybody = [
+        {"person": person, "may_make_link": person.is_active and may_make_link(request.user, person)}
+        for person in User.objects.order_by("username")
+    ]
+    return render(request, "accounts/people.html", {"everybody": everybody, **context})
+
+
+def admin_signin(request: HttpRequest) -> HttpResponse:
+    """The admin has no door of its own: ours counts failures."""
+    if request.user.is_authenticated:
+        raise Http404
+    target = request.GET.get("next", "")
+    if not url_has_allowed_host_and_scheme(
+        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    ):
+        target = "/admin/"
+    return views.redirect_to_login(target)

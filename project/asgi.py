@@ -1,0 +1,63 @@
+"""What a server runs: one application, split by protocol before Django sees anything.
+
+`/v1` and `/v1beta` will go to the relay's own bare ASGI application, which must never pass through Django's handler;
+it is mounted in `answer_http`. Whatever comes first, a request, a socket or lifespan, also starts the background work.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+django_application = get_asgi_application()
+
+# Only now: these import models, which need the applications to be set up.
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from django.urls import re_path  # noqa: E402
+
+from project import background  # noqa: E402
+
+
+async def refuse_socket(scope: Any, receive: Any, send: Any) -> None:
+    """An address that nobody serves: refused before it is accepted, which a browser sees as HTTP 403."""
+    await receive()
+    await send({"type": "websocket.close", "code": 4404})
+
+
+# The catch-all stays last. Typed loosely: a route of Channels leads to an ASGI application, not to a view.
+websocket_routes: list[Any] = [re_path(r"", cast(Any, refuse_socket))]
+
+
+async def answer_http(scope: Any, receive: Any, send: Any) -> None:
+    # The relay is mounted here: paths under /v1/ and /v1beta/ go to its application.
+    await django_application(scope, receive, send)
+
+
+async def live(scope: Any, receive: Any, send: Any) -> None:
+    """Lifespan: the server's own word that it starts and ends."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.shutdown":
+            await background.drain()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+protocols = ProtocolTypeRouter(
+    {
+        "http": answer_http,
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_routes))),
+        "lifespan": live,
+    }
+)
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    background.ensure_started()
+    await protocols(scope, receive, send)

@@ -1,0 +1,216 @@
+"""The work that goes on beside requests, in threads of the web process or in `manage.py work`.
+
+Daphne has no lifespan and the others have no atexit, so `ensure_started` is called by the first ASGI scope of any kind
+and by lifespan where there is one; it checks the process id, because a server may fork after importing us. The end
+comes the same way: lifespan's shutdown, Daphne's `before shutdown` trigger, or atexit, and `stop` may be called by all
+of them. Each job has a thread of its own, so a purge of minutes does not hold up the flush four times a second; a job
+that must run once in the whole installation runs where its lease is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import importlib.util
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from django.conf import settings
+from django.db import connections
+from django.utils.module_loading import import_string
+
+from project.leases import SECONDS, Held, name_of_process
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """`run` is a dotted path, so that the apps need not know of us. `at_end`: once more before the process ends."""
+
+    name: str
+    run: str
+    every: float
+    once_per: Literal["process", "installation"]
+    at_end: bool = False
+
+
+JOBS: list[Job] = [
+    Job(
+        name="flush partial answers",
+        run="history.exchanges.flush_partials",
+        every=0.25,
+        once_per="process",
+        at_end=True,
+    ),
+    Job(name="sweep dead exchanges", run="history.exchanges.sweep", every=5, once_per="installation"),
+    Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
+]
+
+
+def existing(jobs: Iterable[Job]) -> list[Job]:
+    """Those whose module is there; a job may be named before its part of the product is built."""
+    found = []
+    for job in jobs:
+        if importlib.util.find_spec(job.run.rpartition(".")[0]):
+            found.append(job)
+        else:
+            logger.warning("The job “%s” is left out: there is no %s yet.", job.name, job.run)
+    return found
+
+
+class Crew:
+    """The threads of one process."""
+
+    def __init__(self, jobs: Iterable[Job], *, lease_seconds: float = SECONDS) -> None:
+        self.jobs = existing(jobs)
+        self.held = Held(holder=name_of_process(), seconds=lease_seconds)
+        self.border = Border()
+        self.stopping = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        if any(job.once_per == "installation" for job in self.jobs):
+            self._start_thread(self._keep_leases, "leases")
+        for job in self.jobs:
+            self._start_thread(partial(self._repeat, job), job.name)
+
+    def _start_thread(self, target: Callable[[], None], name: str) -> None:
+        # Daemons, because a job that hangs must not keep the process alive; `stop` gives the others time to finish.
+        thread = threading.Thread(target=target, name=f"background: {name}", daemon=True)
+        thread.start()
+        self.threads.append(thread)
+
+    def stop(self) -> None:
+        self.stopping.set()
+        end = time.monotonic() + STOP_SECONDS
+        for thread in self.threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        for job in self.jobs:
+            if job.at_end:
+                self._run(job)
+        self.border.run(self.held.give_back, name="give the leases back")
+        still_running = [thread.name for thread in self.threads if thread.is_alive()]
+        if still_running:
+            logger.warning("Ended without waiting for: %s", ", ".join(still_running))
+
+    def _keep_leases(self) -> None:
+        names = [job.name for job in self.jobs if job.once_per == "installation"]
+        while True:
+            for name in names:
+                self.border.run(partial(self.held.renew, name), name=f"renew the lease of {name}")
+            if self.stopping.wait(self.held.seconds / 3):
+                return
+
+    def _repeat(self, job: Job) -> None:
+        """Run as soon as it is due. A lease may come to us at any time, so look for it about once a second."""
+        due = time.monotonic()
+        while not self.stopping.is_set():
+            wait = due - time.monotonic()
+            if wait <= 0 and self._is_ours(job):
+                self._run(job)
+                due = max(due + job.every, time.monotonic())
+            else:
+                self.stopping.wait(min(max(wait, 0.05), 1.0) if job.once_per == "installation" else wait)
+
+    def _run(self, job: Job) -> None:
+        self.border.run(lambda: import_string(job.run)(), name=job.name)
+
+    def _is_ours(self, job: Job) -> bool:
+        return job.once_per == "process" or job.name in self.held
+
+
+class Border:
+    """Between our threads and whatever they run: an error is logged when it first comes and when it is over.
+
+    A job that fails four times a second would otherwise fill the disk with one and the same traceback.
+    """
+
+    def __init__(self) -> None:
+        self.failing: dict[str, str] = {}
+
+    def run(self, work: Callable[[], object], *, name: str) -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the thread must live on; the traceback is in the log
+            self._note_failure(name, error)
+        else:
+            if self.failing.pop(name, None):
+                logger.info("“%s” works again.", name)
+        finally:
+            connections.close_all()
+
+    def _note_failure(self, name: str, error: Exception) -> None:
+        what = f"{type(error).__name__}: {error}"
+        if self.failing.get(name) != what:
+            self.failing[name] = what
+            logger.error("“%s” failed and is tried again each time.", name, exc_info=error)
+
+
+# The crew of this process
+
+_lock = threading.Lock()
+_crew: Crew | None = None
+_pid = 0
+
+
+def ensure_started() -> None:
+    """Cheap when it has started already, so it may be called for every request."""
+    if _pid == os.getpid() or not settings.PARLEY_BACKGROUND:
+        return
+    with _lock:
+        if _pid != os.getpid():
+            _start()
+
+
+def _start() -> None:
+    global _crew, _pid
+    _crew, _pid = Crew(JOBS), os.getpid()
+    atexit.register(stop)
+    _stop_with_daphne()
+    _crew.start()
+
+
+def stop() -> None:
+    """End the threads in good order; a second call finds nothing to do."""
+    global _crew
+    with _lock:
+        crew, _crew = _crew, None
+    if crew is not None and _pid == os.getpid():
+        crew.stop()
+        logger.info("Background work has ended.")
+
+
+async def drain() -> None:
+    """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves."""
+    await asyncio.to_thread(stop)
+
+
+def _stop_with_daphne() -> None:
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None and reactor.running:
+        reactor.addSystemEventTrigger("before", "shutdown", _drain_under_twisted)
+
+
+def _drain_under_twisted() -> object:
+    """Daphne dies of signal 11 when tasks are left over at the end, as those of open sockets are: end them first."""
+    from twisted.internet.defer import Deferred
+
+    return Deferred.fromFuture(asyncio.ensure_future(_drain_and_cancel()))
+
+
+async def _drain_and_cancel() -> None:
+    await drain()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.wait(others, timeout=2) if others else None

@@ -1,0 +1,49 @@
+"""`manage.py serve`: everything between a fresh clone and a page in the browser."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from project.accounts.links import HOURS, create_link
+from project.database import check_database
+from project.first_start import first_staff_user, listening_socket
+
+
+class Command(BaseCommand):
+    help = "Bring the database up to date, print a one-time sign-in link and serve (HOST, PORT)."
+    requires_migrations_checks = False
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        listener = listening_socket(settings.HOST, settings.PORT)
+        check_database()
+        call_command("migrate", interactive=False, verbosity=0)
+        call_command("collectstatic", interactive=False, verbosity=0)
+        user = first_staff_user()
+        self.stdout.write(f"Parley runs at {settings.PARLEY_URL}/ (stop it with Ctrl+C)")
+        self.stdout.write(f"Sign in as {user.username}, once and within {HOURS} hours: {create_link(user)}")
+        self.stdout.flush()
+        serve(listener)
+
+
+def serve(listener: socket.socket) -> None:
+    # Only here: importing Daphne installs its reactor, which nothing but a server should do.
+    from daphne.server import Server
+
+    from project.asgi import application
+
+    # No header that names the server, no access log: it would show one-time links.
+    Server(application, endpoints=[endpoint_of(listener)], server_name="Parley").run()
+
+
+def endpoint_of(listener: socket.socket) -> str:
+    """In Daphne's words. It can take over a socket of IPv4 only; of IPv6 it opens its own in the same place."""
+    if listener.family == socket.AF_INET:
+        return f"fd:fileno={listener.fileno()}"
+    host, port = listener.getsockname()[:2]
+    listener.close()
+    return f"tcp6:port={port}:interface={host.replace(':', chr(92) + ':')}"

@@ -1,0 +1,39 @@
+"""`manage.py signin USER`: a one-time sign-in link, for whoever has no password or forgot it."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from project.accounts.links import HOURS, create_link
+from project.accounts.models import User
+from project.database import check_database, check_migrations
+
+
+class Command(BaseCommand):
+    help = "Print a fresh one-time sign-in link for a user."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("user", metavar="USER", help="the name the person signs in with")
+        parser.add_argument("--json", action="store_true", help="print an object for programs")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        check_database()
+        check_migrations()
+        user = active_user(options["user"])
+        link = create_link(user)
+        if options["json"]:
+            self.stdout.write(json.dumps({"user": user.username, "link": link, "hours": HOURS}))
+        else:
+            self.stdout.write(link)
+
+
+def active_user(name: str) -> User:
+    user = User.objects.filter(username=name).first()
+    if user is None:
+        raise CommandError(
+            f"There is no user “{name}”. Make one on the page /accounts/people/ or with createsuperuser."
+        )
+    if not user.is_active:
+        raise CommandError(f"The user “{name}” is switched off. Switch it on in the admin first.")
+    return user

@@ -1,0 +1,27 @@
+"""`manage.py work`: the background work in a process of its own. Web processes then run with PARLEY_BACKGROUND=off."""
+
+import signal
+import threading
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from project.background import JOBS, Crew
+from project.database import check_database, check_migrations
+
+
+class Command(BaseCommand):
+    help = "Run the background jobs until stopped by Ctrl+C or SIGTERM."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        check_database()
+        check_migrations()
+        ended = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: ended.set())
+        crew = Crew(JOBS)
+        crew.start()
+        self.stdout.write(f"Working: {', '.join(job.name for job in crew.jobs) or 'nothing to do yet'}")
+        self.stdout.flush()
+        ended.wait()
+        crew.stop()
