@@ -1,9 +1,10 @@
 r"""What a credential looks like, and which digits are a person's: patterns that run in linear time, no Django.
 
-A detector is asked only where one of its needles occurs in the text, because `needle in text` costs next to nothing
-and most texts hold no secret at all. Patterns begin with a literal (a fast search) and look back from there to see
-where the token begins; every repetition is bounded or possessive, so no text can make one of them slow. A secret behind
-an escape (`\nsk-…` in JSON inside a text, `%3Dsk-…` in a URL) begins there too, and for that `_starts` exists.
+Most texts hold no secret, so the text is glanced at first: does it have a run of characters that could be a token, does
+a needle of this detector occur in it at all? Only then a pattern is searched. Patterns begin with a literal (a fast
+search) and look back from there to see where the token begins; every repetition is bounded or possessive, so no text
+can make one of them slow. A secret behind an escape (`\nsk-…` in JSON inside a text, `%3Dsk-…` in a URL) begins there
+too: that is what `_starts` is for.
 """
 
 from __future__ import annotations
@@ -12,10 +13,28 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from string import ascii_letters, digits
+
+# No token of a vendor is shorter; few words of prose are longer.
+TOKEN_CHARS = 16
+# `://:x@` is the shortest thing that any detector finds.
+SHORTEST = 6
+_TOKEN_RUN = b"a" * TOKEN_CHARS
+_TOKEN_TABLE = bytes(ord("a") if chr(code) in f"{ascii_letters}{digits}_-" else ord(" ") for code in range(256))
 
 
 def placeholder(name: str) -> str:
     return f"[redacted:{name}]"
+
+
+def glance(text: str) -> str:
+    """The text in lower-case ASCII, other characters as `?`: enough to see at once what cannot be in it."""
+    ascii_only = text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
+    return ascii_only.lower()
+
+
+def _could_hold_a_token(seen: str) -> bool:
+    return len(seen) >= TOKEN_CHARS and seen.encode("ascii").translate(_TOKEN_TABLE).find(_TOKEN_RUN) >= 0
 
 
 def _always(secret: str) -> bool:
@@ -24,43 +43,52 @@ def _always(secret: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detector:
-    """Replaces what `pattern` finds (its group `secret`, or all of it) where `confirm` agrees."""
+    """Replaces what its patterns find (their group `secret`, or all of it) where `confirm` agrees."""
 
     name: str
+    # In lower case; without one of them in the text no pattern can match.
     needles: tuple[str, ...]
-    pattern: re.Pattern[str]
-    confirm: Callable[[str], bool] = _always
+    patterns: tuple[re.Pattern[str], ...]
     # Also asked about `name="value"` of a JSON object, where name and value are two texts.
     reads_pairs: bool = False
+    confirm: Callable[[str], bool] = _always
     mark: str = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mark", placeholder(self.name))
 
-    def __call__(self, text: str) -> tuple[str, Counter[str]]:
+    def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
         hits: Counter[str] = Counter()
-        return self.replace(text, hits), hits
-
-    def replace(self, text: str, hits: Counter[str]) -> str:
-        """The text without its secrets; adds to `hits`."""
-        for needle in self.needles:
-            if needle in text:
-                return self.pattern.sub(lambda match: self._mark(match, hits), text)
-        return text
+        return search(text, glance(text), (self,), hits), hits
 
     def finds_pair(self, name: str, value: str) -> bool:
         """Whether `value` is a secret because of the name it stands under."""
-        pair = f'{name}="{value}"'
-        return self.replace(pair, Counter()) != pair
+        return self.reads_pairs and bool(self(f'{name}="{value}"')[1])
+
+    def replace(self, text: str, hits: Counter[str]) -> str:
+        """The text without its secrets; adds to `hits`."""
+        for pattern in self.patterns:
+            text = pattern.sub(lambda match: self._mark(match, hits), text)
+        return text
 
     def _mark(self, match: re.Match[str], hits: Counter[str]) -> str:
-        group = "secret" if "secret" in self.pattern.groupindex else 0
+        group = "secret" if "secret" in match.re.groupindex else 0
         secret, whole = match[group], match[0]
         if not self.confirm(secret):
             return whole
         hits[self.name] += 1
         start = match.start(group) - match.start()
         return f"{whole[:start]}{self.mark}{whole[start + len(secret) :]}"
+
+
+def search(text: str, seen: str, detectors: Iterable[Detector], hits: Counter[str]) -> str:
+    """The text after all detectors; `seen` stays good on the way, because a placeholder adds no needle."""
+    for detector in detectors:
+        for needle in detector.needles:
+            if needle in seen:
+                text = detector.replace(text, hits)
+                break
+    return text
 
 
 def _starts(literal: str, before: str = "A-Za-z0-9") -> str:
@@ -71,20 +99,24 @@ def _starts(literal: str, before: str = "A-Za-z0-9") -> str:
     )
 
 
-def _detector(name: str, needles: str, pattern: str, *, flags: int = 0, reads_pairs: bool = False) -> Detector:
+def _detector(name: str, needles: str, *patterns: str, reads_pairs: bool = False) -> Detector:
+    compiled = tuple(re.compile(pattern) for pattern in patterns)
     return Detector(
-        name=name, needles=tuple(needles.split()), pattern=re.compile(pattern, flags), reads_pairs=reads_pairs
+        name=name,
+        needles=tuple(needle.replace("·", " ") for needle in needles.split()),
+        patterns=compiled,
+        reads_pairs=reads_pairs,
     )
 
 
 # Credentials. The order counts: a detector further down never sees what one above has replaced.
 
-_URL_SAFE = "[A-Za-z0-9_-]"
+_SAFE = "[A-Za-z0-9_-]"
 # A random token holds a digit early on; a hyphenated word does not.
 _A_DIGIT_SOON = "(?=[A-Za-z_-]{0,60}[0-9])"
-_NOT_A_PLACEHOLDER = r"(?!\[redacted:)"
-# Where a value of a configuration file, a header or a JSON text begins; quotes may be escaped.
-_ASSIGN = r"""\\{0,4}["']?\s{0,4}[:=]\s{0,4}"""
+_FRESH = r"(?!\[redacted:)"
+# Between a name and its value in a configuration file, a header or a JSON text; quotes may be escaped.
+_IS = r"""\\{0,4}["']?\s{0,4}[:=]\s{0,4}"""
 _QUOTE = r"""\\{0,4}["']"""
 
 _PEM_NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
@@ -92,70 +124,90 @@ _PEM_BODY = r"(?:[^-]++|-(?!----))*+"
 # Without an end line (a text that was cut) only lines that look like a key go.
 _PEM_LINES = r"(?:(?:\s|\\+[nr])*+[A-Za-z0-9+/=]{16,}+)++"
 
-_TELLING_NAME = (
-    r"(?:[Pp]assw(?:or)?d|PASSW(?:OR)?D|[Pp]assphrase|PASSPHRASE|[Ss]ecret|SECRET|[Aa]pi[_-]?[Kk]ey|API[_-]?KEY"
-    r"|[Aa]ccess[_-]?[Tt]oken|ACCESS_TOKEN|[Aa]uth[_-]?[Tt]oken|AUTH_TOKEN|[Pp]rivate[_-]?[Kk]ey|PRIVATE_KEY)"
-    r"[A-Za-z0-9_-]{0,24}"
-)
 # Neither a word alone nor a number alone, nor a reference to a variable.
-_GIVEN = rf"""{_NOT_A_PLACEHOLDER}(?![$<{{*%(])(?=[A-Za-z]{{0,64}}[^A-Za-z"'\s\\])(?=[^A-Za-z"'\s]{{0,64}}[A-Za-z])"""
-_VARIABLE = r"(?:PASSW(?:OR)?D|PASSPHRASE|SECRET|API_?KEY|ACCESS_?KEY|TOKEN|PRIVATE_KEY)[A-Z0-9_]{0,24}"
+_GIVEN = rf"""{_FRESH}(?![$<{{*%(])(?=[A-Za-z]{{0,64}}[^A-Za-z"'\s\\])(?=[^A-Za-z"'\s]{{0,64}}[A-Za-z])"""
+_QUOTED = rf"""[A-Za-z0-9_-]{{0,24}}{_IS}(?P<q>{_QUOTE})(?P<secret>{_GIVEN}[^\s"'\\]{{6,512}}+)(?P=q)"""
+_BARE = rf"""[A-Z0-9_]{{0,24}}=(?P<secret>{_GIVEN}[^\s"'\\`;&|,]{{6,512}}+)"""
+_AWS = rf"{_IS}(?:{_QUOTE})?(?P<secret>[A-Za-z0-9+/]{{40}})(?![A-Za-z0-9+/=])"
+_SCHEME = (
+    rf"{_IS}(?:{_QUOTE})?(?:[Bb]asic|[Tt]oken|[Aa]pi[Kk]ey)\s{{1,4}}(?P<secret>{_FRESH}[A-Za-z0-9._~+/=:-]{{6,}}+)"
+)
+_HEADER = rf":\s{{0,4}}(?P<secret>{_FRESH}[A-Za-z0-9._~+/=-]{{8,}}+)"
+_BEARER = r"(?:\s{1,4}|%20|\+)(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}+)"
+_LOGIN = rf"""[^\s/@:"'<>\\]{{0,256}}:(?P<secret>{_FRESH}[^\s/"'<>`\\]{{1,512}})@"""
 
-CREDENTIALS: tuple[Detector, ...] = (
-    _detector("private-key", "PRIVATE",
-              rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
+# Each match holds at least TOKEN_CHARS letters, digits, hyphens or underscores in a row.
+TOKENS: tuple[Detector, ...] = (
     _detector("parley-key", "parley_", r"parley_[a-z0-9]{4,16}_[A-Za-z0-9]{32,}+"),
-    _detector("anthropic-key", "sk-ant-", rf"sk-ant-{_URL_SAFE}{{20,}}+"),
-    _detector("openrouter-key", "sk-or-", rf"sk-or-{_URL_SAFE}{{20,}}+"),
-    _detector("openai-key", "sk-", _starts("sk-") + rf"{_A_DIGIT_SOON}{_URL_SAFE}{{20,}}+"),
-    _detector("google-key", "AIza", _starts("AIza", "A-Za-z0-9+/") + rf"{_URL_SAFE}{{35,}}+"),
-    _detector("google-oauth", "ya29. GOCSPX-", rf"(?:ya29\.|GOCSPX-){_URL_SAFE}{{20,}}+"),
+    _detector("anthropic-key", "sk-ant-", rf"sk-ant-{_SAFE}{{20,}}+"),
+    _detector("openrouter-key", "sk-or-", rf"sk-or-{_SAFE}{{20,}}+"),
+    _detector("openai-key", "sk-", _starts("sk-") + rf"{_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
+    _detector("google-key", "aiza", _starts("AIza", "A-Za-z0-9+/") + rf"{_SAFE}{{35,}}+"),
+    _detector("google-oauth", "ya29. gocspx-", rf"ya29\.{_SAFE}{{20,}}+", rf"GOCSPX-{_SAFE}{{20,}}+"),
     _detector("github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-              r"(?:gh[pousr]_[A-Za-z0-9]{30,}+|github_pat_[A-Za-z0-9_]{40,}+)"),
+              r"gh[pousr]_[A-Za-z0-9]{30,}+", r"github_pat_[A-Za-z0-9_]{40,}+"),
     _detector("gitlab-token", "glpat- gldt- glrt- glptt- glcbt-",
-              r"gl(?:pat|dt|rt|ptt|cbt)-[A-Za-z0-9_.-]{20,}+"),
-    _detector("aws-access-key", "AKIA ASIA",
-              "(?:" + _starts("AKIA") + "|" + _starts("ASIA") + ")[A-Z2-7]{16}(?![A-Za-z0-9])"),
-    _detector("aws-secret-key", "ecret ECRET",
-              rf"(?:[Ss]ecret_?[Aa]ccess_?[Kk]ey|SECRET_?ACCESS_?KEY|[Ss]ecret_?[Kk]ey|SECRET_?KEY){_ASSIGN}(?:{_QUOTE})?"
-              r"(?P<secret>[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])", reads_pairs=True),
-    _detector("slack-token", "xox xapp-", r"(?:xox[abceoprs]|xapp)-(?:[A-Za-z0-9]{1,12}-){0,5}[A-Za-z0-9-]{10,}+"),
+              rf"gl(?:pat|dt|rt|ptt|cbt)-{_SAFE}{{20,}}+[A-Za-z0-9_.-]*+"),
+    _detector("aws-access-key", "akia asia", _starts("AKIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
+              _starts("ASIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])"),
+    _detector("slack-token", "xox xapp-", r"xox[abceoprs]-[A-Za-z0-9-]{12,}+", r"xapp-[A-Za-z0-9-]{12,}+"),
     _detector("slack-webhook", "hooks.slack.com",
-              r"hooks\.slack\.com\\?/(?:services|workflows|triggers)\\?/(?P<secret>[A-Za-z0-9/\\_-]{20,}+)"),
+              rf"hooks\.slack\.com\\?/(?:services|workflows|triggers)(?P<secret>(?:\\?/{_SAFE}{{8,}}+){{2,6}})"),
     _detector("stripe-key", "k_live_ k_test_ whsec_",
-              r"(?:[srp]k_(?:live|test)_[A-Za-z0-9]{16,}+|whsec_[A-Za-z0-9+/=]{24,}+)"),
+              r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}+", r"whsec_[A-Za-z0-9+/=]{24,}+"),
     _detector("huggingface-token", "hf_", _starts("hf_") + r"[A-Za-z0-9]{30,}+"),
     _detector("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{32,}+"),
     _detector("xai-key", "xai-", _starts("xai-") + r"[A-Za-z0-9]{40,}+"),
     _detector("perplexity-key", "pplx-", r"pplx-[A-Za-z0-9]{32,}+"),
     _detector("replicate-token", "r8_", _starts("r8_") + r"[A-Za-z0-9]{30,}+"),
     _detector("npm-token", "npm_", r"npm_[A-Za-z0-9]{36,}+"),
-    _detector("pypi-token", "pypi-", rf"pypi-{_URL_SAFE}{{32,}}+"),
-    _detector("sendgrid-key", "SG.", _starts(r"SG\.") + rf"{_URL_SAFE}{{16,64}}+\.{_URL_SAFE}{{32,}}+"),
+    _detector("pypi-token", "pypi-", rf"pypi-{_SAFE}{{32,}}+"),
+    _detector("sendgrid-key", "sg.", _starts(r"SG\.") + rf"{_SAFE}{{16,64}}+\.{_SAFE}{{32,}}+"),
     _detector("digitalocean-token", "_v1_", r"do[por]_v1_[a-f0-9]{64}"),
-    _detector("jwt", "eyJ", _starts("eyJ", "A-Za-z0-9_-") +
-              rf"{_URL_SAFE}{{8,}}+\.{_URL_SAFE}*+\.{_URL_SAFE}{{4,}}+(?:\.{_URL_SAFE}++){{0,2}}+"),
-    _detector("authorization", "uthorization UTHORIZATION",
-              rf"(?:[Aa]uthorization|AUTHORIZATION){_ASSIGN}(?:{_QUOTE})?(?:[Bb]asic|[Tt]oken|[Aa]pi[Kk]ey)\s{{1,4}}"
-              rf"(?P<secret>{_NOT_A_PLACEHOLDER}[A-Za-z0-9._~+/=:-]{{6,}}+)", reads_pairs=True),
-    _detector("authorization", "pi-key: pi-Key: PI-KEY:",
-              rf"(?:[Xx]-(?:[Gg]oog-)?[Aa]pi-[Kk]ey|X-API-KEY|[Aa]pi-[Kk]ey):\s{{0,4}}"
-              rf"(?P<secret>{_NOT_A_PLACEHOLDER}(?![$<{{*%])[A-Za-z0-9._~+/=-]{{8,}}+)"),
-    _detector("bearer-token", "earer EARER", r"(?:[Bb]earer|BEARER)(?:\s{1,4}|%20|\+)"
-              r"(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}+)"),
-    _detector("url-password", ":// :\\/\\/",
-              r""":(?:\\?/){2}[^\s/@:"'<>\\]{0,256}:(?P<secret>"""
-              + _NOT_A_PLACEHOLDER + r"""[^\s/"'<>`\\]{1,512})@"""),
-    _detector("url-secret", "ey= oken= ecret= assword= ig= ignature=",
+    _detector("jwt", "eyj",
+              _starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+"),
+)  # fmt: skip
+
+SECRETS: tuple[Detector, ...] = (
+    _detector("private-key", "private·key",
+              rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
+    _detector("aws-secret-key", "secret", rf"ecret_?(?:[Aa]ccess_?)?[Kk]ey{_AWS}", rf"SECRET_?(?:ACCESS_?)?KEY{_AWS}",
+              reads_pairs=True),
+    _detector("authorization", "authorization", rf"uthorization{_SCHEME}", rf"UTHORIZATION{_SCHEME}", reads_pairs=True),
+    _detector("authorization", "api-key:", rf"pi-[Kk]ey{_HEADER}", rf"PI-KEY{_HEADER}"),
+    _detector("bearer-token", "bearer", rf"earer{_BEARER}", rf"BEARER{_BEARER}"),
+    _detector("url-password", r":// :\/\/", rf"://{_LOGIN}", rf":\\/\\/{_LOGIN}"),
+    _detector("url-secret", "key= token= secret= password= sig= signature=",
               r"[?&](?:api[_-]?key|apiKey|key|(?:access_|auth_|private_)?token|(?:client_)?secret|password|sig|signature"
               r"|X-Amz-Signature|X-Goog-Signature)=(?P<secret>[A-Za-z0-9._~%+/-]{8,}+)"),
-    _detector("assigned-secret",
-              "assw ASSW assph ASSPH ecret ECRET pi_ pi- piK pik PI_ PI- PIK oken TOKEN ivate RIVATE_K",
-              rf"{_TELLING_NAME}{_ASSIGN}(?P<q>{_QUOTE})(?P<secret>{_GIVEN}[^\s\"'\\]{{6,512}}+)(?P=q)",
+    _detector("assigned-secret", "passw", rf"assw(?:or)?d{_QUOTED}", rf"PASSW(?:OR)?D{_QUOTED}",
+              rf"PASSW(?:OR)?D{_BARE}", reads_pairs=True),
+    _detector("assigned-secret", "passphrase", rf"assphrase{_QUOTED}", rf"PASSPHRASE{_QUOTED}", rf"PASSPHRASE{_BARE}",
               reads_pairs=True),
-    _detector("assigned-secret", "ASSW ASSPH ECRET KEY TOKEN",
-              rf"{_VARIABLE}=(?P<secret>{_GIVEN}[^\s\"'\\`;&|,]{{6,512}}+)"),
+    _detector("assigned-secret", "secret", rf"ecret{_QUOTED}", rf"SECRET{_QUOTED}", rf"SECRET{_BARE}",
+              reads_pairs=True),
+    _detector("assigned-secret", "token", rf"(?:ccess|uth)[_-]?[Tt]oken{_QUOTED}", rf"TOKEN{_QUOTED}", rf"TOKEN{_BARE}",
+              reads_pairs=True),
+    _detector("assigned-secret", "api_key api-key apikey", rf"pi[_-]?[Kk]ey{_QUOTED}", rf"API[_-]?KEY{_QUOTED}",
+              rf"API_?KEY{_BARE}", reads_pairs=True),
+    _detector("assigned-secret", "private_key privatekey access_key accesskey", rf"rivate_?[Kk]ey{_QUOTED}",
+              rf"PRIVATE_?KEY{_BARE}", rf"ACCESS_?KEY{_BARE}", reads_pairs=True),
 )  # fmt: skip
+
+
+def without_credentials(text: str, hits: Counter[str]) -> str:
+    """The text without keys, tokens and passwords; adds to `hits`."""
+    if len(text) < SHORTEST:
+        return text
+    seen = glance(text)
+    if _could_hold_a_token(seen):
+        text = search(text, seen, TOKENS, hits)
+    return search(text, seen, SECRETS, hits)
+
+
+def is_secret_beside(name: str, value: str) -> Detector | None:
+    """The detector for which `{name: value}` is a secret, although neither text shows it alone."""
+    return next((detector for detector in SECRETS if detector.finds_pair(name, value)), None)
 
 
 # Personal data: opt-in, because a transcript without its numbers and addresses is often of no use.
@@ -163,9 +215,9 @@ CREDENTIALS: tuple[Detector, ...] = (
 
 def _passes_luhn(number: str) -> bool:
     """The check digit that every payment card carries."""
-    digits = [int(char) for char in number if char.isdigit()]
-    doubled = [digit * 2 - 9 if digit > 4 else digit * 2 for digit in digits[-2::-2]]
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
+    values = [int(char) for char in number if char.isdigit()]
+    doubled = [value * 2 - 9 if value > 4 else value * 2 for value in values[-2::-2]]
+    return (sum(values[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def _has_chinese_check_digit(number: str) -> bool:
@@ -176,45 +228,53 @@ def _has_chinese_check_digit(number: str) -> bool:
 
 _NO_DIGIT_BEFORE = r"(?:(?<![A-Za-z0-9.])|(?<=\\[nrtbf]))"
 _NO_DIGIT_AFTER = r"(?![A-Za-z0-9])"
-_DIGITS = tuple("0123456789")
+_DIGITS = tuple(digits)
 
 PERSONAL: tuple[Detector, ...] = (
     Detector(
         name="email",
         needles=("@",),
-        pattern=re.compile(
-            r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf]))(?!git@)[A-Za-z0-9._%+-]{1,64}@"
-            r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])"
+        patterns=(
+            re.compile(
+                r"(?:(?<![A-Za-z0-9._%+\\-])|(?<=\\[nrtbf]))(?!git@)[A-Za-z0-9._%+-]{1,64}@"
+                r"(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![A-Za-z0-9])"
+            ),
         ),
     ),
     Detector(
         name="chinese-id",
         needles=_DIGITS,
-        pattern=re.compile(
-            _NO_DIGIT_BEFORE + r"[1-9][0-9]{5}(?:18|19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"
-            r"[0-9]{3}[0-9Xx]" + _NO_DIGIT_AFTER
+        patterns=(
+            re.compile(
+                _NO_DIGIT_BEFORE + r"[1-9][0-9]{5}(?:18|19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])"
+                r"[0-9]{3}[0-9Xx]" + _NO_DIGIT_AFTER
+            ),
         ),
         confirm=_has_chinese_check_digit,
     ),
     Detector(
         name="card",
         needles=_DIGITS,
-        pattern=re.compile(
-            _NO_DIGIT_BEFORE + r"(?:[2-6][0-9]{3}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{4}"
-            r"|3[47][0-9]{2}(?P<space>[ -])[0-9]{6}(?P=space)[0-9]{5}|[2-6][0-9]{12,18})" + _NO_DIGIT_AFTER
+        patterns=(
+            re.compile(
+                _NO_DIGIT_BEFORE + r"(?:[2-6][0-9]{3}(?P<gap>[ -])[0-9]{4}(?P=gap)[0-9]{4}(?P=gap)[0-9]{4}"
+                r"|3[47][0-9]{2}(?P<space>[ -])[0-9]{6}(?P=space)[0-9]{5}|[2-6][0-9]{12,18})" + _NO_DIGIT_AFTER
+            ),
         ),
         confirm=_passes_luhn,
     ),
     Detector(
         name="phone",
         needles=_DIGITS,
-        pattern=re.compile(
-            r"(?:(?<![A-Za-z0-9+])\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}|"
-            + _NO_DIGIT_BEFORE
-            + r"(?:(?:0086|86)[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{4}){2}|"
-            + _NO_DIGIT_BEFORE
-            + r"(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4})"
-            + _NO_DIGIT_AFTER
+        patterns=(
+            re.compile(
+                r"(?:(?<![A-Za-z0-9+])\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}|"
+                + _NO_DIGIT_BEFORE
+                + r"(?:(?:0086|86)[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{4}){2}|"
+                + _NO_DIGIT_BEFORE
+                + r"(?:1[ .-])?(?:\([2-9][0-9]{2}\) ?|[2-9][0-9]{2}[ .-])[2-9][0-9]{2}[ .-][0-9]{4})"
+                + _NO_DIGIT_AFTER
+            ),
         ),
     ),
 )

@@ -25,7 +25,7 @@ from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
 from history import detectors
-from history.detectors import CREDENTIALS, Detector, placeholder
+from history.detectors import is_secret_beside, placeholder, without_credentials
 from history.entries import (
     EMPTY,
     Entry,
@@ -58,7 +58,7 @@ class Redactor(Protocol):
 class Redactors:
     """Everything that one recording mode does to an entry before it is stored."""
 
-    credentials: tuple[Detector, ...] = ()
+    credentials: bool = False
     others: tuple[Redactor, ...] = ()
     keeps_replies: bool = True
 
@@ -127,7 +127,7 @@ def _redactors_for(mode: str, hooks: tuple[str, ...], personal: tuple[str, ...])
     if mode == "full":
         return Redactors(others=loaded)
     others: tuple[Redactor, ...] = (*detectors.personal(personal), *loaded)
-    return Redactors(credentials=CREDENTIALS, others=others, keeps_replies=mode != "no_replies")
+    return Redactors(credentials=True, others=others, keeps_replies=mode != "no_replies")
 
 
 # Hooks: callables of the operator's own.
@@ -224,11 +224,10 @@ def _shape(cls: type[Value]) -> tuple[tuple[str, bool], ...]:
 class _Walk:
     """One pass over one entry. Whatever is unchanged is given back as the same object."""
 
-    __slots__ = ("hits", "pairs", "redactors")
+    __slots__ = ("hits", "redactors")
 
     def __init__(self, redactors: Redactors) -> None:
         self.redactors = redactors
-        self.pairs = tuple(detector for detector in redactors.credentials if detector.reads_pairs)
         self.hits: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
@@ -239,9 +238,7 @@ class _Walk:
         return text if kept == text else kept
 
     def name(self, text: str) -> str:
-        for detector in self.redactors.credentials:
-            text = detector.replace(text, self.hits)
-        return text
+        return without_credentials(text, self.hits) if self.redactors.credentials else text
 
     def value(self, value: V) -> V:
         if isinstance(value, UnknownEntry | OtherPart):
@@ -313,12 +310,13 @@ class _Walk:
 
     def _beside(self, key: str, item: Any) -> Any:
         """The value of a name: `{"password": "…"}` is a secret that neither text shows alone."""
-        if isinstance(item, str):
-            for detector in self.pairs:
-                if detector.finds_pair(key, item):
-                    self.hits[detector.name] += 1
-                    return detector.mark
-        return self.item(item)
+        kept = self.item(item)
+        if kept is item and isinstance(item, str) and self.redactors.credentials:
+            detector = is_secret_beside(key, item)
+            if detector:
+                self.hits[detector.name] += 1
+                return detector.mark
+        return kept
 
     def json_text(self, text: str) -> str:
         """Arguments as the model wrote them: only tokens that hold a secret are rewritten, so JSON stays JSON."""
