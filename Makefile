@@ -1,0 +1,93 @@
+# `make run` and `make test` need nothing but Python 3.11+ and make. `make check` is what CI runs.
+
+PYTHON ?= python3
+BIN := .venv/bin
+TEMPLATES = $(shell find templates -name '*.html')
+COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
+.PHONY: help run test check format lint types contracts bench faults messages requirements browser clean
+
+help:
+	@echo "make run           install what is missing and serve on PORT (8000)"
+	@echo "make test          all tests on SQLite, browser tests included"
+	@echo "make check         what CI runs: format, lint, types, contracts, tests on SQLite and PostgreSQL"
+	@echo "make format        put code and templates into shape"
+	@echo "make bench         measure at 1,000,000 messages (long)"
+	@echo "make faults        outages and crashes (long)"
+	@echo "make messages      collect texts for translation, compile translations"
+	@echo "make requirements  pin the newest allowed versions"
+	@echo "make clean         remove everything that can be made again; data/ stays"
+
+run: .venv/.run
+	@exec $(BIN)/python manage.py serve
+
+test: .venv/.dev browser
+	$(BIN)/pytest
+	$(BIN)/pytest -m browser tests/browser
+
+check: .venv/.dev browser lint types contracts
+	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
+	$(BIN)/python manage.py messages --check
+	$(BIN)/pytest
+	$(BIN)/python tests/on_postgres.py $(BIN)/pytest
+	$(BIN)/pytest -m browser tests/browser
+	$(BIN)/python tests/on_postgres.py $(BIN)/pytest -m browser tests/browser
+
+format: .venv/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	-$(BIN)/djade --target-version 5.2 $(TEMPLATES)
+
+lint: .venv/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/djade --check --target-version 5.2 $(TEMPLATES)
+
+types: .venv/.dev
+	$(BIN)/mypy .
+
+contracts: .venv/.dev
+	PYTHONPATH=. $(BIN)/lint-imports --no-logo
+
+bench: .venv/.dev
+	$(BIN)/python -m bench
+
+faults: .venv/.dev
+	$(BIN)/python -m bench.faults
+
+messages: .venv/.dev
+	$(BIN)/python manage.py messages
+
+requirements: .venv/.dev
+	$(COMPILE) --upgrade --output-file requirements.txt requirements.in
+	$(COMPILE) --upgrade --output-file requirements-dev.txt requirements-dev.in
+
+clean:
+	rm -rf .venv artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps: installing again is needed only when the pinned versions change.
+
+.venv/bin/python:
+	@command -v "$(PYTHON)" > /dev/null || { echo "Parley needs Python 3.11 or newer, and there is no $(PYTHON). Install it, or name yours: make run PYTHON=python3.12" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Parley needs Python 3.11 or newer, and $(PYTHON) is `"$(PYTHON)" -V 2>&1`. Name another one: make run PYTHON=python3.12" >&2; exit 1; }
+	@echo "Making a virtual environment in .venv ..."
+	@"$(PYTHON)" -m venv .venv > .venv.log 2>&1 && rm .venv.log || { echo "$(PYTHON) cannot make a virtual environment (see .venv.log). On Debian: apt-get install python3-venv" >&2; rm -rf .venv; exit 1; }
+
+.venv/.run: requirements.txt | .venv/bin/python
+	@echo "Installing what Parley needs ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@touch $@
+
+.venv/.dev: requirements-dev.txt | .venv/.run
+	@echo "Installing what its tests need ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@touch $@
+
+# Browser tests want Debian's Chromium. Without one they are skipped by name, or fail where CI=true.
+browser:
+	@if [ -z "$$PARLEY_CHROMIUM" ] && ! command -v chromium > /dev/null && [ "`id -u`" = 0 ] && command -v apt-get > /dev/null; then \
+		echo "Installing Chromium for the browser tests ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk; } > /dev/null 2>&1 \
+		|| echo "Chromium could not be installed: the browser tests will be skipped." >&2; fi
