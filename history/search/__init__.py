@@ -1,0 +1,15 @@
+"""Search: full text over everything that was said, called and answered; the same on SQLite and PostgreSQL.
+
+`words` makes the words, `rows` what is stored of them, `queries` reads what was typed, `engines` asks the database,
+`finding` decides what a viewer gets to see, `snippets` shows why. `docs/search.md` tells it from the outside.
+"""
+
+from history.search.facets import facets
+from history.search.finding import Count, Filters, Hit, Results, search
+from history.search.rebuilding import rebuild, scope_of
+from history.search.rows import Scope, rows_for
+from history.search.snippets import Snippet
+
+__all__ = [
+    "Count", "Filters", "Hit", "Results", "Scope", "Snippet", "facets", "rebuild", "rows_for", "scope_of", "search",
+]  # fmt: skip

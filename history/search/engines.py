@@ -1,0 +1,139 @@
+"""The two engines: a query in the language of each, and the newest rows that match it.
+
+Both know only words. SQLite has them in an FTS5 table that gives rows in the order of their ids, newest first, and
+stops when it is told to. PostgreSQL has a GIN index, which must find everything before it can say what is newest: so up
+to 2,000 hits are fetched and sorted, and where there are more, walking down the primary key meets them soon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db import connection
+
+from history.search.queries import Query, Term
+from history.search.rows import FIRST_PART, LONG_MESSAGE, PART, ROWS
+
+FEW = 2_000
+HIGHEST = 2**63 - 1
+TABLE = "history_searchrow"
+INDEX = "history_searchindex"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How an engine writes the parts of a query."""
+
+    term: Callable[[Term], str]
+    all_of: str
+    any_of: str
+    but_not: str
+
+    def every(self, items: Iterable[str]) -> str:
+        return f"({self.all_of.join(items)})"
+
+    def some(self, items: Iterable[str]) -> str:
+        return f"({self.any_of.join(items)})"
+
+
+def _fts5_term(term: Term) -> str:
+    return f'"{" ".join(term.words)}"{" *" if term.is_prefix else ""}'
+
+
+def _tsquery_term(term: Term) -> str:
+    phrase = " <-> ".join(f"'{word}'" for word in term.words)
+    return f"({phrase}:*)" if term.is_prefix else f"({phrase})"
+
+
+FTS5 = Dialect(term=_fts5_term, all_of=" AND ", any_of=" OR ", but_not=" NOT ")
+TSQUERY = Dialect(term=_tsquery_term, all_of=" & ", any_of=" | ", but_not=" & !")
+
+
+def written(query: Query, dialect: Dialect) -> str:
+    """The query as the engine reads it. At least one group is needed: nothing can be taken away from nothing."""
+    needed = dialect.every(dialect.some(_needed(term, dialect) for term in group) for group in query.needed)
+    if not query.excluded:
+        return needed
+    return f"{needed}{dialect.but_not}{dialect.some(_excluded(term, dialect) for term in query.excluded)}"
+
+
+# The row that decides about a long message holds each word once, in no order. There a phrase that is needed means no
+# more than its words, and one that is excluded means nothing: `finding` looks into the parts afterwards.
+
+
+def _needed(term: Term, dialect: Dialect) -> str:
+    if len(term.words) == 1:
+        return dialect.term(term)
+    apart = [*(Term((word,)) for word in term.words[:-1]), Term(term.words[-1:], term.is_prefix), Term((LONG_MESSAGE,))]
+    return dialect.some([dialect.term(term), dialect.every(map(dialect.term, apart))])
+
+
+def _excluded(term: Term, dialect: Dialect) -> str:
+    if len(term.words) == 1:
+        return dialect.term(term)
+    return f"({dialect.term(term)}{dialect.but_not}{dialect.term(Term((LONG_MESSAGE,)))})"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Ids of rows, newest first."""
+
+    ids: list[int]
+    is_last: bool
+
+
+def newest(query: Query, *, below: int, limit: int) -> Batch:
+    """Rows under `below` that decide about a message: `limit` of them, or more where that costs nothing."""
+    return _newest_on_postgres(query, below, limit) if _is_postgres() else _newest_on_sqlite(query, below, limit)
+
+
+def parts_holding(terms: Iterable[Term], *, first: int, last: int) -> list[int]:
+    """Part rows between two ids that hold any of the terms, oldest first."""
+    return sorted(_holding(terms, PART, first, last))
+
+
+def long_rows_holding(term: Term, *, first: int, last: int) -> list[int]:
+    """Rows of the different words of long messages, between two ids, that hold a word."""
+    return _holding([term], LONG_MESSAGE, first, last)
+
+
+def _holding(terms: Iterable[Term], where: str, first: int, last: int) -> list[int]:
+    dialect = TSQUERY if _is_postgres() else FTS5
+    matches = dialect.every([dialect.some(map(dialect.term, terms)), dialect.term(Term((where,)))])
+    if _is_postgres():
+        sql = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id BETWEEN %s AND %s"  # noqa: S608
+    else:
+        sql = f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid BETWEEN %s AND %s"  # noqa: S608
+    return _ids(sql, [matches, first, last])
+
+
+def _newest_on_sqlite(query: Query, below: int, limit: int) -> Batch:
+    sql = (
+        f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid < %s AND rowid %% {ROWS} < {FIRST_PART} "  # noqa: S608
+        "ORDER BY rowid DESC LIMIT %s"
+    )
+    ids = _ids(sql, [written(query, FTS5), below, limit])
+    return Batch(ids, is_last=len(ids) < limit)
+
+
+def _newest_on_postgres(query: Query, below: int, limit: int) -> Batch:
+    matches = f"tokens @@ %s::tsquery AND id < %s AND id %% {ROWS} < {FIRST_PART}"
+    few = f"WITH few AS MATERIALIZED (SELECT id FROM {TABLE} WHERE {matches} LIMIT {FEW + 1}) SELECT id FROM few"  # noqa: S608
+    asked: list[str | int] = [written(query, TSQUERY), below]
+    ids = _ids(few, asked)
+    if len(ids) <= FEW:
+        return Batch(sorted(ids, reverse=True), is_last=True)
+    walk = f"SELECT id FROM {TABLE} WHERE {matches} ORDER BY id DESC LIMIT %s"  # noqa: S608
+    ids = _ids(walk, [*asked, limit])
+    return Batch(ids, is_last=len(ids) < limit)
+
+
+def _ids(sql: str, parameters: Sequence[str | int]) -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _is_postgres() -> bool:
+    return connection.vendor == "postgresql"

@@ -1,0 +1,358 @@
+"""Finding messages: what a viewer asks, in rounds, until a page is full.
+
+The engine is asked for words, the viewer's own scope among them, so that somebody with few messages need not wait for
+everybody else's. What it finds is only a candidate: `selectors.sessions_visible_to` is the rule, and sessions that are
+hidden or expired drop out here. So pages are filled in rounds, each larger than the one before, and when even the last
+round is not enough the page says where to read on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from history.bodies import MissingBlob
+from history.models import ApiKey, Message, SearchRow, Session
+from history.projections import searched_text
+from history.search import engines, rows
+from history.search.queries import Group, Query, Term, understood
+from history.search.snippets import Snippet, beginning_of, snippet_of
+from history.selectors import Viewer, entries_of, sessions_visible_to
+
+MANY = 2_000
+MAX_PAGE = 100
+SPARE = 12  # candidates beyond a page: most searches need one round
+LARGEST_ROUND = 2_000
+ROUNDS = 12
+NARROWED_MONTHS = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What hits have in common. Several values of one filter: any of them. None and (): no such filter."""
+
+    owner: tuple[int, ...] = ()
+    key: tuple[int, ...] = ()
+    source: tuple[str, ...] = ()
+    client: tuple[str, ...] = ()
+    agent: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    tool: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    session: tuple[UUID, ...] = ()
+    has_error: bool | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A number of messages; at least so many where it is not exact."""
+
+    number: int
+    is_exact: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.number:,}" if self.is_exact else f"{self.number:,}+"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A message that was found. `is_cut`: it is so long that part of it is not indexed."""
+
+    message_id: int
+    session_id: UUID
+    title: str
+    seq: int
+    on_path: bool
+    kind: str
+    role: str
+    status: str
+    agent: str
+    model: str
+    at: datetime
+    snippet: Snippet
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """Hits, newest recorded first. `next_before` leads to the page after this one; None: there is none."""
+
+    hits: tuple[Hit, ...] = ()
+    count: Count | None = None
+    next_before: int | None = None
+    query: Query = field(default_factory=Query)
+
+    @property
+    def total(self) -> int | None:
+        return None if self.count is None else self.count.number
+
+    @property
+    def total_is_exact(self) -> bool:
+        return self.count is not None and self.count.is_exact
+
+
+class Candidate(NamedTuple):
+    message_id: int
+    row_id: int
+
+
+class Round(NamedTuple):
+    found: list[Candidate]
+    read_on: int | None  # the message under which there may be more
+
+    @property
+    def message_ids(self) -> list[int]:
+        return [candidate.message_id for candidate in self.found]
+
+
+class Found(NamedTuple):
+    """The columns of a message that somebody asked for."""
+
+    id: int
+    session_id: UUID
+    seq: int = 0
+    on_path: bool = True
+    kind: str = ""
+    role: str = ""
+    status: str = ""
+    agent: str = ""
+    model: str = ""
+    created_at: datetime = datetime.min
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A search as a whole: who asks, the words (typed ones and those of filters and scope), and the exact times."""
+
+    viewer: Viewer
+    typed: Query
+    query: Query
+    filters: Filters
+
+    def narrowed(self, *words: str) -> Asked:
+        """The same search, among the messages that have one of these scope words."""
+        return replace(self, query=replace(self.query, needed=(*self.query.needed, _any(words))))
+
+
+def search(
+    viewer: Viewer,
+    query: str,
+    *,
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    before: int | None = None,
+    limit: int = 20,
+    counted: bool = True,
+) -> Results:
+    """Messages that the viewer may see and that match, newest recorded first; `before` continues a page.
+
+    Counting all hits costs more than finding a page of them: where nobody looks at the total, say `counted=False`.
+    """
+    asked = asked_by(viewer, query, filters)
+    if asked is None:
+        return Results(query=understood(query), count=Count(0))
+    limit = max(1, min(limit, MAX_PAGE))
+    found, read_on = _page(asked, before, limit)
+    return Results(
+        hits=tuple(_hits(asked, found)),
+        count=count(asked) if counted else None,
+        next_before=read_on,
+        query=asked.typed,
+    )
+
+
+def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
+    """What to ask the engine; None for somebody who may see nothing."""
+    if not isinstance(viewer, ApiKey) and not viewer.is_authenticated:
+        return None
+    query = understood(typed)
+    scope = [*_viewer_groups(viewer), *_filter_groups(filters)]
+    if not scope and not query.needed:
+        scope = [_any([rows.EVERY_MESSAGE])]
+    excluded = (Term((rows.HAS_ERROR,)),) if filters.has_error is False else ()
+    asked = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
+    return Asked(viewer, query, asked, filters)
+
+
+def _viewer_groups(viewer: Any) -> list[Group]:
+    """Narrows to what the viewer could see at all; whether they do see it is for `sessions_visible_to` to say."""
+    if isinstance(viewer, ApiKey):
+        if "admin" in viewer.scopes:
+            return []
+        own = rows.number_word("o", viewer.owner_id) if viewer.owner_wide else rows.number_word("k", viewer.pk)
+        return [_any([own])]
+    if viewer.is_staff and viewer.has_perm("history.view_session"):
+        return []
+    return [_any([rows.number_word("o", viewer.pk)])]
+
+
+def _filter_groups(filters: Filters) -> list[Group]:
+    numbers = {"o": filters.owner, "k": filters.key}
+    names = {letter: getattr(filters, name) for name, letter in rows.LETTERS.items()}
+    groups = [[rows.number_word(letter, number) for number in values] for letter, values in numbers.items()]
+    groups += [[rows.name_word(letter, name) for name in values] for letter, values in names.items()]
+    groups += [[rows.session_word(session) for session in filters.session]]
+    groups += [[rows.HAS_ERROR] if filters.has_error else [], _months(filters)]
+    return [_any(words) for words in groups if words]
+
+
+def _months(filters: Filters) -> list[str]:
+    """The months that the dates touch, where they are few enough to help; created_at decides in the end."""
+    if filters.since is None:
+        return []
+    first = filters.since.astimezone(UTC)
+    last = (filters.until or datetime.now(UTC)).astimezone(UTC)
+    start, end = first.year * 12 + first.month - 1, last.year * 12 + last.month  # one month more: clocks differ
+    if end - start > NARROWED_MONTHS:
+        return []
+    months = [
+        rows.month_word(datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)) for number in range(start, end + 1)
+    ]
+    return list(dict.fromkeys([*months, rows.SOME_DAY]))
+
+
+def _any(words: Sequence[str]) -> Group:
+    return tuple(Term((word,)) for word in words)
+
+
+# Candidates.
+
+
+def candidates(asked: Asked, *, before: int | None = None, size: int) -> Iterator[Round]:
+    """Messages that match, newest first, in rounds that grow; whether they may be seen is another question."""
+    below = engines.HIGHEST if before is None else before * rows.ROWS
+    for _ in range(ROUNDS):
+        batch = engines.newest(asked.query, below=below, limit=size)
+        for start in range(0, len(batch.ids), size):
+            part = batch.ids[start : start + size]
+            is_last = batch.is_last and part[-1] == batch.ids[-1]
+            yield Round(_confirmed(asked.typed, part), None if is_last else rows.message_of(part[-1]))
+        if batch.is_last:
+            return
+        below = batch.ids[-1]
+        size = min(size * 2, LARGEST_ROUND)
+
+
+def _confirmed(query: Query, row_ids: Sequence[int]) -> list[Candidate]:
+    """Without the long messages that have all the words of a phrase, but not side by side."""
+    found = [Candidate(rows.message_of(row_id), row_id) for row_id in row_ids]
+    long = [candidate for candidate in found if rows.number_of(candidate.row_id) != rows.SINGLE]
+    if not long or not query.has_phrases:
+        return found
+    holders = {term: _long_messages_holding(term, long) for term in {*query.terms, *query.excluded}}
+    wrong = {candidate for candidate in long if not _fits(query, holders, candidate.message_id)}
+    return [candidate for candidate in found if candidate not in wrong]
+
+
+def _fits(query: Query, holders: dict[Term, set[int]], message_id: int) -> bool:
+    if any(message_id in holders[term] for term in query.excluded):
+        return False
+    return all(any(message_id in holders[term] for term in group) for group in query.needed)
+
+
+def _long_messages_holding(term: Term, long: Sequence[Candidate]) -> set[int]:
+    ids = [candidate.message_id for candidate in long]
+    first, last = min(ids) * rows.ROWS, max(ids) * rows.ROWS + rows.ROWS - 1
+    if len(term.words) > 1:
+        holding = engines.parts_holding([term], first=first, last=last)
+    else:
+        holding = engines.long_rows_holding(term, first=first, last=last)
+    return {rows.message_of(number) for number in holding}
+
+
+# What the viewer may see of them.
+
+
+def visible(asked: Asked, message_ids: Sequence[int], *, columns: Sequence[str] = ("id", "session_id")) -> list[Found]:
+    """The messages among these, newest first, that lie in the time asked for and in sessions the viewer may see."""
+    messages = Message.objects.filter(pk__in=message_ids)
+    if asked.filters.since is not None:
+        messages = messages.filter(created_at__gte=asked.filters.since)
+    if asked.filters.until is not None:
+        messages = messages.filter(created_at__lt=asked.filters.until)
+    found = [Found(*row) for row in messages.order_by("-pk").values_list(*columns)]
+    sessions = {row.session_id for row in found}
+    served = set(sessions_visible_to(asked.viewer).filter(pk__in=sessions).values_list("pk", flat=True))
+    return found if len(served) == len(sessions) else [row for row in found if row.session_id in served]
+
+
+def count(asked: Asked) -> Count:
+    """How many messages the viewer may see: exact to 2,000, unless far more are hidden from them."""
+    number = 0
+    read_on = None
+    for step in candidates(asked, size=MANY + 1):
+        number += len(visible(asked, step.message_ids))
+        read_on = step.read_on
+        if number > MANY:
+            return Count(MANY, is_exact=False)
+    return Count(number, is_exact=read_on is None)
+
+
+def _page(asked: Asked, before: int | None, limit: int) -> tuple[list[tuple[Found, int]], int | None]:
+    """Messages with the rows that found them, and where the next page begins."""
+    page: list[tuple[Found, int]] = []
+    read_on = None
+    for step in candidates(asked, before=before, size=limit + SPARE):
+        row_ids = dict(step.found)
+        page += [(row, row_ids[row.id]) for row in visible(asked, step.message_ids, columns=Found._fields)]
+        read_on = step.read_on
+        if len(page) > limit:
+            return page[:limit], page[limit - 1][0].id
+    return page, read_on
+
+
+# Hits.
+
+
+def _hits(asked: Asked, page: Sequence[tuple[Found, int]]) -> Iterator[Hit]:
+    titles = dict(Session.objects.filter(pk__in={row.session_id for row, _ in page}).values_list("pk", "title"))
+    for row, row_id in page:
+        yield Hit(
+            message_id=row.id,
+            session_id=row.session_id,
+            title=titles.get(row.session_id, ""),
+            seq=row.seq,
+            on_path=row.on_path,
+            kind=row.kind,
+            role=row.role,
+            status=row.status,
+            agent=row.agent,
+            model=row.model,
+            at=row.created_at,
+            snippet=_snippet(asked.typed.terms, row, row_id),
+            is_cut=rows.number_of(row_id) == rows.WHOLE_BUT_CUT,
+        )
+
+
+def _snippet(terms: tuple[Term, ...], row: Found, row_id: int) -> Snippet:
+    if not terms:
+        return beginning_of(row.content)
+    return snippet_of(row.content, terms) or _deep_snippet(terms, row.id, row_id) or beginning_of(row.content)
+
+
+def _deep_snippet(terms: tuple[Term, ...], message_id: int, row_id: int) -> Snippet | None:
+    """From the entry itself: the match is in a tool's arguments, a result, or past what the row keeps of the text."""
+    message = Message.objects.filter(pk=message_id).first()
+    if message is None or message.body is None:
+        return None
+    try:
+        text = searched_text(entries_of([message])[0])
+    except MissingBlob:
+        return None
+    start, end = _stretch(terms, message_id, row_id)
+    return snippet_of(text[start:end], terms)
+
+
+def _stretch(terms: tuple[Term, ...], message_id: int, row_id: int) -> tuple[int, int]:
+    """Where in the text to look: one part of a long one, so that not all of it has to be read again."""
+    if rows.number_of(row_id) != rows.SINGLE:
+        first = message_id * rows.ROWS
+        if parts := engines.parts_holding(terms, first=first, last=first + rows.ROWS - 1):
+            return SearchRow.objects.values_list("start", "end").get(pk=parts[0])
+    return 0, rows.INDEXED_BYTES

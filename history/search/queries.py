@@ -1,0 +1,82 @@
+"""What somebody typed into the search box, understood: no text is an error.
+
+    words              all must occur            "two words"   side by side
+    pay*               words that begin so       支付           a run of characters is a phrase too
+    -word -"two words" must not occur            this OR that  either; binds closer than the space
+
+Whatever a database would take for an operator is plain text here: words are letters and digits when they leave this
+module, and what has no letters says nothing. A query needs every one of its groups, any term of each, and none of what
+it excludes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from history.search.words import words_of
+
+QUERY_CHARS = 2_000
+QUERY_WORDS = 200
+
+_CHUNK = re.compile(r'(?P<minus>-*)(?:"(?P<quoted>[^"]*)(?:"|$)(?P<star>\*?)|(?P<plain>[^\s"]+))')
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Words side by side; the last may be only the beginning of one."""
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
+
+
+Group = tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    needed: tuple[Group, ...] = ()
+    excluded: tuple[Term, ...] = ()
+    is_cut: bool = False
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """What may be seen in a text that matches."""
+        return tuple(dict.fromkeys(term for group in self.needed for term in group))
+
+    @property
+    def has_phrases(self) -> bool:
+        return any(len(term.words) > 1 for term in (*self.terms, *self.excluded))
+
+
+def understood(typed: str) -> Query:
+    """Read a query. One that is too long is cut, and says so."""
+    groups: list[Group] = []
+    excluded: list[Term] = []
+    words = 0
+    joins = False
+    for chunk in _CHUNK.finditer(typed[:QUERY_CHARS]):
+        if chunk[0] == "OR":
+            joins = bool(groups)
+            continue
+        term = _term(chunk)
+        if term is None:
+            continue
+        words += len(term.words)
+        if words > QUERY_WORDS:
+            return Query(tuple(groups), tuple(excluded), is_cut=True)
+        if chunk["minus"]:
+            excluded.append(term)
+        elif joins:
+            groups[-1] = (*groups[-1], term)
+        else:
+            groups.append((term,))
+        joins = False
+    return Query(tuple(groups), tuple(excluded), is_cut=len(typed) > QUERY_CHARS)
+
+
+def _term(chunk: re.Match[str]) -> Term | None:
+    typed = chunk["quoted"] if chunk["plain"] is None else chunk["plain"]
+    words = tuple(words_of(typed))
+    is_prefix = bool(chunk["star"]) or typed.rstrip().endswith("*")
+    return Term(words, is_prefix) if words else None

@@ -1,0 +1,77 @@
+"""The index made anew from the entries, whenever somebody doubts it or the words are made in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from history import projections
+from history.entries import Entry
+from history.models import Message, SearchRow, Session
+from history.search.rows import Scope, rows_for
+from history.selectors import entries_of
+
+BATCH = 200
+BATCH_CHARS = 4_000_000
+
+
+def rebuild(session: Session | None = None, *, progress: Callable[[int], None] | None = None) -> int:
+    """Throw the rows away and make them again, a few messages at a time; returns how many messages were read.
+
+    Others may search and write meanwhile: every batch is a transaction of its own. `progress` hears how many are done.
+    """
+    done = 0
+    for ids in _batches(session):
+        with transaction.atomic():
+            done += _rebuild(ids)
+        if progress is not None:
+            progress(done)
+    return done
+
+
+def scope_of(message: Message, entry: Entry) -> Scope:
+    """The scope of a message, from its row, its session's and its entry."""
+    session = message.session
+    return Scope(
+        owner_id=session.owner_id,
+        api_key_id=session.api_key_id,
+        source=session.source,
+        client=session.client,
+        agent=message.agent,
+        model=message.model,
+        tools=projections.tools_named(entry),
+        role=message.role,
+        status=message.status,
+        has_error=projections.errors_in(entry) > 0,
+        at=message.created_at,
+        session_id=session.pk,
+    )
+
+
+def _batches(session: Session | None) -> Iterator[list[int]]:
+    """Ids of messages, oldest first: few at a time where their texts are long, so that memory stays small."""
+    messages: QuerySet[Message] = Message.objects.filter(session=session) if session else Message.objects.all()
+    last = 0
+    while sizes := list(messages.filter(pk__gt=last).order_by("pk").values_list("pk", "content_chars")[:BATCH]):
+        total = 0
+        batch: list[int] = []
+        for pk, chars in sizes:
+            total += chars
+            if batch and total > BATCH_CHARS:
+                break
+            batch.append(pk)
+        yield batch
+        last = batch[-1]
+
+
+def _rebuild(ids: list[int]) -> int:
+    messages = list(Message.objects.select_for_update(of=("self",)).select_related("session").filter(pk__in=ids))
+    SearchRow.objects.filter(message_id__in=ids).delete()
+    rows = []
+    for message, entry in zip(messages, entries_of(messages), strict=True):
+        if message.body is not None and (text := projections.searched_text(entry)):
+            rows += rows_for(message_id=message.pk, text=text, scope=scope_of(message, entry))
+    SearchRow.objects.bulk_create(rows, batch_size=500)
+    return len(messages)
