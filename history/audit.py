@@ -76,6 +76,13 @@ def flaws() -> Iterator[Flaw]:
 
 def _seal(event: AuditEvent, previous: bytes) -> bytes:
     return audit_seal_of(
-        previous, event.seq, event.at.astimezone(UTC).isoformat(), event.action, event.actor, event.key, event.session, event.reason,
+        previous,
+        event.seq,
+        event.at.astimezone(UTC).isoformat(),
+        event.action,
+        event.actor,
+        event.key,
+        event.session,
+        event.reason,
         event.details,
-    )  # fmt: skip
+    )

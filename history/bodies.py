@@ -17,9 +17,17 @@ from hashlib import sha256
 from typing import Any
 
 from history.entries import (
-    Entry, Media, ModelInput, ModelOutput, Part, SystemInstructionSet, ToolResults, ToolsOffered, entry_to_json,
+    Entry,
+    Media,
+    ModelInput,
+    ModelOutput,
+    Part,
+    SystemInstructionSet,
+    ToolResults,
+    ToolsOffered,
+    entry_to_json,
     read_entry,
-)  # fmt: skip
+)
 
 LONG_TEXT = 65_536
 LONG_STATE = 1_024
@@ -28,6 +36,8 @@ METADATA_VALUE_CHARS = 4_096
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BLOB = re.compile(r'"\$(?:json_)?blob":"([0-9a-f]{64})"')
+Blobs = Mapping[str, bytes | memoryview]
+
 _RESERVED = ("$blob", "$json_blob", "$literal")
 
 
@@ -65,7 +75,7 @@ def blobs_in(body: str) -> list[str]:
     return _BLOB.findall(body) if '"$' in body else []
 
 
-def unpack(body: str, blobs: Mapping[str, bytes]) -> Entry:
+def unpack(body: str, blobs: Blobs) -> Entry:
     """The entry again; what cannot be read is an UnknownEntry, never an error."""
     value = json.loads(body)
     return read_entry(_restored(value, blobs) if '"$' in body else value)
@@ -77,7 +87,7 @@ def pack_inputs(inputs: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
     return _spilled(_clean_deep(inputs), LONG_STATE, blobs), blobs
 
 
-def unpack_inputs(inputs: Any, blobs: Mapping[str, bytes]) -> Any:
+def unpack_inputs(inputs: Any, blobs: Blobs) -> Any:
     return _restored(inputs, blobs)
 
 
@@ -141,7 +151,7 @@ def _spilled(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
     return value
 
 
-def _restored(value: Any, blobs: Mapping[str, bytes]) -> Any:
+def _restored(value: Any, blobs: Blobs) -> Any:
     if isinstance(value, list):
         return [_restored(item, blobs) for item in value]
     if not isinstance(value, dict):
@@ -155,7 +165,7 @@ def _restored(value: Any, blobs: Mapping[str, bytes]) -> Any:
     return {key: _restored(item, blobs) for key, item in value.items()}
 
 
-def _text_of(name: str, blobs: Mapping[str, bytes]) -> str:
+def _text_of(name: str, blobs: Blobs) -> str:
     if name not in blobs:
         raise MissingBlob(f"the blob {name} is missing")
     return bytes(blobs[name]).decode("utf-8", "surrogatepass")

@@ -101,9 +101,18 @@ class Draft:
         is_leaf = columns["kind"] in LEAVES
         moves = after == session.head and not is_leaf
         message = Message(
-            session=session, seq=seq, parent_seq=after, on_path=moves, moved_head=moves or entry.kind == HeadMoved.kind,
-            body=packed.body, salt=salt, digest=digest, seal=seal, fingerprint=fingerprint, **columns,
-        )  # fmt: skip
+            session=session,
+            seq=seq,
+            parent_seq=after,
+            on_path=moves,
+            moved_head=moves or entry.kind == HeadMoved.kind,
+            body=packed.body,
+            salt=salt,
+            digest=digest,
+            seal=seal,
+            fingerprint=fingerprint,
+            **columns,
+        )
         self.rows.append(Row(message, stored, packed, place))
         _count(session, stored, columns)
         session.version, session.last_seal = seq, seal

@@ -14,7 +14,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from types import MappingProxyType, UnionType
 from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -66,7 +65,7 @@ class Value:
     extra: Mapping[str, Any] = field(default_factory=nothing)
 
     def __post_init__(self) -> None:
-        for name in _mapping_fields(type(self)):
+        for name in _shape(type(self)).mappings:
             object.__setattr__(self, name, frozen(getattr(self, name)))
 
 
@@ -136,7 +135,7 @@ class ToolDefinition(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage(Value):
-    """Tokens of one call. ``input_tokens`` counts everything that was read, cached or not; ``raw`` is the vendor's word."""
+    """Tokens of one call. ``input_tokens`` is all that was read, cached or not; ``raw`` is the vendor's word."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -380,10 +379,19 @@ class UnknownEntry(Entry):
 KINDS: dict[str, type[Entry]] = {
     cls.kind: cls
     for cls in (
-        SystemInstructionSet, ToolsOffered, NotebookSet, ModelInput, ModelOutput, ToolResults,
-        Summary, Retracted, HeadMoved, Gap, DebugLog,
+        SystemInstructionSet,
+        ToolsOffered,
+        NotebookSet,
+        ModelInput,
+        ModelOutput,
+        ToolResults,
+        Summary,
+        Retracted,
+        HeadMoved,
+        Gap,
+        DebugLog,
     )
-}  # fmt: skip
+}
 PARTS: dict[str, type[Text | Media | Reasoning | ToolRequest]] = {
     cls.type: cls for cls in (Text, Media, Reasoning, ToolRequest)
 }
@@ -454,26 +462,33 @@ T = TypeVar("T", bound=Value)
 Decode = Callable[[Any, str], Any]
 
 
-@cache
-def _fields(cls: type[Value]) -> dict[str, tuple[Decode, Any]]:
-    """Name → (how to read it, its default) of every field; ``extra`` is spread over the object itself."""
-    hints = get_type_hints(cls)
-    return {
-        item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is nothing else item.default)
-        for item in dataclasses.fields(cls)
-        if item.name != "extra"
-    }
+class _Shape:
+    """How a class of values is written: its fields, how each is read, and their defaults."""
+
+    def __init__(self, cls: type[Value]) -> None:
+        hints = get_type_hints(cls)
+        fields = dataclasses.fields(cls)
+        self.mappings = tuple(item.name for item in fields if get_origin(hints[item.name]) is Mapping)
+        # `extra` is spread over the object itself.
+        self.fields: dict[str, tuple[Decode, Any]] = {
+            item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is nothing else item.default)
+            for item in fields
+            if item.name != "extra"
+        }
 
 
-@cache
-def _mapping_fields(cls: type[Value]) -> tuple[str, ...]:
-    hints = get_type_hints(cls)
-    return tuple(item.name for item in dataclasses.fields(cls) if get_origin(hints[item.name]) is Mapping)
+_shapes: dict[type[Value], _Shape] = {}
+
+
+def _shape(cls: type[Value]) -> _Shape:
+    if cls not in _shapes:
+        _shapes[cls] = _Shape(cls)
+    return _shapes[cls]
 
 
 def _value_to_json(value: Value) -> dict[str, Any]:
     written = {}
-    for name, (_, default) in _fields(type(value)).items():
+    for name, (_, default) in _shape(type(value)).fields.items():
         item = getattr(value, name)
         if item is not default and item != default:
             written[name] = item if isinstance(item, str) else _to_json(item)
@@ -498,7 +513,7 @@ def _to_json(item: Any) -> Any:
 def _value_from_json(cls: type[T], data: Mapping[str, Any], place: str) -> T:
     read: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    known = _fields(cls)
+    known = _shape(cls).fields
     for name, item in data.items():
         if name in known:
             read[name] = known[name][0](item, f"{place}.{name}")
@@ -575,11 +590,11 @@ def _time(item: Any, place: str) -> datetime:
 
 
 def _scalar(hint: type) -> Decode:
-    accepted: tuple[type, ...] = (int, float) if hint is float else (hint,)
-
     def read(item: Any, place: str) -> Any:
-        if not isinstance(item, accepted) or (isinstance(item, bool) and hint is not bool):
+        if hint is float and type(item) is int:
+            return float(item)
+        if type(item) is not hint:
             raise EntryError(f"{place}: expected {TYPE_NAMES[hint]}, got {type(item).__name__}")
-        return float(item) if hint is float else item
+        return item
 
     return read

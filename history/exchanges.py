@@ -2,8 +2,8 @@
 
 While an answer is on its way it lives in `Exchange.partial`, a scratch pad outside the ledger: writers note what they
 have so far in memory, and one flush about four times a second writes all of it together, which is also the sign of
-life. `finish` ends an exchange exactly once, whoever comes first (the writer, or the sweep after a crash): the one whose
-UPDATE finds it still running appends the message, whole or cut short with an honest status.
+life. `finish` ends an exchange exactly once, whoever comes first (the writer, or the sweep after a crash): the one
+whose UPDATE finds it still running appends the message, whole or cut short with an honest status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from history import bodies, recorder
-from history.entries import Entry, ModelOutput, Status, entry_to_json, now, read_entry, thawed
+from history.entries import Entry, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.recorder import Appended, refuse_when_off
 from history.storage import store_blobs
@@ -60,7 +60,7 @@ def open_exchange(
         exchange.save(force_insert=True)
         if blobs:
             store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
-            exchange.blobs.add(*blobs)
+            exchange.blobs.add(*[Blob(pk=name) for name in blobs])
     with _lock:
         _noted[exchange.pk] = None
     return exchange
@@ -134,7 +134,7 @@ def sweep() -> int:
     return sum(_end_lost(exchange) for exchange in lost)
 
 
-def inputs_of(exchange: Exchange) -> dict[str, Any]:
+def inputs_of(exchange: Exchange) -> Any:
     """Everything that the request was made from, long ones read back from their blobs."""
     names = bodies.blobs_in(bodies.dump(exchange.inputs))
     blobs = dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}

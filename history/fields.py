@@ -7,14 +7,14 @@ from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 
-class HashField(models.BinaryField):
+class HashField(models.BinaryField[Any, Any]):
     """A digest. SQLite gives bytes, PostgreSQL a memoryview; callers always get bytes."""
 
     def from_db_value(self, value: Any, *_: Any) -> bytes | None:
         return None if value is None else bytes(value)
 
 
-class TokensField(models.TextField):
+class TokensField(models.TextField[str, str]):
     """The tokens of a text, in order: text that FTS5 indexes on SQLite, a tsvector on PostgreSQL.
 
     The value is the list of tokens joined by spaces. PostgreSQL gets the finished tsvector (`'word':1,4 'other':2`),

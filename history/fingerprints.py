@@ -1,7 +1,7 @@
 """Which conversation is this? A chain of keyed hashes answers it for clients that resend everything each time.
 
-The chain runs over what both sides of the wire have in common: trimmed texts, tools by name and parsed arguments, images
-by hash, results by call id. It leaves out what clients move or change between turns: reasoning, block ids, cache
+The chain runs over what both sides of the wire have in common: trimmed texts, tools by name and parsed arguments,
+images by hash, results by call id. It leaves out what clients move or change between turns: reasoning, block ids, cache
 markers, system reminders, the texts of results. It is keyed (nobody can test a guess against a copy of the database),
 taken before redaction, and scoped to one API key (or one owner), so two people who say the same never meet.
 """

@@ -22,6 +22,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.fields import HashField, TokensField
 
+
 class ImmutableError(TypeError):
     """Somebody tried to change a stored entry. Append a new one instead."""
 
@@ -170,7 +171,7 @@ class Message(models.Model):
     content = models.TextField(_("content"), blank=True)
     content_chars = models.PositiveIntegerField(_("length"), default=0)
     # The entry as JSON (history.entries), long texts moved to blobs. Null once dropped by policy, and so is the salt.
-    body = models.TextField(_("body"), null=True)
+    body = models.TextField(_("body"), null=True)  # noqa: DJ001 - an empty body is not a dropped one
     salt = HashField(max_length=16, null=True)
     dropped_at = models.DateTimeField(_("texts dropped"), null=True, blank=True)
 

@@ -21,7 +21,7 @@ SELECT seq, on_path FROM climb
 
 
 def climb(session_id: UUID, leaf: int) -> tuple[list[int], int]:
-    """From `leaf` up to the path of the head: the entries beside it, newest first, and where they join it (0: nowhere)."""
+    """From `leaf` up to the head's path: the entries beside it, newest first, and where they join it (0: nowhere)."""
     name = Session._meta.pk.get_db_prep_value(session_id, connection)
     with connection.cursor() as cursor:
         cursor.execute(_CLIMB, [name, leaf, name])

@@ -1,4 +1,4 @@
-"""What the columns of a row say about its entry. Pure functions: `verify` computes them again to see if they still fit."""
+"""What the columns of a row say about its entry: pure, so that `verification` can compute them again and compare."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from typing import Any
 
 from history.bodies import LONG_TEXT, clean, clean_json
 from history.entries import (
-    KINDS, STATE, Entry, ModelInput, ModelOutput, NotebookSet, Summary, ToolRequest, ToolResult, ToolResults, UnknownEntry,
-    kind_of, thawed,
-)  # fmt: skip
+    KINDS,
+    STATE,
+    Entry,
+    ModelInput,
+    ModelOutput,
+    NotebookSet,
+    Summary,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    UnknownEntry,
+    kind_of,
+    thawed,
+)
 
 ERROR_MARK = "【错误】"
 SEARCHED = (ModelInput, ModelOutput, ToolResults, Summary, NotebookSet)
@@ -116,9 +127,14 @@ def outcome_columns(result: ToolResult) -> dict[str, Any]:
 
 
 NO_OUTCOME: dict[str, Any] = {
-    "status": "pending", "result": "", "error": "", "started_at": None, "duration": None, "answered_by": None,
+    "status": "pending",
+    "result": "",
+    "error": "",
+    "started_at": None,
+    "duration": None,
+    "answered_by": None,
     "answer_index": None,
-}  # fmt: skip
+}
 
 
 def short(text: str, limit: int) -> str:

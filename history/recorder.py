@@ -99,7 +99,7 @@ def append_batch(wishes: Sequence[Append]) -> list[Appended]:
             draft = drafts[wish.session_id]
             _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
         storage.flush(list(drafts.values()))
-        storage.save_sessions(sessions.values())
+        storage.save_sessions(list(sessions.values()))
     written = {pk: iter(draft.asked_for) for pk, draft in drafts.items()}
     return [_appended(drafts[wish.session_id].rows[next(written[wish.session_id])]) for wish in wishes]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -18,11 +19,24 @@ from django.utils import timezone
 from history import paths
 from history.bodies import blobs_in, unpack
 from history.context import (
-    NO_NOTEBOOK, ContextOptions, Snapshot, dropped_entry, reaches_far_enough, summarised_ranges,
-)  # fmt: skip
+    NO_NOTEBOOK,
+    ContextOptions,
+    Snapshot,
+    dropped_entry,
+    reaches_far_enough,
+    summarised_ranges,
+)
 from history.entries import (
-    Entry, ModelOutput, Node, NotebookSet, Retracted, Summary, SystemInstructionSet, ToolResults, ToolsOffered,
-)  # fmt: skip
+    Entry,
+    ModelOutput,
+    Node,
+    NotebookSet,
+    Retracted,
+    Summary,
+    SystemInstructionSet,
+    ToolResults,
+    ToolsOffered,
+)
 from history.errors import NoSuchEntry
 from history.models import ApiKey, Blob, Message, Session
 
@@ -132,7 +146,7 @@ def _with_calls(path: _Path, rows: list[Message], has_older: bool) -> tuple[list
 
 def _with_results(path: _Path, rows: list[Message], has_newer: bool) -> tuple[list[Message], bool]:
     """End no page with calls whose results stand on the next one."""
-    if not has_newer or not rows or rows[-1].kind != ModelOutput.kind and not rows[-1].is_state:
+    if not has_newer or not rows or (rows[-1].kind != ModelOutput.kind and not rows[-1].is_state):
         return rows, has_newer
     newer = path.newer_than(rows[-1].seq, 4)
     results = next((place for place, row in enumerate(newer) if not row.is_state), None)
@@ -314,4 +328,4 @@ def _is_one_path(taken: Snapshot, leaf: int) -> bool:
     read = [node for node in taken.nodes if node.seq >= taken.loaded_from]
     if leaf and (not read or read[-1].seq != leaf):
         return False
-    return all(a.seq == b.parent for a, b in zip(read, read[1:], strict=False) if b.parent in known)
+    return all(a.seq == b.parent for a, b in pairwise(read) if b.parent in known)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from uuid import UUID
 
-from django.db import connection
+from django.db.models import prefetch_related_objects
 from django.utils import timezone
 
-from history import paths, projections, search
+from history import paths, projections, rows, search
 from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
@@ -19,45 +19,54 @@ from history.selectors import entries_of
 
 # The columns of a session that appending changes.
 SESSION_STATE = (
-    "version", "head", "last_seal", "head_fingerprint", "head_has_open_calls", "message_count", "tool_call_count",
-    "error_count", "input_tokens", "output_tokens", "title", "agent", "model", "last_activity_at", "expires_at",
-)  # fmt: skip
+    "version",
+    "head",
+    "last_seal",
+    "head_fingerprint",
+    "head_has_open_calls",
+    "message_count",
+    "tool_call_count",
+    "error_count",
+    "input_tokens",
+    "output_tokens",
+    "title",
+    "agent",
+    "model",
+    "last_activity_at",
+    "expires_at",
+)
+# What is read to decide what the rows say.
+SESSION_COLUMNS = frozenset({*SESSION_STATE, "owner", "api_key", "source", "client", "trimmed_through"})
 
 
 def lock(ids: Iterable[UUID]) -> dict[UUID, Session]:
     """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks."""
     wanted = set(ids)
-    rows = Session.objects.select_for_update(of=("self",)).select_related("api_key").filter(pk__in=wanted)
-    sessions = {session.pk: session for session in rows.order_by("pk")}
+    sessions = {session.pk: session for session in rows.read_locked(Session, list(wanted), SESSION_COLUMNS)}
     if missing := wanted - sessions.keys():
         raise NoSuchEntry(f"there is no session {next(iter(missing))}")
+    if any(session.api_key_id for session in sessions.values()):
+        prefetch_related_objects(list(sessions.values()), "api_key")
     return sessions
 
 
 def flush(drafts: Sequence[Draft]) -> None:
-    """Write what is pending. The rows of all drafts go together; sessions' own rows follow in `save_sessions`."""
-    rows = [row for draft in drafts for row in draft.pending()]
-    if rows:
-        _store_blobs_of(rows)
-        Message.objects.bulk_create([row.message for row in rows])
-        _link_blobs(rows)
-        _store_calls(rows)
-        SearchRow.objects.bulk_create([found for row in rows for found in _search_rows(row)])
+    """Write what is pending. The rows of all drafts go together; the sessions' own rows follow in `save_sessions`."""
+    pending = [row for draft in drafts for row in draft.pending()]
+    if pending:
+        _store_blobs_of(pending)
+        rows.insert(Message, [row.message for row in pending])
+        _link_blobs(pending)
+        _store_calls(pending)
+        rows.insert(SearchRow, [found for row in pending for found in _search_rows(row)])
     for draft in drafts:
         draft.flushed = len(draft.rows)
 
 
-def save_sessions(sessions: Iterable[Session]) -> None:
-    fields = [Session._meta.get_field(name) for name in SESSION_STATE]
-    quote = connection.ops.quote_name
-    columns = ", ".join(f"{quote(field.column)} = %s" for field in fields)
-    values = []
+def save_sessions(sessions: Sequence[Session]) -> None:
     for session in sessions:
         session.expires_at = policy_for(session.source, session.api_key).expiry(timezone.now())
-        key = Session._meta.pk.get_db_prep_value(session.pk, connection)
-        values.append([field.get_db_prep_save(getattr(session, field.attname), connection) for field in fields] + [key])
-    with connection.cursor() as cursor:
-        cursor.executemany(f"UPDATE {quote(Session._meta.db_table)} SET {columns} WHERE id = %s", values)  # noqa: S608
+    rows.update(Session, sessions, SESSION_STATE)
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
@@ -70,12 +79,12 @@ def move_head(session: Session, *, to: int) -> None:
     if 0 < to <= session.trimmed_through or not (to == 0 or _is_place(session, to)):
         raise NoSuchEntry(f"session {session.pk} has no entry {to} to continue after")
     beside, joins = paths.climb(session.pk, to) if to else ([], 0)
-    rows = Message.objects.filter(session=session)
-    left = rows.filter(on_path=True, seq__gt=joins)
+    entries = Message.objects.filter(session=session)
+    left = entries.filter(on_path=True, seq__gt=joins)
     session.message_count -= left.filter(kind__in=CONVERSATION).count()
     left.update(on_path=False)
     for start in range(0, len(beside), 500):
-        joined = rows.filter(seq__in=beside[start : start + 500])
+        joined = entries.filter(seq__in=beside[start : start + 500])
         session.message_count += joined.filter(kind__in=CONVERSATION).count()
         joined.update(on_path=True)
     _project_outcomes(session, since=_conversation_before(session, joins))
@@ -86,19 +95,19 @@ def move_head(session: Session, *, to: int) -> None:
 # Blobs.
 
 
-def _store_blobs_of(rows: Sequence[Row]) -> None:
-    contents = {name: content for row in rows for name, content in row.packed.blobs.items()}
+def _store_blobs_of(pending: Sequence[Row]) -> None:
+    contents = {name: content for row in pending for name, content in row.packed.blobs.items()}
     if contents:
         store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in contents.items()])
-    attached = {name for row in rows for name in row.packed.attachments}
+    attached = {name for row in pending for name in row.packed.attachments}
     if missing := attached - set(Blob.objects.filter(pk__in=attached).values_list("pk", flat=True)) if attached else ():
         raise NoSuchBlob(f"the attachment {next(iter(missing))} was not stored; call store_blob first")
 
 
-def _link_blobs(rows: Sequence[Row]) -> None:
+def _link_blobs(pending: Sequence[Row]) -> None:
     links = [
         Message.blobs.through(message_id=row.message.pk, blob_id=name)
-        for row in rows
+        for row in pending
         for name in {*row.packed.blobs, *row.packed.attachments}
     ]
     if links:
@@ -133,24 +142,27 @@ def search_scope(row: Row) -> search.Scope:
 # Tool calls.
 
 
-def _store_calls(rows: Sequence[Row]) -> None:
+def _store_calls(pending: Sequence[Row]) -> None:
     made: dict[tuple[UUID, int], list[ToolCall]] = {}
-    for row in rows:
+    for row in pending:
         if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
             made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
         elif isinstance(row.entry, ToolResults) and row.place.output:
             fresh = made.get((row.message.session_id, row.place.output))
             _answer(fresh if fresh is not None else _stored_calls(row), row.entry, seq=row.message.seq)
-    ToolCall.objects.bulk_create([call for calls in made.values() for call in calls])
+    rows.insert(ToolCall, [call for calls in made.values() for call in calls])
 
 
 def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
     status = ToolCall.Status.PENDING if entry.status == "complete" else ToolCall.Status.INTERRUPTED
     return [
         ToolCall(
-            session=message.session, message=message, index=index, created_at=entry.at,
+            session=message.session,
+            message=message,
+            index=index,
+            created_at=entry.at,
             **projections.call_columns(request, status=status),
-        )  # fmt: skip
+        )
         for index, request in enumerate(entry.tool_requests)
     ]
 
@@ -161,7 +173,7 @@ def _stored_calls(row: Row) -> list[ToolCall]:
 
 
 def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
-    """Give each unanswered call the result with its id. The first outcome stays: another branch does not overwrite it."""
+    """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
     waiting = list(enumerate(entry.results))
     for call in calls:
         match = next((pair for pair in waiting if pair[1].call_id[:200] == call.call_id), None)

@@ -11,9 +11,19 @@ from django.utils import timezone
 
 from history import recorder, selectors
 from history.entries import (
-    DebugLog, HeadMoved, Media, ModelOutput, NotebookSet, SystemInstructionSet, Text, ToolsOffered, ToolDefinition,
-    UnknownEntry, Usage, now,
-)  # fmt: skip
+    DebugLog,
+    HeadMoved,
+    Media,
+    ModelOutput,
+    NotebookSet,
+    SystemInstructionSet,
+    Text,
+    ToolDefinition,
+    ToolsOffered,
+    UnknownEntry,
+    Usage,
+    now,
+)
 from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry, PairingError
 from history.models import Blob, ImmutableError, Message, SearchRow, Session, ToolCall
 from tests.talk import answered, call, chat_of, result, results, said

@@ -1,0 +1,127 @@
+"""Rows in and out without Django's query compiler, for the one path where its cost is most of the cost: appending.
+
+The SQL is made once per model and database from the model's own fields; values go through the fields' own conversions
+wherever a field has any. Everything that is not on that path uses the ORM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+from django.db import connection, models
+
+M = TypeVar("M", bound=models.Model)
+
+# Fields whose values every driver takes as they are.
+_PLAIN = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
+_ROWS_PER_STATEMENT = 100
+
+
+def insert(model: type[M], rows: Sequence[M]) -> None:
+    """Like bulk_create: many rows in few statements, and each gets its primary key."""
+    for start in range(0, len(rows), _ROWS_PER_STATEMENT):
+        _insert(model, rows[start : start + _ROWS_PER_STATEMENT])
+
+
+def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
+    """Write these fields of each row, found by its primary key."""
+    fields = [_field(model, name) for name in (*names, "pk")]
+    with connection.cursor() as cursor:
+        cursor.executemany(_update_sql(model, names, connection.vendor), [_values(row, fields) for row in rows])
+
+
+def read_locked(model: type[M], pks: Sequence[Any], names: frozenset[str]) -> list[M]:
+    """These rows as they are now, nobody else's until the transaction ends. Fields not named are deferred."""
+    fields, start, converters = _select_sql(model, names, connection.vendor)
+    ending = " FOR UPDATE" if connection.features.has_select_for_update else ""
+    with connection.cursor() as cursor:
+        places = ", ".join(["%s"] * len(pks))
+        keys = [model._meta.pk.get_db_prep_value(pk, connection) for pk in pks]
+        cursor.execute(f"{start} ({places}) ORDER BY 1{ending}", keys)
+        found = cursor.fetchall()
+    attnames = [field.attname for field in fields]
+    return [model.from_db(connection.alias, attnames, _converted(row, converters)) for row in found]
+
+
+def _insert(model: type[M], rows: Sequence[M]) -> None:
+    has_key = rows[0].pk is not None
+    fields, start, one = _insert_sql(model, has_key, connection.vendor)
+    parameters = [value for row in rows for value in _values(row, fields)]
+    ending = "" if has_key else f" RETURNING {_quoted(_field(model, 'pk').column)}"
+    with connection.cursor() as cursor:
+        cursor.execute(start + ", ".join([one] * len(rows)) + ending, parameters)
+        keys = [] if has_key else cursor.fetchall()
+    for row, key in zip(rows, keys, strict=False):
+        row.pk = key[0]
+    for row in rows:
+        row._state.adding, row._state.db = False, connection.alias
+
+
+@cache
+def _insert_sql(model: type[models.Model], has_key: bool, vendor: str) -> tuple[list[Any], str, str]:
+    fields = [field for field in model._meta.concrete_fields if has_key or not field.primary_key]
+    columns = ", ".join(_quoted(field.column) for field in fields)
+    places = ", ".join(_placeholder(field) for field in fields)
+    start = f"INSERT INTO {_quoted(model._meta.db_table)} ({columns}) VALUES "  # noqa: S608 - names of our own
+    return fields, start, f"({places})"
+
+
+@cache
+def _update_sql(model: type[models.Model], names: tuple[str, ...], vendor: str) -> str:
+    columns = ", ".join(f"{_quoted(_field(model, name).column)} = %s" for name in names)
+    key = _quoted(_field(model, "pk").column)
+    return f"UPDATE {_quoted(model._meta.db_table)} SET {columns} WHERE {key} = %s"  # noqa: S608 - names of our own
+
+
+@cache
+def _select_sql(
+    model: type[models.Model], names: frozenset[str], vendor: str
+) -> tuple[list[Any], str, list[tuple[int, Any, list[Any]]]]:
+    """The fields in the order of the model, which `from_db` expects, the statement, and the conversions."""
+    fields = [field for field in model._meta.concrete_fields if field.primary_key or field.name in names]
+    columns = ", ".join(_quoted(field.column) for field in fields)
+    key = _quoted(_field(model, "pk").column)
+    start = f"SELECT {columns} FROM {_quoted(model._meta.db_table)} WHERE {key} IN"  # noqa: S608 - names of our own
+    return fields, start, _converters(model, fields)
+
+
+def _converters(model: type[models.Model], fields: Sequence[Any]) -> list[tuple[int, Any, list[Any]]]:
+    """(place, column, functions) for the columns whose values need any conversion at all."""
+    found = []
+    for place, field in enumerate(fields):
+        column = field.get_col(model._meta.db_table)
+        functions = [*connection.ops.get_db_converters(column), *column.get_db_converters(connection)]
+        if functions:
+            found.append((place, column, functions))
+    return found
+
+
+def _converted(row: Sequence[Any], converters: Sequence[tuple[int, Any, list[Callable[..., Any]]]]) -> list[Any]:
+    values = list(row)
+    for place, column, functions in converters:
+        for function in functions:
+            values[place] = function(values[place], column, connection)
+    return values
+
+
+def _values(row: models.Model, fields: Sequence[Any]) -> list[Any]:
+    return [
+        getattr(row, field.attname)
+        if isinstance(field, _PLAIN) and not hasattr(field, "get_placeholder")
+        else field.get_db_prep_save(getattr(row, field.attname), connection)
+        for field in fields
+    ]
+
+
+def _field(model: type[models.Model], name: str) -> Any:
+    return model._meta.pk if name == "pk" else model._meta.get_field(name)
+
+
+def _placeholder(field: Any) -> str:
+    return str(field.get_placeholder(None, None, connection)) if hasattr(field, "get_placeholder") else "%s"
+
+
+def _quoted(name: str | None) -> str:
+    return connection.ops.quote_name(name or "")
