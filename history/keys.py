@@ -1,0 +1,170 @@
+"""API keys: made once, shown once, checked on every call, and gone everywhere within a second of being revoked.
+
+A key is `parley_<prefix>_<secret>`. The prefix is its name in lists and the way to its row; of the whole only a SHA-256
+is kept, which is enough because the secret is 256 random bits. How a key is checked stands in `keyring`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from string import ascii_letters, ascii_lowercase, digits
+from typing import TypedDict, Unpack
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractUser
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from history import audit
+from history.keyring import KeyRing, hash_of, prefix_of
+from history.models import ApiKey
+from history.transactions import writing
+
+SCOPES = ("relay", "read", "write", "delete", "export", "import", "admin")
+DEFAULT_SCOPES = ("relay", "read", "export")
+
+PREFIX_CHARS = 10
+SECRET_CHARS = 43  # of 62 letters and digits: 256 bits
+
+# The one of this process. A key it gives out is shared by all callers: read it, never change it.
+ring = KeyRing()
+authenticate = ring.authenticate
+recall = ring.recall
+
+
+class CannotCreateError(ValueError):
+    """The key was not made; the text says what to write instead."""
+
+
+class NotAllowedError(CannotCreateError):
+    """What was asked for is well formed, but this owner may not have it, or there is no owner."""
+
+
+class Limits(TypedDict, total=False):
+    """What a key may use and how long its sessions are kept; absent or None: no limit of its own."""
+
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    concurrent_streams: int | None
+    tokens_per_day: int | None
+    tokens_per_month: int | None
+    cost_per_day: Decimal | None
+    cost_per_month: Decimal | None
+    keep_days: int | None
+    keep_body_days: int | None
+    max_messages: int | None
+    max_sessions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made. `secret` is the whole key in clear: this is the only time that anybody sees it."""
+
+    api_key: ApiKey
+    secret: str = field(repr=False)
+
+
+# Making and ending keys.
+
+
+def create(
+    *,
+    name: str,
+    owner: AbstractUser | None = None,
+    scopes: Iterable[str] = DEFAULT_SCOPES,
+    recording: str = ApiKey.Recording.REDACTED,
+    owner_wide: bool = False,
+    expires_at: datetime | None = None,
+    actor: AbstractUser | None = None,
+    **limits: Unpack[Limits],
+) -> NewKey:
+    """Make a key for `owner` (default: the first staff user). `actor` is who asked for it, if somebody did."""
+    owner = owner or first_staff_user()
+    secret = f"parley_{_random(PREFIX_CHARS, ascii_lowercase + digits)}_{_random(SECRET_CHARS, ascii_letters + digits)}"
+    api_key = ApiKey(
+        name=_checked_name(name),
+        prefix=prefix_of(secret),
+        secret_hash=hash_of(secret),
+        owner_id=owner.pk,
+        scopes=_checked_scopes(scopes, owner),
+        recording=_checked_recording(recording),
+        owner_wide=owner_wide,
+        expires_at=expires_at,
+        **_checked_limits(limits),
+    )
+    with writing():
+        api_key.save(force_insert=True)
+        audit.record("key.created", actor=actor.pk if actor else None, key=api_key.pk, scopes=api_key.scopes)
+    return NewKey(api_key, secret)
+
+
+def revoke(api_key: ApiKey, *, actor: AbstractUser | None) -> bool:
+    """End the key for good. True if it was this call that ended it; a key stays revoked since the first time."""
+    now = timezone.now()
+    with writing():
+        ended = ApiKey.objects.filter(pk=api_key.pk, revoked_at=None).update(revoked_at=now) == 1
+        if ended:
+            audit.record("key.revoked", actor=actor.pk if actor else None, key=api_key.pk)
+    api_key.refresh_from_db(fields=["revoked_at"])
+    ring.forget(api_key)
+    return ended
+
+
+def find(prefix: str) -> ApiKey | None:
+    """By its prefix as lists show it; the whole key will do, too."""
+    return ApiKey.objects.select_related("owner").filter(prefix=prefix_of(prefix) or prefix).first()
+
+
+def listed(*, include_ended: bool = False) -> QuerySet[ApiKey]:
+    """Keys by age, oldest first; without those that are revoked or expired, unless asked for."""
+    keys = ApiKey.objects.select_related("owner").order_by("created_at", "pk")
+    if include_ended:
+        return keys
+    return keys.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+
+
+def first_staff_user() -> AbstractUser:
+    found = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk").first()
+    if found is None:
+        raise NotAllowedError("There is no staff user to own the key: name an owner, or create a staff user first.")
+    return found
+
+
+def _random(length: int, alphabet: str) -> str:
+    return "".join(secrets.choice(alphabet) for _ in range(length))
+
+
+def _checked_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > 100:
+        raise CannotCreateError("A key needs a name of 1 to 100 characters, so that you know it again in the list.")
+    return name
+
+
+def _checked_scopes(scopes: Iterable[str], owner: AbstractUser) -> list[str]:
+    wanted = set(scopes)
+    if unknown := sorted(wanted - set(SCOPES)):
+        raise CannotCreateError(f"Unknown scope {', '.join(unknown)}: choose from {', '.join(SCOPES)}.")
+    if not wanted:
+        raise CannotCreateError(f"A key without scopes can do nothing: choose from {', '.join(SCOPES)}.")
+    if "admin" in wanted and not owner.is_staff:
+        raise NotAllowedError(f"'{owner.get_username()}' is not staff and cannot own a key with the scope admin.")
+    return [scope for scope in SCOPES if scope in wanted]
+
+
+def _checked_recording(recording: str) -> str:
+    if recording not in ApiKey.Recording.values:
+        modes = ", ".join(ApiKey.Recording.values)
+        raise CannotCreateError(f"'{recording}' is no recording mode: choose from {modes}.")
+    return recording
+
+
+def _checked_limits(limits: Limits) -> Limits:
+    for name, limit in limits.items():
+        if isinstance(limit, int | Decimal) and limit < 0:
+            raise CannotCreateError(f"{name} is {limit}: write 0 or more, or leave it out for no limit.")
+    return limits

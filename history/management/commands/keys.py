@@ -1,0 +1,159 @@
+"""`manage.py keys create | list | revoke`: who may use the relay and the REST API.
+
+Exit codes: 0 done, 1 not found or refused, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractUser
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from history import keys
+from history.management.output import print_json, print_table
+from history.models import ApiKey
+
+LIMITS = tuple(keys.Limits.__annotations__)
+
+
+class Command(BaseCommand):
+    help = "Create, list and revoke API keys."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="create | list | revoke")
+        _add_create(actions.add_parser("create", help="Make a key and show it, once."))
+        _add_list(actions.add_parser("list", help="Show the keys that are in force."))
+        _add_revoke(actions.add_parser("revoke", help="End a key, everywhere within a second."))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        actions = {"create": self.create_key, "list": self.list_keys, "revoke": self.revoke_key}
+        actions[options["action"]](options)
+
+    def create_key(self, options: dict[str, Any]) -> None:
+        try:
+            new = keys.create(**_wanted(options))
+        except keys.NotAllowedError as error:
+            raise CommandError(str(error)) from error
+        except keys.CannotCreateError as error:
+            raise CommandError(str(error), returncode=2) from error
+        if options["json"]:
+            print_json(self.stdout, {"key": new.secret, **_described(new.api_key)})
+            return
+        self.stdout.write(new.secret)
+        self.stderr.write(_("This is the only time that the key is shown: keep it in a safe place."))
+
+    def list_keys(self, options: dict[str, Any]) -> None:
+        found = [_described(api_key) for api_key in keys.listed(include_ended=options["all"])]
+        if options["json"]:
+            print_json(self.stdout, found)
+            return
+        columns = (_("prefix"), _("name"), _("owner"), _("scopes"), _("recording"), _("state"), _("last used"))
+        shown = ("prefix", "name", "owner", "scopes", "recording", "state", "last_used_at")
+        print_table(self.stdout, columns, [[_cell(key[field]) for field in shown] for key in found])
+
+    def revoke_key(self, options: dict[str, Any]) -> None:
+        api_key = keys.find(options["prefix"])
+        if api_key is None:
+            raise CommandError(_("There is no such key: `keys list` shows the prefixes."))
+        ended = keys.revoke(api_key, actor=None)
+        if options["json"]:
+            print_json(self.stdout, _described(api_key))
+        elif ended:
+            self.stdout.write(_("The key %(key)s is revoked.") % {"key": api_key})
+        else:
+            self.stdout.write(_("The key %(key)s was revoked before.") % {"key": api_key})
+
+
+def _add_create(parser: CommandParser) -> None:
+    parser.add_argument("name", help="what the key is for")
+    parser.add_argument("--owner", help="user name; default: the first staff user")
+    parser.add_argument("--scopes", default=",".join(keys.DEFAULT_SCOPES), help=f"of {','.join(keys.SCOPES)}")
+    parser.add_argument("--recording", default=ApiKey.Recording.REDACTED.value, choices=ApiKey.Recording.values)
+    parser.add_argument("--owner-wide", action="store_true", help="sees all sessions of its owner")
+    parser.add_argument("--expires-days", type=_days, metavar="N", help="default: never")
+    for name in LIMITS:
+        kind = _amount if name.startswith("cost_") else int
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N")
+    _add_json(parser)
+
+
+def _add_list(parser: CommandParser) -> None:
+    parser.add_argument("--all", action="store_true", help="revoked and expired keys, too")
+    _add_json(parser)
+
+
+def _add_revoke(parser: CommandParser) -> None:
+    parser.add_argument("prefix", help="as `keys list` shows it")
+    _add_json(parser)
+
+
+def _add_json(parser: CommandParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _days(text: str) -> timedelta:
+    days = timedelta(days=float(text))
+    if days <= timedelta(0):
+        raise ValueError(text)
+    return days
+
+
+def _amount(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(text) from error
+
+
+def _wanted(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as `keys.create` takes them."""
+    return {
+        "name": options["name"],
+        "owner": _user(options["owner"]) if options["owner"] else None,
+        "scopes": [scope.strip() for scope in options["scopes"].split(",") if scope.strip()],
+        "recording": options["recording"],
+        "owner_wide": options["owner_wide"],
+        "expires_at": timezone.now() + options["expires_days"] if options["expires_days"] else None,
+        **{name: options[name] for name in LIMITS},
+    }
+
+
+def _user(name: str) -> AbstractUser:
+    found = get_user_model().objects.filter(username=name).first()
+    if found is None:
+        raise CommandError(_("There is no user called '%(name)s'.") % {"name": name})
+    return found
+
+
+def _described(api_key: ApiKey) -> dict[str, Any]:
+    """Everything about a key but the key: for programs, and for the table."""
+    return {
+        "prefix": api_key.prefix,
+        "name": api_key.name,
+        "owner": api_key.owner.get_username(),
+        "scopes": api_key.scopes,
+        "recording": api_key.recording,
+        "owner_wide": api_key.owner_wide,
+        "state": _state(api_key, timezone.now()),
+        "created_at": api_key.created_at,
+        "expires_at": api_key.expires_at,
+        "revoked_at": api_key.revoked_at,
+        "last_used_at": api_key.last_used_at,
+        "limits": {name: getattr(api_key, name) for name in LIMITS if getattr(api_key, name) is not None},
+    }
+
+
+def _state(api_key: ApiKey, now: datetime) -> str:
+    if api_key.revoked_at:
+        return "revoked"
+    return "expired" if api_key.expires_at and api_key.expires_at <= now else "active"
+
+
+def _cell(value: Any) -> Any:
+    return ",".join(value) if isinstance(value, list) else value
