@@ -6,12 +6,10 @@ A :class:`ContextEntry` is made from an entry when a call is prepared and thrown
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
-from history.entries import Part, ToolRequest, ToolResult, nothing, text_of
+from history.entries import Part, ToolRequest, ToolResult, text_of
 
 
 class Role(StrEnum):
@@ -48,12 +46,3 @@ class ContextEntry:
 
     def with_live_screen(self, text: str | None) -> ContextEntry:
         return replace(self, live_screen=text)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """One thing that was done to make a context sendable: a stable code, where, and what a person should know."""
-
-    code: str
-    seq: int = 0
-    values: Mapping[str, Any] = field(default_factory=nothing)
