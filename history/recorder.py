@@ -124,19 +124,21 @@ def regenerate(session: Session, *, seq: int) -> int:
 
 def fork(session: Session, *, at: int, owner: Any) -> Session:
     """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards."""
-    copy = start_session(
-        owner=owner,
-        api_key=session.api_key if session.owner_id == owner.pk else None,
-        source=session.source,
-        client=session.client,
-        agent=session.agent,
-        workspace=session.workspace,
-        title=session.title,
-        forked_from=session,
-        forked_at=at,
-    )
+    if at and not storage.is_place(session, at):
+        raise NoSuchEntry(f"session {session.pk} has no entry {at} to fork at")
     numbers = {0: 0}
     with writing():
+        copy = start_session(
+            owner=owner,
+            api_key=session.api_key if session.owner_id == owner.pk else None,
+            source=session.source,
+            client=session.client,
+            agent=session.agent,
+            workspace=session.workspace,
+            title=session.title,
+            forked_from=session,
+            forked_at=at,
+        )
         draft = Draft(storage.lock([copy.pk])[copy.pk], as_it_came=True)
         for node in nodes_to(session, at):
             draft.add(node.entry.renumbered(lambda number: numbers.get(number, 0)), after=draft.leaf)

@@ -6,7 +6,7 @@ A page or a snapshot costs what it shows, not what the session holds: the path t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -27,6 +27,7 @@ from history.context import (
     summarised_ranges,
 )
 from history.entries import (
+    CONVERSATION,
     Entry,
     ModelOutput,
     Node,
@@ -126,38 +127,49 @@ def messages_of(
     if after is not None:
         rows = path.newer_than(after, limit + 1)
         rows, has_newer = rows[:limit], len(rows) > limit
-        has_older = bool(rows) and bool(path.older_than(rows[0].seq, 1))
+        has_older = bool(path.older_than(rows[0].seq if rows else after + 1, 1))
     else:
         rows = path.older_than(before, limit + 1)[::-1]
         has_older, rows = len(rows) > limit, rows[-limit:]
         has_newer = before is not None and bool(path.newer_than(before - 1, 1))
-    rows, has_older = _with_calls(path, rows, has_older)
-    rows, has_newer = _with_results(path, rows, has_newer)
+    if rows and has_newer and (results := _results_after(path, rows)):
+        rows, has_newer = [*rows, *results], bool(path.newer_than(results[-1].seq, 1))
+    if rows and has_older and (calls := _calls_before(path, rows)):
+        rows, has_older = [*calls, *rows], bool(path.older_than(calls[0].seq, 1))
     return Page(rows, has_older, has_newer)
 
 
-def _with_calls(path: _Path, rows: list[Message], has_older: bool) -> tuple[list[Message], bool]:
-    """Begin no page with results whose calls stand on the page before."""
-    while has_older and _begins_with_results(rows):
-        older = path.older_than(rows[0].seq, 2)
-        rows, has_older = [older[0], *rows], len(older) > 1
-    return rows, has_older
+def _results_after(path: _Path, rows: Sequence[Message]) -> list[Message]:
+    """The results that answer the last call of a page, where they stand on the next one, and what lies between."""
+    last = _said(reversed(rows)) or _said(_up_to_said(path.older_than, rows[0].seq))
+    if last is None or last.kind != ModelOutput.kind:
+        return []
+    newer = _up_to_said(path.newer_than, rows[-1].seq)
+    return newer if newer and newer[-1].kind == ToolResults.kind else []
 
 
-def _with_results(path: _Path, rows: list[Message], has_newer: bool) -> tuple[list[Message], bool]:
-    """End no page with calls whose results stand on the next one."""
-    if not has_newer or not rows or (rows[-1].kind != ModelOutput.kind and not rows[-1].is_state):
-        return rows, has_newer
-    newer = path.newer_than(rows[-1].seq, 4)
-    results = next((place for place, row in enumerate(newer) if not row.is_state), None)
-    if results is None or newer[results].kind != ToolResults.kind:
-        return rows, has_newer
-    return [*rows, *newer[: results + 1]], len(newer) > results + 1
+def _calls_before(path: _Path, rows: Sequence[Message]) -> list[Message]:
+    """The call that the first results of a page answer, where it stands on the page before, and what lies between."""
+    first = _said(rows)
+    if first is None or first.kind != ToolResults.kind:
+        return []
+    older = _up_to_said(path.older_than, rows[0].seq)[::-1]
+    return older if older and older[0].kind == ModelOutput.kind else []
 
 
-def _begins_with_results(rows: Sequence[Message]) -> bool:
-    first = next((row for row in rows if not row.is_state), None)
-    return first is not None and first.kind == ToolResults.kind
+def _up_to_said(read: Callable[[int, int], list[Message]], seq: int) -> list[Message]:
+    """The rows next to entry `seq` in one direction, up to the first that is part of the conversation."""
+    found: list[Message] = []
+    while rows := read(found[-1].seq if found else seq, 4):
+        for row in rows:
+            found.append(row)
+            if row.kind in CONVERSATION:
+                return found
+    return found
+
+
+def _said(rows: Iterable[Message]) -> Message | None:
+    return next((row for row in rows if row.kind in CONVERSATION), None)
 
 
 class _Path:

@@ -76,7 +76,7 @@ def store_blobs(blobs: Sequence[Blob]) -> None:
 
 def move_head(session: Session, *, to: int) -> None:
     """Make the path lead to entry `to`. The rows of this session must all be flushed."""
-    if 0 < to <= session.trimmed_through or not (to == 0 or _is_place(session, to)):
+    if 0 < to <= session.trimmed_through or not (to == 0 or is_place(session, to)):
         raise NoSuchEntry(f"session {session.pk} has no entry {to} to continue after")
     beside, joins = paths.climb(session.pk, to) if to else ([], 0)
     entries = Message.objects.filter(session=session)
@@ -149,7 +149,10 @@ def _store_calls(pending: Sequence[Row]) -> None:
             made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
         elif isinstance(row.entry, ToolResults) and row.place.output:
             fresh = made.get((row.message.session_id, row.place.output))
-            _answer(fresh if fresh is not None else _stored_calls(row), row.entry, seq=row.message.seq)
+            calls = fresh if fresh is not None else _stored_calls(row)
+            # A call on the path waits for results on the path.
+            waiting = [call for call in calls if row.message.on_path or not call.message.on_path]
+            _answer(waiting, row.entry, seq=row.message.seq)
     rows.insert(ToolCall, [call for calls in made.values() for call in calls])
 
 
@@ -169,7 +172,7 @@ def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
 
 def _stored_calls(row: Row) -> list[ToolCall]:
     calls = ToolCall.objects.filter(session=row.message.session, message__seq=row.place.output)
-    return list(calls.order_by("index"))
+    return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 
 def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
@@ -220,7 +223,7 @@ def _answer_from(message: Message, calls: Sequence[ToolCall]) -> None:
         _answer(calls, entry, seq=message.seq)
 
 
-def _is_place(session: Session, seq: int) -> bool:
+def is_place(session: Session, seq: int) -> bool:
     return Message.objects.filter(session=session, seq=seq).exclude(kind__in=LEAVES).exists()
 
 
