@@ -11,16 +11,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+from django.db import DatabaseError, connection
 from django.db.models import F
 from django.utils import timezone
 
 from history import bodies, recorder
 from history.entries import Entry, ModelOutput, Status, entry_to_json, read_entry, thawed
+from history.errors import NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.recorder import Appended, refuse_when_off
 from history.storage import store_blobs
@@ -81,13 +84,11 @@ def flush_partials() -> int:
         _noted.update(dict.fromkeys(noted))
     if not noted:
         return 0
-    moment = timezone.now()
-    running = Exchange.objects.filter(ended_at=None)
-    with writing():
-        running.filter(pk__in=[pk for pk, text in noted.items() if text is None]).update(heartbeat_at=moment)
-        for pk, text in noted.items():
-            if text is not None:
-                running.filter(pk=pk).update(partial=text, heartbeat_at=moment)
+    try:
+        _write_partials(noted)
+    except DatabaseError:
+        _note_again(noted)
+        raise
     return len(noted)
 
 
@@ -105,13 +106,18 @@ def finish(
     *,
     end_reason: str,
     cost: Decimal | None = None,
+    silent_since: datetime | None = None,
     **fields: Any,
 ) -> Appended | None:
-    """End it: the answer becomes one message. None when somebody else ended it before, or there is nothing to keep."""
+    """End it: the answer becomes one message. None when somebody else ended it before, or there is nothing to keep.
+
+    `silent_since`: only if it has given no sign of life since then.
+    """
     with _lock:
         _noted.pop(exchange.pk, None)
     with writing():
-        ended = Exchange.objects.filter(pk=exchange.pk, ended_at=None).update(
+        running = Exchange.objects.filter(pk=exchange.pk, ended_at=None)
+        ended = (running.filter(heartbeat_at__lt=silent_since) if silent_since else running).update(
             ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **fields
         )
         if not ended:
@@ -130,8 +136,10 @@ def finish(
 def sweep() -> int:
     """Turn exchanges whose writer is gone into interrupted messages with what there was of the answer."""
     limit = timezone.now() - LIVES_FOR
-    lost = Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100]
-    return sum(_end_lost(exchange) for exchange in lost)
+    lost = list(Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
+    for exchange in lost:
+        finish(exchange, partial_of(exchange), end_reason=SERVER_LOST, silent_since=limit)
+    return len(lost)
 
 
 def inputs_of(exchange: Exchange) -> Any:
@@ -149,18 +157,40 @@ def partial_of(exchange: Exchange) -> ModelOutput | None:
     return entry if isinstance(entry, ModelOutput) else None
 
 
-def _end_lost(exchange: Exchange) -> bool:
-    output = partial_of(exchange)
-    finish(exchange, output, end_reason=SERVER_LOST)
-    return True
+def _write_partials(noted: Mapping[UUID, str | None]) -> None:
+    """One statement for all texts and one for all signs of life; an exchange that has ended is left alone."""
+    table, key = Exchange._meta.db_table, Exchange._meta.pk
+    moment = timezone.now()
+    at = Exchange._meta.get_field("heartbeat_at").get_db_prep_save(moment, connection)
+    texts = [(text, at, key.get_db_prep_value(pk, connection)) for pk, text in noted.items() if text is not None]
+    silent = [pk for pk, text in noted.items() if text is None]
+    with writing():
+        if texts:
+            sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
+            with connection.cursor() as cursor:
+                cursor.executemany(sql, texts)
+        if silent:
+            Exchange.objects.filter(pk__in=silent, ended_at=None).update(heartbeat_at=moment)
+
+
+def _note_again(noted: Mapping[UUID, str | None]) -> None:
+    """The database did not take it: keep it for the next flush, unless something newer was noted meanwhile."""
+    with _lock:
+        for pk, text in noted.items():
+            if pk in _noted and _noted[pk] is None:
+                _noted[pk] = text
 
 
 def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:
     status = _STATUS_OF_END.get(end_reason, "interrupted")
-    if exchange.session is None or (status == "interrupted" and not output.parts):
+    is_empty = status == "interrupted" and not output.parts
+    if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED:
         return None
     answer = replace(output, status=status, end_reason=output.end_reason or end_reason)
-    appended = recorder.append(exchange.session, answer, after=exchange.after)
+    try:
+        appended = recorder.append(exchange.session, answer, after=exchange.after)
+    except NoSuchEntry:  # what it answers was trimmed meanwhile; the answer is kept all the same
+        appended = recorder.append(exchange.session, answer, after=exchange.session.head)
     Exchange.objects.filter(pk=exchange.pk).update(message=Message(pk=appended.message_id))
     return appended
 
@@ -171,6 +201,8 @@ def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return
     known, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model[:100])
-    known.factor = calibrated(known.factor, known.samples, exchange.estimated_tokens, usage.input_tokens)
+    known.factor = calibrated(
+        known.factor, samples=known.samples, estimated=exchange.estimated_tokens, actual=usage.input_tokens
+    )
     known.samples += 1
     known.save()

@@ -302,6 +302,7 @@ class Exchange(models.Model):
     attempts = models.PositiveIntegerField(_("attempts"), default=1)
     status_code = models.PositiveIntegerField(_("HTTP status"), null=True, blank=True)
     error = models.TextField(_("error"), blank=True)
+    # Our estimate before any calibration, to learn from the vendor's count.
     estimated_tokens = models.PositiveIntegerField(_("tokens estimated"), default=0)
     usage = models.JSONField(_("usage"), default=dict, blank=True)
     cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
