@@ -144,17 +144,30 @@ TOKENS: tuple[Detector, ...] = (
     _detector("openai-key", "sk-", _starts("sk-") + rf"{_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
     _detector("google-key", "aiza", _starts("AIza", "A-Za-z0-9+/") + rf"{_SAFE}{{35,}}+"),
     _detector("google-oauth", "ya29. gocspx-", rf"ya29\.{_SAFE}{{20,}}+", rf"GOCSPX-{_SAFE}{{20,}}+"),
-    _detector("github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
-              r"gh[pousr]_[A-Za-z0-9]{30,}+", r"github_pat_[A-Za-z0-9_]{40,}+"),
-    _detector("gitlab-token", "glpat- gldt- glrt- glptt- glcbt-",
-              rf"gl(?:pat|dt|rt|ptt|cbt)-{_SAFE}{{20,}}+[A-Za-z0-9_.-]*+"),
-    _detector("aws-access-key", "akia asia", _starts("AKIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
-              _starts("ASIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])"),
+    _detector(
+        "github-token",
+        "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_",
+        r"gh[pousr]_[A-Za-z0-9]{30,}+",
+        r"github_pat_[A-Za-z0-9_]{40,}+",
+    ),
+    _detector(
+        "gitlab-token", "glpat- gldt- glrt- glptt- glcbt-", rf"gl(?:pat|dt|rt|ptt|cbt)-{_SAFE}{{20,}}+(?:\.{_SAFE}++)*+"
+    ),
+    _detector(
+        "aws-access-key",
+        "akia asia",
+        _starts("AKIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
+        _starts("ASIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
+    ),
     _detector("slack-token", "xox xapp-", r"xox[abceoprs]-[A-Za-z0-9-]{12,}+", r"xapp-[A-Za-z0-9-]{12,}+"),
-    _detector("slack-webhook", "hooks.slack.com",
-              rf"hooks\.slack\.com\\?/(?:services|workflows|triggers)(?P<secret>(?:\\?/{_SAFE}{{8,}}+){{2,6}})"),
-    _detector("stripe-key", "k_live_ k_test_ whsec_",
-              r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}+", r"whsec_[A-Za-z0-9+/=]{24,}+"),
+    _detector(
+        "slack-webhook",
+        "hooks.slack.com",
+        rf"hooks\.slack\.com\\?/(?:services|workflows|triggers)(?P<secret>(?:\\?/{_SAFE}{{8,}}+){{2,6}})",
+    ),
+    _detector(
+        "stripe-key", "k_live_ k_test_ whsec_", r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}+", r"whsec_[A-Za-z0-9+/=]{24,}+"
+    ),
     _detector("huggingface-token", "hf_", _starts("hf_") + r"[A-Za-z0-9]{30,}+"),
     _detector("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{32,}+"),
     _detector("xai-key", "xai-", _starts("xai-") + r"[A-Za-z0-9]{40,}+"),
@@ -164,35 +177,76 @@ TOKENS: tuple[Detector, ...] = (
     _detector("pypi-token", "pypi-", rf"pypi-{_SAFE}{{32,}}+"),
     _detector("sendgrid-key", "sg.", _starts(r"SG\.") + rf"{_SAFE}{{16,64}}+\.{_SAFE}{{32,}}+"),
     _detector("digitalocean-token", "_v1_", r"do[por]_v1_[a-f0-9]{64}"),
-    _detector("jwt", "eyj",
-              _starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+"),
-)  # fmt: skip
+    _detector(
+        "jwt",
+        "eyj",
+        _starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+",
+    ),
+)
 
 SECRETS: tuple[Detector, ...] = (
-    _detector("private-key", "private·key",
-              rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
-    _detector("aws-secret-key", "secret", rf"ecret_?(?:[Aa]ccess_?)?[Kk]ey{_AWS}", rf"SECRET_?(?:ACCESS_?)?KEY{_AWS}",
-              reads_pairs=True),
+    _detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
+    _detector(
+        "aws-secret-key",
+        "secret",
+        rf"ecret_?(?:[Aa]ccess_?)?[Kk]ey{_AWS}",
+        rf"SECRET_?(?:ACCESS_?)?KEY{_AWS}",
+        reads_pairs=True,
+    ),
     _detector("authorization", "authorization", rf"uthorization{_SCHEME}", rf"UTHORIZATION{_SCHEME}", reads_pairs=True),
     _detector("authorization", "api-key:", rf"pi-[Kk]ey{_HEADER}", rf"PI-KEY{_HEADER}"),
     _detector("bearer-token", "bearer", rf"earer{_BEARER}", rf"BEARER{_BEARER}"),
     _detector("url-password", r":// :\/\/", rf"://{_LOGIN}", rf":\\/\\/{_LOGIN}"),
-    _detector("url-secret", "key= token= secret= password= sig= signature=",
-              r"[?&](?:api[_-]?key|apiKey|key|(?:access_|auth_|private_)?token|(?:client_)?secret|password|sig|signature"
-              r"|X-Amz-Signature|X-Goog-Signature)=(?P<secret>[A-Za-z0-9._~%+/-]{8,}+)"),
-    _detector("assigned-secret", "passw", rf"assw(?:or)?d{_QUOTED}", rf"PASSW(?:OR)?D{_QUOTED}",
-              rf"PASSW(?:OR)?D{_BARE}", reads_pairs=True),
-    _detector("assigned-secret", "passphrase", rf"assphrase{_QUOTED}", rf"PASSPHRASE{_QUOTED}", rf"PASSPHRASE{_BARE}",
-              reads_pairs=True),
-    _detector("assigned-secret", "secret", rf"ecret{_QUOTED}", rf"SECRET{_QUOTED}", rf"SECRET{_BARE}",
-              reads_pairs=True),
-    _detector("assigned-secret", "token", rf"(?:ccess|uth)[_-]?[Tt]oken{_QUOTED}", rf"TOKEN{_QUOTED}", rf"TOKEN{_BARE}",
-              reads_pairs=True),
-    _detector("assigned-secret", "api_key api-key apikey", rf"pi[_-]?[Kk]ey{_QUOTED}", rf"API[_-]?KEY{_QUOTED}",
-              rf"API_?KEY{_BARE}", reads_pairs=True),
-    _detector("assigned-secret", "private_key privatekey access_key accesskey", rf"rivate_?[Kk]ey{_QUOTED}",
-              rf"PRIVATE_?KEY{_BARE}", rf"ACCESS_?KEY{_BARE}", reads_pairs=True),
-)  # fmt: skip
+    _detector(
+        "url-secret",
+        "key= token= secret= password= sig= signature=",
+        r"[?&](?:api[_-]?key|apiKey|key|(?:access_|auth_|private_)?token|(?:client_)?secret|password|sig|signature"
+        r"|X-Amz-Signature|X-Goog-Signature)=(?P<secret>[A-Za-z0-9._~%+/-]{8,}+)",
+    ),
+    _detector(
+        "assigned-secret",
+        "passw",
+        rf"assw(?:or)?d{_QUOTED}",
+        rf"PASSW(?:OR)?D{_QUOTED}",
+        rf"PASSW(?:OR)?D{_BARE}",
+        reads_pairs=True,
+    ),
+    _detector(
+        "assigned-secret",
+        "passphrase",
+        rf"assphrase{_QUOTED}",
+        rf"PASSPHRASE{_QUOTED}",
+        rf"PASSPHRASE{_BARE}",
+        reads_pairs=True,
+    ),
+    _detector(
+        "assigned-secret", "secret", rf"ecret{_QUOTED}", rf"SECRET{_QUOTED}", rf"SECRET{_BARE}", reads_pairs=True
+    ),
+    _detector(
+        "assigned-secret",
+        "token",
+        rf"(?:ccess|uth)[_-]?[Tt]oken{_QUOTED}",
+        rf"TOKEN{_QUOTED}",
+        rf"TOKEN{_BARE}",
+        reads_pairs=True,
+    ),
+    _detector(
+        "assigned-secret",
+        "api_key api-key apikey",
+        rf"pi[_-]?[Kk]ey{_QUOTED}",
+        rf"API[_-]?KEY{_QUOTED}",
+        rf"API_?KEY{_BARE}",
+        reads_pairs=True,
+    ),
+    _detector(
+        "assigned-secret",
+        "private_key privatekey access_key accesskey",
+        rf"rivate_?[Kk]ey{_QUOTED}",
+        rf"PRIVATE_?KEY{_BARE}",
+        rf"ACCESS_?KEY{_BARE}",
+        reads_pairs=True,
+    ),
+)
 
 
 def without_credentials(text: str, hits: Counter[str]) -> str:
@@ -268,7 +322,7 @@ PERSONAL: tuple[Detector, ...] = (
         needles=_DIGITS,
         patterns=(
             re.compile(
-                r"(?:(?<![A-Za-z0-9+])\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}|"
+                r"(?:(?:(?<![A-Za-z0-9+])|(?<=\\[nrtbf]))\+[1-9](?:[ ().-]{0,2}[0-9]){7,14}|"
                 + _NO_DIGIT_BEFORE
                 + r"(?:(?:0086|86)[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{4}){2}|"
                 + _NO_DIGIT_BEFORE

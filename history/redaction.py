@@ -195,10 +195,23 @@ def check_redaction_settings(**_: Any) -> list[CheckMessage]:
 # The walk over an entry.
 
 # Fields that name something. "name" itself names a tool, but the name of an attachment is a text.
-_NAMES = frozenset({
-    "agent", "call_id", "channel", "end_reason", "media_type", "model", "provider", "redacted", "request_id", "sha256",
-    "signature", "source", "status",
-})  # fmt: skip
+_NAMES = frozenset(
+    {
+        "agent",
+        "call_id",
+        "channel",
+        "end_reason",
+        "media_type",
+        "model",
+        "provider",
+        "redacted",
+        "request_id",
+        "sha256",
+        "signature",
+        "source",
+        "status",
+    }
+)
 _NAMED = (ToolDefinition, ToolRequest, ToolResult)
 
 # The tokens of a JSON text that can hold a secret: texts (with the colon after a name) and long whole numbers.
@@ -331,7 +344,9 @@ class _Walk:
             return kept + colon
 
         kept = _JSON_TOKEN.sub(rewrite, text)
-        return kept if _is_json(kept) else self.text(kept)
+        if not _is_json(kept):
+            kept = self.text(kept)
+        return text if kept == text else kept
 
     def _json_token(self, literal: str, name: str) -> str:
         try:
