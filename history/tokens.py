@@ -33,18 +33,20 @@ UNKNOWN_MEDIA = (1_000, 400, 3_000)
 
 # A character's class, by the first byte of its UTF-8 form; the bytes that follow are deleted.
 LOWER, UPPER, DIGIT, SPACE, LINE, MARK = b"aA0 \n."
-HAN, KANA, HANGUL, CYRILLIC, SEMITIC, INDIC, SYMBOL, EMOJI = b"HKGCSI*E"
+ACCENTED, GREEK, CYRILLIC, SEMITIC, INDIC, KANA, HAN, HANGUL, SYMBOL, EMOJI = b"lgCSIKHG*E"
 
 
 def _classes() -> bytes:
     table = bytearray([MARK]) * 256
     ranges = {
-        LOWER: [(ord("a"), ord("z")), (0xC3, 0xCB)],
+        LOWER: [(ord("a"), ord("z"))],
         UPPER: [(ord("A"), ord("Z"))],
         DIGIT: [(ord("0"), ord("9"))],
         SPACE: [(ord(" "), ord(" ")), (ord("\t"), ord("\t"))],
         LINE: [(ord("\n"), ord("\n")), (ord("\r"), ord("\r"))],
-        CYRILLIC: [(0xCE, 0xD5)],
+        ACCENTED: [(0xC3, 0xCB)],
+        GREEK: [(0xCE, 0xCF)],
+        CYRILLIC: [(0xD0, 0xD5)],
         SEMITIC: [(0xD6, 0xDF)],
         INDIC: [(0xE0, 0xE1)],
         SYMBOL: [(0xC2, 0xC2), (0xCC, 0xCD), (0xE2, 0xE2), (0xEE, 0xEF)],
@@ -62,33 +64,43 @@ def _classes() -> bytes:
 CLASSES = _classes()
 CONTINUATION = bytes(range(0x80, 0xC0))
 
-# Tokens per character, or per word and number, in the mean of several vendors' tokenizers.
-PER_WORD, PER_LETTER, PER_CAPITAL = 0.60, 0.09, 0.1
-PER_NUMBER, PER_DIGIT = 0.4, 0.4
-PER_BLANK, PER_LINE, PER_MARK = 0.1, 0.6, 0.55
-PER_CLASS = {HAN: 0.85, KANA: 0.75, HANGUL: 0.85, CYRILLIC: 0.4, SEMITIC: 0.6, INDIC: 0.7, SYMBOL: 0.9, EMOJI: 1.8}
+# Tokens per word, letter, … in the mean of four vendors' tokenizers (docs/tokens.md says how they were found).
+PER_WORD, PER_LETTER = 0.68, 0.092
+PER_NUMBER, PER_DIGIT = 1.1, 0.32
+PER_MARK, PER_MARKS = 0.02, 0.7
+PER_BLANK, PER_LINE = 0.02, 1.2
+# Accented letters cost this on top of being letters.
+PER_CHARACTER = {
+    ACCENTED: 1.0, GREEK: 0.9, CYRILLIC: 0.42, SEMITIC: 0.65, INDIC: 0.85,
+    KANA: 0.75, HAN: 0.82, HANGUL: 0.88, SYMBOL: 0.65, EMOJI: 3.2,
+}  # fmt: skip
 
-# What can stand before the first letter of a word, and before the first digit of a number.
-BEFORE_WORD = bytes(kind for kind in sorted(set(CLASSES)) if kind not in (LOWER, UPPER))
-BEFORE_NUMBER = bytes(kind for kind in sorted(set(CLASSES)) if kind != DIGIT)
+LETTERS = bytes((LOWER, UPPER, ACCENTED))
+
+
+def _only(kinds: bytes) -> bytes:
+    """A table that leaves these classes and makes everything else blank, so that splitting gives their runs."""
+    return bytes(kind if kind in kinds else SPACE for kind in range(256))
+
+
+ONLY_LETTERS, ONLY_DIGITS, ONLY_MARKS = _only(LETTERS), _only(bytes((DIGIT,))), _only(bytes((MARK,)))
 
 
 def estimate_text(text: str) -> int:
     """About how many tokens this text is, for a vendor nobody has asked yet."""
     if not text:
         return 0
-    classes = b" " + text.encode("utf-8", "surrogatepass").translate(CLASSES, CONTINUATION)
+    classes = text.encode("utf-8", "surrogatepass").translate(CLASSES, CONTINUATION)
     count = classes.count
-    capitals = count(UPPER)
     # A capital after a small letter begins a word too: that is how identifiers are written.
-    words = sum(count(bytes((kind, LOWER))) + count(bytes((kind, UPPER))) for kind in BEFORE_WORD)
-    words += count(bytes((LOWER, UPPER)))
-    numbers = sum(count(bytes((kind, DIGIT))) for kind in BEFORE_NUMBER)
-    tokens = PER_WORD * words + PER_LETTER * (count(LOWER) + capitals) + PER_CAPITAL * capitals
-    tokens += PER_NUMBER * numbers + PER_DIGIT * count(DIGIT)
-    tokens += PER_BLANK * count(b"  ") + PER_LINE * count(LINE) + PER_MARK * count(MARK)
+    words = len(classes.translate(ONLY_LETTERS).split()) + count(bytes((LOWER, UPPER)))
+    numbers = len(classes.translate(ONLY_DIGITS).split())
+    marks = len(classes.translate(ONLY_MARKS).split())
+    letters = sum(map(count, LETTERS))
+    tokens = PER_WORD * words + PER_LETTER * letters + PER_NUMBER * numbers + PER_DIGIT * count(DIGIT)
+    tokens += PER_MARKS * marks + PER_MARK * count(MARK) + PER_BLANK * count(b"  ") + PER_LINE * count(LINE)
     if not text.isascii():
-        tokens += sum(weight * count(kind) for kind, weight in PER_CLASS.items())
+        tokens += sum(weight * count(kind) for kind, weight in PER_CHARACTER.items())
     return max(1, round(tokens))
 
 
