@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 
@@ -19,6 +20,7 @@ FEW = 2_000
 HIGHEST = 2**63 - 1
 TABLE = "history_searchrow"
 INDEX = "history_searchindex"
+DECIDES = f"%% {ROWS} < {FIRST_PART}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +78,25 @@ def _excluded(term: Term, dialect: Dialect) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """Ids of rows, newest first."""
+class Joined:
+    """What to read of each hit: SQL that may use `h`, the id of the row that matches, and its parameters in order."""
 
-    ids: list[int]
+    columns: str
+    joins: str
+    parameters: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of the answer, newest hit first, each beginning with the id of the row that matches."""
+
+    rows: list[Any]
     is_last: bool
 
 
-def newest(query: Query, *, below: int, limit: int) -> Batch:
-    """Rows under `below` that decide about a message: `limit` of them, or more where that costs nothing."""
-    return _newest_on_postgres(query, below, limit) if _is_postgres() else _newest_on_sqlite(query, below, limit)
+def newest(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:
+    """Among the rows that decide about a message, the newest under `below`, with what was asked for of each."""
+    return (_newest_on_postgres if _is_postgres() else _newest_on_sqlite)(query, joined, below, limit)
 
 
 def parts_holding(terms: Iterable[Term], *, first: int, last: int) -> list[int]:
@@ -105,34 +116,38 @@ def _holding(terms: Iterable[Term], where: str, first: int, last: int) -> list[i
         sql = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id BETWEEN %s AND %s"  # noqa: S608
     else:
         sql = f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid BETWEEN %s AND %s"  # noqa: S608
-    return _ids(sql, [matches, first, last])
+    return [row[0] for row in _rows(sql, [matches, first, last])]
 
 
-def _newest_on_sqlite(query: Query, below: int, limit: int) -> Batch:
-    sql = (
-        f"SELECT rowid FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid < %s AND rowid %% {ROWS} < {FIRST_PART} "  # noqa: S608
-        "ORDER BY rowid DESC LIMIT %s"
+def _newest_on_sqlite(query: Query, joined: Joined, below: int, limit: int) -> Batch:
+    hits = f"SELECT rowid AS id FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid < %s AND rowid {DECIDES}"  # noqa: S608
+    found = _rows(_newest_of(hits, joined), [written(query, FTS5), below, limit, *joined.parameters])
+    return Batch(found, is_last=len(found) < limit)
+
+
+def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) -> Batch:
+    hits = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id < %s AND id {DECIDES}"  # noqa: S608
+    few = (
+        f"WITH few AS MATERIALIZED ({hits} LIMIT {FEW + 1}), h AS (SELECT id FROM few ORDER BY id DESC LIMIT %s) "  # noqa: S608
+        f"SELECT h.id, {joined.columns}, (SELECT count(*) FROM few) FROM h {joined.joins} ORDER BY h.id DESC"
     )
-    ids = _ids(sql, [written(query, FTS5), below, limit])
-    return Batch(ids, is_last=len(ids) < limit)
+    asked = [written(query, TSQUERY), below, limit, *joined.parameters]
+    found = _rows(few, asked)
+    if not found or found[0][-1] <= FEW:
+        return Batch([row[:-1] for row in found], is_last=not found or found[0][-1] <= limit)
+    found = _rows(_newest_of(hits, joined), asked)
+    return Batch(found, is_last=len(found) < limit)
 
 
-def _newest_on_postgres(query: Query, below: int, limit: int) -> Batch:
-    matches = f"tokens @@ %s::tsquery AND id < %s AND id %% {ROWS} < {FIRST_PART}"
-    few = f"WITH few AS MATERIALIZED (SELECT id FROM {TABLE} WHERE {matches} LIMIT {FEW + 1}) SELECT id FROM few"  # noqa: S608
-    asked: list[str | int] = [written(query, TSQUERY), below]
-    ids = _ids(few, asked)
-    if len(ids) <= FEW:
-        return Batch(sorted(ids, reverse=True), is_last=True)
-    walk = f"SELECT id FROM {TABLE} WHERE {matches} ORDER BY id DESC LIMIT %s"  # noqa: S608
-    ids = _ids(walk, [*asked, limit])
-    return Batch(ids, is_last=len(ids) < limit)
+def _newest_of(hits: str, joined: Joined) -> str:
+    newest_hits = f"WITH h AS ({hits} ORDER BY id DESC LIMIT %s)"
+    return f"{newest_hits} SELECT h.id, {joined.columns} FROM h {joined.joins} ORDER BY h.id DESC"  # noqa: S608
 
 
-def _ids(sql: str, parameters: Sequence[str | int]) -> list[int]:
+def _rows(sql: str, parameters: Sequence[Any]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        return [row[0] for row in cursor.fetchall()]
+        return list(cursor.fetchall())
 
 
 def _is_postgres() -> bool:

@@ -14,8 +14,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from django.db import connection
+
 from history.bodies import MissingBlob
-from history.models import ApiKey, Message, SearchRow, Session
+from history.models import ApiKey, Message, SearchRow
 from history.projections import searched_text
 from history.search import engines, rows
 from history.search.queries import Group, Query, Term, understood
@@ -24,10 +26,14 @@ from history.selectors import Viewer, entries_of, sessions_visible_to
 
 MANY = 2_000
 MAX_PAGE = 100
-SPARE = 12  # candidates beyond a page: most searches need one round
+SPARE = 5  # beyond a page: one to know that there is more, a few that may turn out to be hidden
 LARGEST_ROUND = 2_000
 ROUNDS = 12
 NARROWED_MONTHS = 24
+SESSION_COLUMNS = ("id", "title", "source", "api_key_id", "owner_id")
+HIT_COLUMNS = (
+    "m.session_id, s.title, m.seq, m.on_path, m.kind, m.role, m.status, m.agent, m.model, m.created_at, m.content"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,34 +103,11 @@ class Results:
         return self.count is not None and self.count.is_exact
 
 
-class Candidate(NamedTuple):
-    message_id: int
-    row_id: int
-
-
 class Round(NamedTuple):
-    found: list[Candidate]
+    """Messages that match and may be seen, newest first: the id of the row that found each, and what was asked for."""
+
+    found: list[Any]
     read_on: int | None  # the message under which there may be more
-
-    @property
-    def message_ids(self) -> list[int]:
-        return [candidate.message_id for candidate in self.found]
-
-
-class Found(NamedTuple):
-    """The columns of a message that somebody asked for."""
-
-    id: int
-    session_id: UUID
-    seq: int = 0
-    on_path: bool = True
-    kind: str = ""
-    role: str = ""
-    status: str = ""
-    agent: str = ""
-    model: str = ""
-    created_at: datetime = datetime.min
-    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +143,7 @@ def search(
     limit = max(1, min(limit, MAX_PAGE))
     found, read_on = _page(asked, before, limit)
     return Results(
-        hits=tuple(_hits(asked, found)),
+        hits=tuple(_hit(asked.typed.terms, row) for row in found),
         count=count(asked) if counted else None,
         next_before=read_on,
         query=asked.typed,
@@ -221,33 +204,46 @@ def _any(words: Sequence[str]) -> Group:
     return tuple(Term((word,)) for word in words)
 
 
-# Candidates.
+# Rounds.
 
 
-def candidates(asked: Asked, *, before: int | None = None, size: int) -> Iterator[Round]:
-    """Messages that match, newest first, in rounds that grow; whether they may be seen is another question."""
+def rounds(asked: Asked, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
+    """Ask until there is no more, each time for more than before. `columns`: SQL over the message m and session s."""
     below = engines.HIGHEST if before is None else before * rows.ROWS
+    joined = _joined(asked, columns)
     for _ in range(ROUNDS):
-        batch = engines.newest(asked.query, below=below, limit=size)
-        for start in range(0, len(batch.ids), size):
-            part = batch.ids[start : start + size]
-            is_last = batch.is_last and part[-1] == batch.ids[-1]
-            yield Round(_confirmed(asked.typed, part), None if is_last else rows.message_of(part[-1]))
-        if batch.is_last:
+        batch = engines.newest(asked.query, joined, below=below, limit=size)
+        read_on = None if batch.is_last else rows.message_of(batch.rows[-1][0])
+        yield Round([(row[0], *row[2:]) for row in _confirmed(asked.typed, batch.rows) if row[1]], read_on)
+        if read_on is None:
             return
-        below = batch.ids[-1]
+        below = read_on * rows.ROWS
         size = min(size * 2, LARGEST_ROUND)
 
 
-def _confirmed(query: Query, row_ids: Sequence[int]) -> list[Candidate]:
+def _joined(asked: Asked, columns: str) -> engines.Joined:
+    """The message and its session; the first column says whether the viewer may see them in the time asked for."""
+    served, parameters = sessions_visible_to(asked.viewer).order_by().values(*SESSION_COLUMNS).query.sql_with_params()
+    times = [("m.created_at >= %s", asked.filters.since), ("m.created_at < %s", asked.filters.until)]
+    wanted = [(condition, time) for condition, time in times if time is not None]
+    seen = " AND ".join(["s.id IS NOT NULL", *(condition for condition, _ in wanted)])
+    return engines.Joined(
+        columns=f"({seen}), {columns}",
+        joins=f"JOIN history_message m ON m.id = h.id / {rows.ROWS} LEFT JOIN ({served}) s ON s.id = m.session_id",
+        parameters=(*(connection.ops.adapt_datetimefield_value(time) for _, time in wanted), *parameters),
+    )
+
+
+def _confirmed(query: Query, found: list[Any]) -> list[Any]:
     """Without the long messages that have all the words of a phrase, but not side by side."""
-    found = [Candidate(rows.message_of(row_id), row_id) for row_id in row_ids]
-    long = [candidate for candidate in found if rows.number_of(candidate.row_id) != rows.SINGLE]
-    if not long or not query.has_phrases:
+    if not query.has_phrases:
+        return found
+    long = [rows.message_of(row[0]) for row in found if rows.number_of(row[0]) != rows.SINGLE]
+    if not long:
         return found
     holders = {term: _long_messages_holding(term, long) for term in {*query.terms, *query.excluded}}
-    wrong = {candidate for candidate in long if not _fits(query, holders, candidate.message_id)}
-    return [candidate for candidate in found if candidate not in wrong]
+    wrong = {message_id for message_id in long if not _fits(query, holders, message_id)}
+    return [row for row in found if rows.message_of(row[0]) not in wrong]
 
 
 def _fits(query: Query, holders: dict[Term, set[int]], message_id: int) -> bool:
@@ -256,103 +252,89 @@ def _fits(query: Query, holders: dict[Term, set[int]], message_id: int) -> bool:
     return all(any(message_id in holders[term] for term in group) for group in query.needed)
 
 
-def _long_messages_holding(term: Term, long: Sequence[Candidate]) -> set[int]:
-    ids = [candidate.message_id for candidate in long]
-    first, last = min(ids) * rows.ROWS, max(ids) * rows.ROWS + rows.ROWS - 1
+def _long_messages_holding(term: Term, message_ids: Sequence[int]) -> set[int]:
+    first, last = min(message_ids) * rows.ROWS, max(message_ids) * rows.ROWS + rows.ROWS - 1
     if len(term.words) > 1:
         holding = engines.parts_holding([term], first=first, last=last)
     else:
         holding = engines.long_rows_holding(term, first=first, last=last)
-    return {rows.message_of(number) for number in holding}
-
-
-# What the viewer may see of them.
-
-
-def visible(asked: Asked, message_ids: Sequence[int], *, columns: Sequence[str] = ("id", "session_id")) -> list[Found]:
-    """The messages among these, newest first, that lie in the time asked for and in sessions the viewer may see."""
-    messages = Message.objects.filter(pk__in=message_ids)
-    if asked.filters.since is not None:
-        messages = messages.filter(created_at__gte=asked.filters.since)
-    if asked.filters.until is not None:
-        messages = messages.filter(created_at__lt=asked.filters.until)
-    found = [Found(*row) for row in messages.order_by("-pk").values_list(*columns)]
-    sessions = {row.session_id for row in found}
-    served = set(sessions_visible_to(asked.viewer).filter(pk__in=sessions).values_list("pk", flat=True))
-    return found if len(served) == len(sessions) else [row for row in found if row.session_id in served]
+    return {rows.message_of(row_id) for row_id in holding}
 
 
 def count(asked: Asked) -> Count:
     """How many messages the viewer may see: exact to 2,000, unless far more are hidden from them."""
     number = 0
     read_on = None
-    for step in candidates(asked, size=MANY + 1):
-        number += len(visible(asked, step.message_ids))
+    for step in rounds(asked, "1", size=MANY + 1):
+        number += len(step.found)
         read_on = step.read_on
         if number > MANY:
             return Count(MANY, is_exact=False)
     return Count(number, is_exact=read_on is None)
 
 
-def _page(asked: Asked, before: int | None, limit: int) -> tuple[list[tuple[Found, int]], int | None]:
-    """Messages with the rows that found them, and where the next page begins."""
-    page: list[tuple[Found, int]] = []
+def _page(asked: Asked, before: int | None, limit: int) -> tuple[list[Any], int | None]:
+    """The rows of a page, and where the next one begins."""
+    page: list[Any] = []
     read_on = None
-    for step in candidates(asked, before=before, size=limit + SPARE):
-        row_ids = dict(step.found)
-        page += [(row, row_ids[row.id]) for row in visible(asked, step.message_ids, columns=Found._fields)]
+    for step in rounds(asked, HIT_COLUMNS, before=before, size=limit + SPARE):
+        page += step.found
         read_on = step.read_on
         if len(page) > limit:
-            return page[:limit], page[limit - 1][0].id
+            return page[:limit], rows.message_of(page[limit - 1][0])
     return page, read_on
 
 
 # Hits.
 
 
-def _hits(asked: Asked, page: Sequence[tuple[Found, int]]) -> Iterator[Hit]:
-    titles = dict(Session.objects.filter(pk__in={row.session_id for row, _ in page}).values_list("pk", "title"))
-    for row, row_id in page:
-        yield Hit(
-            message_id=row.id,
-            session_id=row.session_id,
-            title=titles.get(row.session_id, ""),
-            seq=row.seq,
-            on_path=row.on_path,
-            kind=row.kind,
-            role=row.role,
-            status=row.status,
-            agent=row.agent,
-            model=row.model,
-            at=row.created_at,
-            snippet=_snippet(asked.typed.terms, row, row_id),
-            is_cut=rows.number_of(row_id) == rows.WHOLE_BUT_CUT,
-        )
+def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
+    row_id, session_id, title, seq, on_path, kind, role, status, agent, model, at, content = row
+    return Hit(
+        message_id=rows.message_of(row_id),
+        session_id=session_id if isinstance(session_id, UUID) else UUID(session_id),
+        title=title,
+        seq=seq,
+        on_path=bool(on_path),
+        kind=kind,
+        role=role,
+        status=status,
+        agent=agent,
+        model=model,
+        at=_time(at),
+        snippet=_snippet(terms, content, row_id),
+        is_cut=rows.number_of(row_id) == rows.WHOLE_BUT_CUT,
+    )
 
 
-def _snippet(terms: tuple[Term, ...], row: Found, row_id: int) -> Snippet:
+def _time(value: datetime | str) -> datetime:
+    """SQLite keeps times as text, in UTC."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+
+
+def _snippet(terms: tuple[Term, ...], content: str, row_id: int) -> Snippet:
     if not terms:
-        return beginning_of(row.content)
-    return snippet_of(row.content, terms) or _deep_snippet(terms, row.id, row_id) or beginning_of(row.content)
+        return beginning_of(content)
+    return snippet_of(content, terms) or _deep_snippet(terms, row_id) or beginning_of(content)
 
 
-def _deep_snippet(terms: tuple[Term, ...], message_id: int, row_id: int) -> Snippet | None:
+def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
     """From the entry itself: the match is in a tool's arguments, a result, or past what the row keeps of the text."""
-    message = Message.objects.filter(pk=message_id).first()
+    message = Message.objects.filter(pk=rows.message_of(row_id)).first()
     if message is None or message.body is None:
         return None
     try:
         text = searched_text(entries_of([message])[0])
     except MissingBlob:
         return None
-    start, end = _stretch(terms, message_id, row_id)
+    start, end = _stretch(terms, row_id)
     return snippet_of(text[start:end], terms)
 
 
-def _stretch(terms: tuple[Term, ...], message_id: int, row_id: int) -> tuple[int, int]:
+def _stretch(terms: tuple[Term, ...], row_id: int) -> tuple[int, int]:
     """Where in the text to look: one part of a long one, so that not all of it has to be read again."""
     if rows.number_of(row_id) != rows.SINGLE:
-        first = message_id * rows.ROWS
+        first = rows.message_of(row_id) * rows.ROWS
         if parts := engines.parts_holding(terms, first=first, last=first + rows.ROWS - 1):
             return SearchRow.objects.values_list("start", "end").get(pk=parts[0])
     return 0, rows.INDEXED_BYTES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -98,7 +98,3 @@ def _word_pattern(word: str, *, is_cut: bool) -> str:
         return re.escape(word)
     rest = f"{INSIDE}*" if is_cut else f"(?!{INSIDE})"
     return f"(?<!{INSIDE}){re.escape(word)}{rest}"
-
-
-def is_match(text: str, terms: Iterable[Term]) -> bool:
-    return _pattern(tuple(terms)).search(fold(text).text) is not None
