@@ -26,11 +26,12 @@ from django.conf import settings
 from django.db import connections
 from django.utils.module_loading import import_string
 
-from project.leases import SECONDS, Held, name_of_process
+from project.leases import Held, name_of_process
 
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
+LEASE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ def existing(jobs: Iterable[Job]) -> list[Job]:
 class Crew:
     """The threads of one process."""
 
-    def __init__(self, jobs: Iterable[Job], *, lease_seconds: float = SECONDS) -> None:
+    def __init__(self, jobs: Iterable[Job], *, lease_seconds: float) -> None:
         self.jobs = existing(jobs)
         self.held = Held(holder=name_of_process(), seconds=lease_seconds)
         self.border = Border()
@@ -174,7 +175,7 @@ def ensure_started() -> None:
 
 def _start() -> None:
     global _crew, _pid
-    _crew, _pid = Crew(JOBS), os.getpid()
+    _crew, _pid = Crew(JOBS, lease_seconds=LEASE_SECONDS), os.getpid()
     atexit.register(stop)
     _stop_with_daphne()
     _crew.start()

@@ -17,14 +17,12 @@ from django.db.models.functions import Now
 
 from project.models import Lease
 
-SECONDS = 30
-
 
 def name_of_process() -> str:
     return f"{socket.gethostname()[:80]}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-def take(name: str, *, holder: str, seconds: float = SECONDS) -> bool:
+def take(name: str, *, holder: str, seconds: float) -> bool:
     """Take or renew; False if somebody else holds it."""
     if _claim(name, holder=holder, seconds=seconds):
         return True
@@ -50,7 +48,7 @@ def give_back(holder: str) -> None:
 class Held:
     """What this process holds, as far as it can know without asking: until the lease it last took runs out."""
 
-    def __init__(self, *, holder: str, seconds: float = SECONDS) -> None:
+    def __init__(self, *, holder: str, seconds: float) -> None:
         self.holder = holder
         self.seconds = seconds
         self._until: dict[str, float] = {}

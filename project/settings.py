@@ -51,6 +51,8 @@ if 0 < len(_fingerprint_key) < 32:
     env.refuse("PARLEY_FINGERPRINT_KEY", "write at least 32 random characters, or leave it out and one is made for you")
 try:
     PARLEY_DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # WhiteNoise complains of a folder that is not there.
+    (PARLEY_DATA_DIR / "static").mkdir(exist_ok=True)
     SECRET_KEY = SECRET_KEY or key_from(PARLEY_DATA_DIR / "secret.key")
     PARLEY_FINGERPRINT_KEY = (_fingerprint_key or key_from(PARLEY_DATA_DIR / "fingerprint.key")).encode()
 except OSError as error:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from project.background import JOBS, Crew
+from project.background import JOBS, LEASE_SECONDS, Crew
 from project.database import check_database, check_migrations
 
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
         ended = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: ended.set())
-        crew = Crew(JOBS)
+        crew = Crew(JOBS, lease_seconds=LEASE_SECONDS)
         crew.start()
         self.stdout.write(f"Working: {', '.join(job.name for job in crew.jobs) or 'nothing to do yet'}")
         self.stdout.flush()
