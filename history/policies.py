@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db.models import Q, QuerySet
 
 from history.models import ApiKey, Session
 
@@ -21,6 +23,29 @@ class Policy:
 
     def expiry(self, moment: datetime) -> datetime | None:
         return moment + timedelta(days=self.keep_days) if self.keep_days else None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Sessions that live under the same policy: of one source, of these keys."""
+
+    policy: Policy
+    source: str
+    keys: Q
+
+    def sessions(self) -> QuerySet[Session]:
+        return Session.objects.filter(self.keys, source=self.source)
+
+
+def scopes() -> Iterator[Scope]:
+    """Every session is in exactly one of them: one per source, and one per source and key with limits of its own."""
+    with_limits = ApiKey.objects.exclude(keep_days=None, keep_body_days=None, max_messages=None, max_sessions=None)
+    others = Q(api_key=None) | ~Q(api_key__in=with_limits.values("pk"))
+    for source in Session.Source.values:
+        yield Scope(policy_for(source), source, others)
+    for key in with_limits.order_by("pk").iterator(chunk_size=200):
+        for source in Session.Source.values:
+            yield Scope(policy_for(source, key), source, Q(api_key=key))
 
 
 def policy_for(source: str, api_key: ApiKey | None = None) -> Policy:

@@ -1,0 +1,106 @@
+"""The one bin: everything that is ever removed from the history is removed here.
+
+What goes, and when:
+
+- An owner's delete *hides* a session. It is gone at once for the owner, keys, search and export, can be brought back,
+  and is removed for good after PARLEY_TRASH_HOURS. *Erasing* skips the trash.
+- A session *expires* some days after its last activity: by the rule of its source, or what its key says instead.
+  Expiry follows the rules of today: a purge first brings the stored times in line with them.
+- Keys may have a cap on sessions: those with the oldest activity go.
+- A cap on messages *trims*: the oldest whole turns of a session go, never the last one, and an anchor with their seal
+  stays behind, so that what is left can still be verified.
+- An age for texts *drops* them: an entry keeps its place, times and counts, its digest and its seal; the text, its
+  salt, its search rows and its blobs go.
+- Blobs that nobody refers to go an hour after they were stored.
+- A *hold* stands above all of it: a held session neither expires nor is trimmed, dropped or erased.
+
+How it goes: by primary key, a few hundred rows at a time, every batch a short transaction. Nothing is read into memory
+but numbers. A session that is to be removed is first marked (`BEYOND_RECALL` in `hidden_at`), in the transaction that
+tells the audit chain; from then on nobody is served it, and a purge that is interrupted anywhere is finished by the
+next. Trimming is a row of small whole trims. Every removal is an audit event, and `verification` believes no other
+explanation for something that is missing.
+
+    purging (what is due) → thinning (sessions that stay), removal (those that go), leftovers (blobs)
+                            └ turns (where a history may be cut)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+
+from history import audit
+from history.errors import HistoryError
+from history.models import ApiKey, Session
+from history.retention import removal
+from history.retention.purging import PurgeReport as PurgeReport
+from history.retention.purging import purge as purge
+from history.retention.purging import purge_due as purge_due
+from history.retention.removal import BEYOND_RECALL
+from history.transactions import writing
+
+
+class UnderHold(HistoryError):
+    """The session is held: release it first, with a reason."""
+
+
+class BeingRemoved(HistoryError):
+    """The removal of the session has begun; it cannot be brought back."""
+
+
+def hide(session: Session, *, actor: Any, reason: str = "") -> bool:
+    """The owner's delete. False when it was hidden already."""
+    return _change(session, "hide", only_if={"hidden_at": None}, to={"hidden_at": timezone.now()}, by=actor, why=reason)
+
+
+def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:
+    """Undo a delete, as long as the session lies in the trash. False when it was not hidden."""
+    _refuse_when_going(session)
+    return _change(
+        session, "unhide", only_if={"hidden_at__gt": BEYOND_RECALL}, to={"hidden_at": None}, by=actor, why=reason
+    )
+
+
+def hold(session: Session, *, actor: Any, reason: str) -> bool:
+    """Keep a session whatever the rules say. False when it is held already."""
+    _refuse_when_going(session)
+    return _change(session, "hold", only_if={"hold": False}, to={"hold": True}, by=actor, why=reason)
+
+
+def release(session: Session, *, actor: Any, reason: str) -> bool:
+    """Let the rules apply again; what they ask for happens at the next purge. False when it was not held."""
+    return _change(session, "release", only_if={"hold": True}, to={"hold": False}, by=actor, why=reason)
+
+
+def erase(session: Session, *, actor: Any, reason: str) -> removal.Removed:
+    """Remove a session for good, now. A hold is not overruled."""
+    me = Session.objects.filter(pk=session.pk)
+    ids = removal.mark(me, why="erased", reason=reason, **_who(actor))
+    if not ids and me.filter(hold=True).exists():
+        raise UnderHold(f"session {session.pk} is under hold: release it first")
+    return sum(removal.finish([session.pk]), removal.Removed())
+
+
+def _change(session: Session, action: str, *, only_if: dict[str, Any], to: dict[str, Any], by: Any, why: str) -> bool:
+    """One column, decided by the row count; what happened is told to the audit chain in the same transaction."""
+    with writing():
+        changed = Session.objects.filter(pk=session.pk, **only_if).update(**to)
+        if changed:
+            audit.record(action, session=session.pk, reason=why, **_who(by))
+    for name, value in to.items():
+        if changed:
+            setattr(session, name, value)
+    return bool(changed)
+
+
+def _refuse_when_going(session: Session) -> None:
+    if removal.marked().filter(pk=session.pk).exists():
+        raise BeingRemoved(f"session {session.pk} is being removed")
+
+
+def _who(actor: Any) -> dict[str, int | None]:
+    """The ids of a person, or of a key; None is the house itself."""
+    if isinstance(actor, ApiKey):
+        return {"key": actor.pk}
+    return {"actor": actor.pk if actor is not None else None}

@@ -1,0 +1,39 @@
+"""Blobs that nobody refers to any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.db.models import Exists, OuterRef, QuerySet
+
+from history.models import Blob, Exchange, Message
+from history.transactions import writing
+
+BATCH = 200
+# An attachment is stored before the entry that names it is written: young blobs are left alone.
+GRACE = timedelta(hours=1)
+
+
+def orphaned_blobs(now: datetime) -> QuerySet[Blob]:
+    linked = Message.blobs.through.objects.filter(blob_id=OuterRef("pk"))
+    used = Exchange.blobs.through.objects.filter(blob_id=OuterRef("pk"))
+    return Blob.objects.filter(~Exists(linked), ~Exists(used), created_at__lt=now - GRACE)
+
+
+def remove_orphaned_blobs(now: datetime) -> Iterator[int]:
+    last = ""
+    while ids := list(orphaned_blobs(now).filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:BATCH]):
+        last = ids[-1]
+        yield _remove(ids, now)
+
+
+def _remove(ids: list[str], now: datetime) -> int:
+    """Look again under a lock: a writer may have used one of them since."""
+    with writing():
+        locked = Blob.objects.filter(pk__in=ids).order_by("pk").values_list("pk", flat=True)
+        skips = connection.features.has_select_for_update_skip_locked
+        free = list(locked.select_for_update(skip_locked=True) if skips else locked)
+        rows = Blob.objects.filter(pk__in=list(orphaned_blobs(now).filter(pk__in=free).values_list("pk", flat=True)))
+        return rows._raw_delete(rows.db)

@@ -1,0 +1,290 @@
+"""One purge: everything that is due under the policies of today, in an order that a crash cannot confuse."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+
+from history.models import ApiKey, Exchange, Message, SearchRow, Session
+from history.policies import Scope, scopes
+from history.retention import leftovers, removal, thinning
+from history.retention.removal import BEYOND_RECALL, Removed, Told
+from history.transactions import writing
+
+HOURLY_BUDGET = timedelta(seconds=60)
+# Stored times of expiry that are off by less than this are left as they are.
+TOLERANCE = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PurgeReport:
+    """What went, or would go. Blobs of a dry run are those that nobody refers to already."""
+
+    dry_run: bool
+    is_complete: bool = True  # False: the budget ran out, the next run goes on
+    expired: int = 0  # sessions, like the next three
+    trashed: int = 0
+    over_cap: int = 0
+    resumed: int = 0  # whose removal was begun before
+    messages: int = 0  # entries that went with their sessions
+    exchanges: int = 0
+    trimmed: int = 0  # entries, from sessions that stay
+    dropped: int = 0  # entries that lost their texts
+    search_rows: int = 0
+    blobs: int = 0
+
+    @property
+    def sessions(self) -> int:
+        return self.expired + self.trashed + self.over_cap + self.resumed
+
+
+class OutOfTime(Exception):
+    """The budget is spent."""
+
+
+@dataclass
+class _Purge:
+    """Counts, and watches the clock, while one purge runs."""
+
+    now: datetime
+    ends: float
+    told: Told
+    counts: dict[str, Any] = field(default_factory=dict)
+
+    def count(self, **counts: int) -> None:
+        """Add to the report; raises `OutOfTime` between two batches when the time is up."""
+        for name, count in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+            if count:
+                self.told(name, count)
+        self.check_time()
+
+    def check_time(self) -> None:
+        if time.monotonic() >= self.ends:
+            raise OutOfTime
+
+
+def purge(
+    *,
+    dry_run: bool = True,
+    budget: timedelta | None = None,
+    now: datetime | None = None,
+    progress: Callable[[str, int], None] | None = None,
+) -> PurgeReport:
+    """Remove what is due, or only say what that is. `progress(what, how_many)` is called after every batch."""
+    ends = time.monotonic() + budget.total_seconds() if budget is not None else float("inf")
+    run = _Purge(now or timezone.now(), ends, progress or (lambda what, count: None))
+    is_complete = True
+    try:
+        if dry_run:
+            _count_due(run)
+        else:
+            _remove_due(run)
+    except OutOfTime:
+        is_complete = False
+    return replace(PurgeReport(dry_run=dry_run, is_complete=is_complete), **run.counts)
+
+
+def purge_due() -> PurgeReport:
+    """What the server runs every hour."""
+    return purge(dry_run=False, budget=HOURLY_BUDGET)
+
+
+# For good.
+
+
+def _remove_due(run: _Purge) -> None:
+    while ids := list(removal.marked().values_list("pk", flat=True)[: removal.GROUP]):
+        _finish(run, ids)
+        run.count(resumed=len(ids))
+    for scope in scopes():
+        align_expiry(scope, run.now, told=run.check_time)
+        _remove_all(run, expired(scope, run.now), why="expired")
+        _remove_all(run, trashed(scope, run.now), why="trashed")
+    for sessions in _over_cap(run.now):
+        _remove_all(run, sessions, why="over_cap")
+    _remove_loose_exchanges(run)
+    for scope in scopes():
+        _trim_all(run, scope)
+        _drop_all(run, scope)
+    for blobs in leftovers.remove_orphaned_blobs(run.now):
+        run.count(blobs=blobs)
+
+
+def _remove_all(run: _Purge, sessions: QuerySet[Session], *, why: str) -> None:
+    while ids := removal.mark(sessions, why=why):
+        _finish(run, ids)
+        run.count(**{why: len(ids)})
+
+
+def _finish(run: _Purge, ids: list[Any]) -> None:
+    for removed in removal.finish(ids):
+        _count_removed(run, removed)
+
+
+def _count_removed(run: _Purge, removed: Removed) -> None:
+    run.count(messages=removed.messages, search_rows=removed.search_rows, exchanges=removed.exchanges)
+
+
+def _remove_loose_exchanges(run: _Purge) -> None:
+    for exchanges in loose_exchanges(run.now):
+        for ids in removal.batches(exchanges):
+            _count_removed(run, removal.remove_exchanges(ids))
+
+
+def _trim_all(run: _Purge, scope: Scope) -> None:
+    for plan in _trims(run, scope):
+        for removed in thinning.trim(plan):
+            run.count(trimmed=removed.messages, search_rows=removed.search_rows)
+
+
+def _drop_all(run: _Purge, scope: Scope) -> None:
+    for plan in _drops(run, scope):
+        for dropped, search_rows in thinning.drop(plan, now=run.now):
+            run.count(dropped=dropped, search_rows=search_rows)
+
+
+def _trims(run: _Purge, scope: Scope) -> Iterator[thinning.Plan]:
+    if limit := scope.policy.max_messages:
+        for session in one_by_one(thinning.too_long(_staying(scope, run.now), limit=limit)):
+            run.check_time()
+            yield thinning.plan_trim(session, limit=limit)
+
+
+def _drops(run: _Purge, scope: Scope) -> Iterator[thinning.Plan]:
+    if days := scope.policy.keep_body_days:
+        before = run.now - timedelta(days=days)
+        for session in one_by_one(thinning.with_old_texts(_staying(scope, run.now), before=before)):
+            run.check_time()
+            yield thinning.plan_drop(session, before=before)
+
+
+# As a question.
+
+
+def _count_due(run: _Purge) -> None:
+    run.count(resumed=removal.marked().count())
+    _count_rows(run, removal.marked())
+    for scope in scopes():
+        for why, sessions in (("expired", expired(scope, run.now)), ("trashed", trashed(scope, run.now))):
+            run.count(**{why: sessions.count()})
+            _count_rows(run, sessions)
+    for sessions in _over_cap(run.now):
+        ids = list(sessions.values_list("pk", flat=True))
+        run.count(over_cap=len(ids))
+        for start in range(0, len(ids), removal.BATCH):
+            _count_rows(run, Session.objects.filter(pk__in=ids[start : start + removal.BATCH]))
+    for exchanges in loose_exchanges(run.now):
+        run.count(exchanges=exchanges.count())
+    for scope in scopes():
+        _count_thinning(run, scope)
+    run.count(blobs=leftovers.orphaned_blobs(run.now).count())
+
+
+def _count_rows(run: _Purge, sessions: QuerySet[Session]) -> None:
+    inside = sessions.order_by().values("pk")
+    run.count(
+        messages=Message.objects.filter(session__in=inside).count(),
+        search_rows=SearchRow.objects.filter(message__session__in=inside).count(),
+        exchanges=Exchange.objects.filter(session__in=inside).count(),
+    )
+
+
+def _count_thinning(run: _Purge, scope: Scope) -> None:
+    for plan in _trims(run, scope):
+        run.count(trimmed=plan.entries().count(), search_rows=_search_rows(plan.entries()))
+    for plan in _drops(run, scope):
+        rows = plan.entries().filter(dropped_at=None)
+        run.count(dropped=rows.count(), search_rows=_search_rows(rows))
+
+
+def _search_rows(rows: QuerySet[Message]) -> int:
+    return SearchRow.objects.filter(message__in=rows.order_by().values("pk")).count()
+
+
+# What is due.
+
+
+def expired(scope: Scope, now: datetime) -> QuerySet[Session]:
+    days = scope.policy.keep_days
+    if not days:
+        return Session.objects.none()
+    if scope.source == Session.Source.IMPORT:
+        return _free(scope).filter(expires_at__lte=now)
+    return _free(scope).filter(last_activity_at__lte=now - timedelta(days=days))
+
+
+def trashed(scope: Scope, now: datetime) -> QuerySet[Session]:
+    hidden = _free(scope).filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
+    return hidden.exclude(pk__in=expired(scope, now).values("pk"))
+
+
+def _over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
+    """Per key: what lies beyond its newest sessions. Hidden and held ones do not take anybody's place."""
+    for key in one_by_one(ApiKey.objects.all()):
+        for sources, cap in _caps_of(key):
+            mine = Session.objects.filter(api_key=key, source__in=sources, hidden_at=None, hold=False)
+            kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
+            for moment, pk in kept[cap - 1 : cap]:
+                yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))
+
+
+def _caps_of(key: ApiKey) -> Iterator[tuple[list[str], int]]:
+    if key.max_sessions:
+        yield list(Session.Source.values), key.max_sessions
+    elif key.max_sessions is None and settings.CHAT_HISTORY_MAX_SESSIONS:
+        yield [Session.Source.RELAY], settings.CHAT_HISTORY_MAX_SESSIONS
+
+
+def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
+    """Calls that belong to no session (a key that records times and counts only) are kept as long as relayed ones."""
+    for scope in scopes():
+        if scope.source == Session.Source.RELAY and scope.policy.keep_days:
+            before = now - timedelta(days=scope.policy.keep_days)
+            ended = Exchange.objects.filter(session=None, ended_at__lt=before)
+            yield ended.filter(scope.keys)
+
+
+def _free(scope: Scope) -> QuerySet[Session]:
+    return scope.sessions().filter(Q(hidden_at=None) | ~Q(hidden_at=BEYOND_RECALL), hold=False)
+
+
+def _staying(scope: Scope, now: datetime) -> QuerySet[Session]:
+    return _free(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
+
+
+def align_expiry(scope: Scope, now: datetime, *, told: Callable[[], None]) -> None:
+    """Bring stored times of expiry in line with the policy of today, where they are not."""
+    stale, until = _stale_expiry(scope, now)
+    while ids := list(stale.order_by().values_list("pk", flat=True)[: removal.BATCH]):
+        with writing():
+            Session.objects.filter(pk__in=ids).update(expires_at=until)
+        told()
+
+
+def _stale_expiry(scope: Scope, now: datetime) -> tuple[QuerySet[Session], Any]:
+    """The sessions whose time is not what it should be, and what that is."""
+    rows, life = _free(scope), timedelta(days=scope.policy.keep_days)
+    if not life:
+        return rows.exclude(expires_at=None), None
+    if scope.source == Session.Source.IMPORT:
+        # Their activity is the original one, and the day of import is not stored: it is at the latest today.
+        return rows.filter(Q(expires_at=None) | Q(expires_at__gt=now + life + TOLERANCE)), now + life
+    right = F("last_activity_at") + life
+    off = Q(expires_at__lt=right - TOLERANCE) | Q(expires_at__gt=right + TOLERANCE)
+    return rows.filter(Q(expires_at=None) | off), right
+
+
+def one_by_one(rows: QuerySet[Any]) -> Iterator[Any]:
+    """Every row, a page at a time, in the order of the key: rows may go while we walk."""
+    last = None
+    while page := list((rows if last is None else rows.filter(pk__gt=last)).order_by("pk")[:100]):
+        yield from page
+        last = page[-1].pk

@@ -1,0 +1,123 @@
+"""Taking rows out of the database: by primary key, a few hundred at a time, each batch a short transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from history import audit, storage
+from history.models import Exchange, Message, SearchRow, Session, ToolCall
+from history.transactions import writing
+
+BATCH = 500
+GROUP = 20  # sessions that are removed side by side, so that small ones share their batches
+
+# In `hidden_at`: the removal has begun. Such a session is served to nobody, cannot be brought back or held, and lies in
+# the trash long enough for any purge to finish it.
+BEYOND_RECALL = datetime(1970, 1, 1, tzinfo=UTC)
+
+Told = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """How many rows went."""
+
+    messages: int = 0
+    tool_calls: int = 0
+    search_rows: int = 0
+    exchanges: int = 0
+
+    def __add__(self, other: Removed) -> Removed:
+        return Removed(*(getattr(self, item.name) + getattr(other, item.name) for item in fields(self)))
+
+
+def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int | None) -> list[UUID]:
+    """Begin to remove the first of these sessions: from here on nobody is served them. Held ones are left out."""
+    with writing():
+        free = sessions.filter(hold=False).exclude(hidden_at=BEYOND_RECALL).order_by("pk")
+        ids = list(free.values_list("pk", flat=True)[:GROUP])
+        # Asked again under the lock: somebody may have held or brought back one of them.
+        locked = free.filter(pk__in=ids).select_for_update(of=("self",))
+        return [_mark(session, why=why, reason=reason, who=who) for session in locked]
+
+
+def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]) -> UUID:
+    Session.objects.filter(pk=session.pk).update(hidden_at=BEYOND_RECALL)
+    details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
+    details |= {"entries": Message.objects.filter(session=session).count(), "owner": session.owner_id}
+    audit.record("remove", session=session.pk, reason=reason, **who, **details)
+    return session.pk
+
+
+def marked() -> QuerySet[Session]:
+    return Session.objects.filter(hidden_at=BEYOND_RECALL)
+
+
+def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
+    """Remove what was marked, batch by batch. Whoever stops asking may go on another time."""
+    for exchanges in batches(Exchange.objects.filter(session_id__in=ids)):
+        yield remove_exchanges(exchanges)
+    for messages in batches(Message.objects.filter(session_id__in=ids)):
+        yield remove_messages(messages)
+    yield _remove_sessions(ids)
+
+
+def remove_messages(ids: Sequence[int]) -> Removed:
+    """These rows with everything that hangs on them."""
+    with writing():
+        unlink_blobs(ids)
+        Exchange.objects.filter(message_id__in=ids).update(message=None)
+        search_rows = remove_search_rows(ids)
+        tool_calls = _remove(ToolCall.objects.filter(message_id__in=ids))
+        return Removed(_remove(Message.objects.filter(pk__in=ids)), tool_calls, search_rows)
+
+
+def remove_search_rows(message_ids: Sequence[int]) -> int:
+    return _remove(SearchRow.objects.filter(message_id__in=message_ids))
+
+
+def unlink_blobs(message_ids: Sequence[int]) -> None:
+    _remove(Message.blobs.through.objects.filter(message_id__in=message_ids))
+
+
+def remove_exchanges(ids: Sequence[UUID]) -> Removed:
+    with writing():
+        unlink_inputs(ids)
+        return Removed(exchanges=_remove(Exchange.objects.filter(pk__in=ids)))
+
+
+def unlink_inputs(exchange_ids: Sequence[UUID]) -> None:
+    _remove(Exchange.blobs.through.objects.filter(exchange_id__in=exchange_ids))
+
+
+def _remove_sessions(ids: Sequence[UUID]) -> Removed:
+    """The sessions' own rows, and what a writer that knew nothing of it has appended meanwhile."""
+    removed = Removed()
+    with writing():
+        present = Session.objects.filter(pk__in=ids, hidden_at=BEYOND_RECALL).values_list("pk", flat=True)
+        locked = list(storage.lock(present))
+        for late in batches(Message.objects.filter(session_id__in=locked)):
+            removed += remove_messages(late)
+        for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):
+            removed += remove_exchanges(exchanges)
+        Session.objects.filter(parent_id__in=locked).update(parent=None)
+        Session.objects.filter(forked_from_id__in=locked).update(forked_from=None)
+        _remove(Session.objects.filter(pk__in=locked))
+    return removed
+
+
+def batches(rows: QuerySet[Any]) -> Iterator[list[Any]]:
+    """Primary keys of what is there, as long as something is: the caller removes each batch before asking for more."""
+    while ids := list(rows.order_by().values_list("pk", flat=True)[:BATCH]):
+        yield ids
+
+
+def _remove(rows: QuerySet[Any]) -> int:
+    """One DELETE. Django's own `delete` would read every row first, to follow relations that we follow ourselves."""
+    return rows._raw_delete(rows.db)
