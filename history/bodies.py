@@ -49,6 +49,10 @@ class MissingBlob(LookupError):
     """A body refers to a blob that is not there."""
 
 
+class _Reference(dict[str, str]):
+    """Ours, not somebody's text that looks like one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     body: str
@@ -64,8 +68,8 @@ def pack(entry: Entry) -> Packed:
     limit = LONG_STATE if isinstance(entry, SystemInstructionSet | ToolsOffered) else LONG_TEXT
     blobs: dict[str, bytes] = {}
     if len(body) > limit or '"$' in body:
-        if isinstance(entry, ToolsOffered) and len(body) > limit:
-            value["tools"] = {"$json_blob": _keep(dump(value["tools"]), blobs)}
+        if isinstance(entry, ToolsOffered) and entry.tools and len(body) > limit:
+            value["tools"] = _Reference({"$json_blob": _keep(dump(value["tools"]), blobs)})
         body = dump(_spilled(value, limit, blobs))
     return Packed(body, blobs, frozenset(_attachments(entry)))
 
@@ -126,8 +130,10 @@ def clean_json(value: Any) -> Any:
 def _clean_deep(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _clean_deep(item) for key, item in value.items()}
+        return {clean(str(key)): _clean_deep(item) for key, item in value.items()}
     return [_clean_deep(item) for item in value] if isinstance(value, list | tuple) else value
 
 
@@ -144,7 +150,7 @@ def _spilled(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
     if isinstance(value, list):
         return [_spilled(item, limit, blobs) for item in value]
     if isinstance(value, dict):
-        if value.keys() == {"$json_blob"} and value["$json_blob"] in blobs:
+        if isinstance(value, _Reference):
             return value
         spilled = {key: _spilled(item, limit, blobs) for key, item in value.items()}
         return {"$literal": spilled} if any(key in value for key in _RESERVED) else spilled

@@ -11,11 +11,12 @@ from __future__ import annotations
 import hmac
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 
-from history.entries import Entry, Media, ModelInput, ModelOutput, ToolRequest, ToolResults, text_of
+from history.entries import Entry, Media, ModelInput, ModelOutput, Part, Text, ToolRequest, ToolResults
 
 SIZE = 16
 START = b""
@@ -38,14 +39,20 @@ def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
 
 def essence_of(entry: Entry) -> list[Any] | None:
     if isinstance(entry, ModelInput):
-        said: list[Any] = [_trimmed(text_of(entry.parts)), _images(entry)]
+        said: list[Any] = [_words(entry.parts), _images(entry)]
         return ["in", *said] if any(said) else None
     if isinstance(entry, ModelOutput):
-        said = [_trimmed(text_of(entry.parts)), [_asked(request) for request in entry.tool_requests]]
+        said = [_words(entry.parts), [_asked(request) for request in entry.tool_requests]]
         return ["out", *said] if any(said) else None
     if isinstance(entry, ToolResults):
         return ["results", sorted(result.call_id for result in entry.results)]
     return None
+
+
+def _words(parts: Sequence[Part]) -> str:
+    """The texts without reminders, which clients put before, after or between what was said."""
+    trimmed = (_trimmed(part.text) for part in parts if isinstance(part, Text))
+    return "\n\n".join(filter(None, trimmed))
 
 
 def _trimmed(text: str) -> str:
@@ -56,8 +63,8 @@ def _images(entry: ModelInput) -> list[str]:
     return [part.sha256 or part.url for part in entry.parts if isinstance(part, Media)]
 
 
-def _asked(request: ToolRequest) -> list[Any]:
+def _asked(request: ToolRequest) -> list[str]:
     try:
-        return [request.name, json.loads(request.arguments or "{}")]
-    except ValueError:
+        return [request.name, json.dumps(json.loads(request.arguments or "{}"), sort_keys=True)]
+    except (ValueError, RecursionError):  # cut off, or nested deeper than anybody reads
         return [request.name, request.arguments.strip()]

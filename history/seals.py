@@ -4,6 +4,7 @@ The salt lies with the body and goes when the body is dropped by policy: the dig
 that something was there without letting anybody guess what.
 """
 
+import json
 import os
 from hashlib import sha256
 
@@ -21,5 +22,6 @@ def seal_of(previous: bytes, *, seq: int, parent: int, kind: str, digest: bytes)
 
 
 def audit_seal_of(previous: bytes, *fields: object) -> bytes:
-    written = "\x1f".join("" if field is None else str(field) for field in fields)
-    return sha256(previous + written.encode("utf-8", "surrogatepass")).digest()
+    # As a JSON list, so that words cannot move from one field into the next unnoticed.
+    written = json.dumps([None if field is None else str(field) for field in fields])
+    return sha256(previous + written.encode()).digest()

@@ -70,8 +70,8 @@ def save_sessions(sessions: Sequence[Session]) -> None:
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
-    """Bytes under their hash; who stored the same ones before has done the work."""
-    Blob.objects.bulk_create(blobs, ignore_conflicts=True)
+    """Bytes under their hash; who stored the same ones before has done the work. In one order, against deadlocks."""
+    Blob.objects.bulk_create(sorted(blobs, key=lambda blob: blob.pk), ignore_conflicts=True)
 
 
 def move_head(session: Session, *, to: int) -> None:
