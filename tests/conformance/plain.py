@@ -1,0 +1,251 @@
+"""A store in plain Python, as slow and as obvious as possible: what the real one is compared with.
+
+A session is a list of rows. Everything else (head, paths, counters, outcomes of calls) is computed anew from that list
+each time it is asked for, by the rules of the design and not by the code of the product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from history.context import NO_NOTEBOOK
+from history.entries import (
+    DebugLog, Entry, HeadMoved, ModelInput, ModelOutput, Node, NotebookSet, Summary, SystemInstructionSet, ToolRequest,
+    ToolResult, ToolResults, ToolsOffered,
+)  # fmt: skip
+from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored
+
+CONVERSATION = (ModelInput, ModelOutput, ToolResults)
+LEAVES = (DebugLog, HeadMoved)
+
+
+@dataclass
+class PlainSession:
+    source: str = "chat"
+    rows: list[Node] = field(default_factory=list)
+    trimmed_through: int = 0
+    dropped: set[int] = field(default_factory=set)
+
+    def row(self, seq: int) -> Node | None:
+        return next((row for row in self.rows if row.seq == seq), None)
+
+    @property
+    def version(self) -> int:
+        return self.rows[-1].seq if self.rows else 0
+
+    def head_at(self, version: int) -> int:
+        head = 0
+        for row in self.rows[:version]:
+            if isinstance(row.entry, HeadMoved):
+                head = row.entry.to
+            elif row.parent == head and not isinstance(row.entry, LEAVES):
+                head = row.seq
+        return head
+
+    def path_to(self, leaf: int) -> list[Node]:
+        """Surviving entries from the start to the leaf."""
+        found: list[Node] = []
+        row = self.row(leaf)
+        while row is not None:
+            found.append(row)
+            row = self.row(row.parent)
+        return [row for row in reversed(found) if row.seq > self.trimmed_through]
+
+    def open_calls_at(self, leaf: int) -> tuple[ToolRequest, ...]:
+        last = next((row.entry for row in reversed(self.path_to(leaf)) if isinstance(row.entry, CONVERSATION)), None)
+        return last.tool_requests if isinstance(last, ModelOutput) else ()
+
+    def can_follow(self, seq: int) -> bool:
+        if seq in (0, self.trimmed_through):
+            return True
+        row = self.row(seq)
+        return seq > self.trimmed_through and row is not None and not isinstance(row.entry, LEAVES)
+
+
+@dataclass
+class PlainStore:
+    sessions: dict[str, PlainSession] = field(default_factory=dict)
+
+    def start(self, *, source: str = "chat") -> str:
+        name = f"plain-{len(self.sessions) + 1}"
+        self.sessions[name] = PlainSession(source)
+        return name
+
+    def append(self, session: str, entry: Entry, *, after: int) -> Stored:
+        return self.append_many(session, [entry], after=after)[0]
+
+    def append_many(self, session: str, entries: Sequence[Entry], *, after: int) -> list[Stored]:
+        kept = self.sessions[session]
+        before = list(kept.rows)
+        try:
+            stored = []
+            for entry in entries:
+                stored.append(_add(kept, entry, after=after))
+                after = entry.to if isinstance(entry, HeadMoved) else after
+                after = after if isinstance(entry, LEAVES) else stored[-1].seq
+        except Refused:
+            kept.rows = before
+            raise
+        return stored
+
+    def move_head(self, session: str, *, to: int) -> Stored:
+        return self.append(session, HeadMoved(to=to), after=to)
+
+    def fork(self, session: str, *, at: int) -> str:
+        original = self.sessions[session]
+        if at and (not original.can_follow(at) or original.row(at) is None):
+            raise Refused(f"no entry {at}")
+        copy = self.start(source=original.source)
+        numbers = {0: 0}
+        for place, row in enumerate(original.path_to(at), 1):
+            numbers[row.seq] = place
+            entry = row.entry.renumbered(lambda number: numbers.get(number, 0))
+            self.sessions[copy].rows.append(Node(seq=place, parent=place - 1, entry=entry))
+        return copy
+
+    def path(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> list[Node]:
+        kept = self.sessions[session]
+        if leaf is None:
+            leaf = kept.head_at(kept.version if at_version is None else at_version)
+        return kept.path_to(leaf)
+
+    def page(
+        self,
+        session: str,
+        *,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 20,
+        leaf: int | None = None,
+    ) -> Slice:
+        path = self.path(session, leaf=leaf)
+        numbers = [row.seq for row in path]
+        if after is not None:
+            first = sum(number <= after for number in numbers)
+            last = min(first + limit, len(path))
+        else:
+            last = len(path) if before is None else sum(number < before for number in numbers)
+            first = max(0, last - limit)
+        if first < last:
+            for start, end in _pairs(path):
+                if first < end and last > start:  # they touch
+                    first, last = min(first, start), max(last, end)
+        return Slice(tuple(numbers[first:last]), has_older=first > 0, has_newer=last < len(path))
+
+    def holding(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> Holding:
+        instruction, notebook, tools = "", NO_NOTEBOOK, ()
+        for row in self.path(session, leaf=leaf, at_version=at_version):
+            match row.entry:
+                case SystemInstructionSet(instruction=text):
+                    instruction = text
+                case NotebookSet(content=text):
+                    notebook = text
+                case ToolsOffered(tools=offered):
+                    tools = tuple(tool.name for tool in offered)
+        return Holding(instruction, notebook, tools)
+
+    def counters(self, session: str) -> Counters:
+        kept = self.sessions[session]
+        entries = [row.entry for row in kept.rows]
+        outputs = [entry for entry in entries if isinstance(entry, ModelOutput)]
+        results = [result for entry in entries if isinstance(entry, ToolResults) for result in entry.results]
+        usages = [entry.usage for entry in outputs if entry.usage]
+        return Counters(
+            version=kept.version,
+            head=kept.head_at(kept.version),
+            messages=sum(isinstance(row.entry, CONVERSATION) for row in self.path(session)),
+            tool_calls=sum(len(entry.tool_requests) for entry in outputs),
+            errors=sum(entry.status == "failed" for entry in outputs) + sum(one.status == "failed" for one in results),
+            input_tokens=sum(usage.input_tokens for usage in usages),
+            output_tokens=sum(usage.output_tokens for usage in usages),
+        )
+
+    def calls(self, session: str) -> list[Call]:
+        talk = [row for row in self.path(session) if isinstance(row.entry, CONVERSATION)]
+        following = [*talk[1:], None]
+        return [call for row, later in zip(talk, following, strict=True) for call in _calls_of(row, later)]
+
+    def ledger(self, session: str) -> list[Node]:
+        return list(self.sessions[session].rows)
+
+    def search(self, word: str) -> set[tuple[str, int]]:
+        return {
+            (name, row.seq)
+            for name, session in self.sessions.items()
+            for row in session.rows
+            if word in " ".join(_said_in(row.entry)).split()
+        }
+
+    def verify(self, session: str) -> list[str]:
+        rows = self.sessions[session].rows
+        return [f"{row.seq} stands at {place}" for place, row in enumerate(rows, 1) if row.seq != place]
+
+
+def _add(session: PlainSession, entry: Entry, *, after: int) -> Stored:
+    if isinstance(entry, HeadMoved):
+        after = entry.to
+    if not session.can_follow(after):
+        raise Refused(f"no entry {after} to continue after")
+    calls = session.open_calls_at(after)
+    if isinstance(entry, ToolResults):
+        entry = _paired(entry, calls, strict=session.source == "chat")
+    elif isinstance(entry, CONVERSATION) and calls and session.source == "chat":
+        skipped = [ToolResult(call_id=call.call_id, name=call.name, status="skipped") for call in calls]
+        after = _put(session, ToolResults(results=tuple(skipped), at=entry.at, is_internal=True), after=after).seq
+    return _put(session, entry, after=after)
+
+
+def _put(session: PlainSession, entry: Entry, *, after: int) -> Stored:
+    seq, head = session.version + 1, session.head_at(session.version)
+    session.rows.append(Node(seq=seq, parent=after, entry=entry))
+    return Stored(seq, isinstance(entry, HeadMoved) or (after == head and not isinstance(entry, LEAVES)))
+
+
+def _paired(entry: ToolResults, calls: Sequence[ToolRequest], *, strict: bool) -> ToolResults:
+    """In the order asked; what does not fit is refused, or kept with a mark where others wrote it."""
+    waiting = list(entry.results)
+    ordered = []
+    for call in calls:
+        match = next((result for result in waiting if result.call_id == call.call_id), None)
+        if match is not None:
+            waiting.remove(match)
+            ordered.append(match)
+    if len(ordered) == len(calls) and not waiting:
+        return replace(entry, results=tuple(ordered))
+    if strict:
+        raise Refused("results and calls do not fit")
+    return entry
+
+
+def _pairs(path: Sequence[Node]) -> Iterable[tuple[int, int]]:
+    """Stretches (first, last + 1) of a path that no page may cut: a call, its results, and whatever stands between."""
+    talk = [place for place, row in enumerate(path) if isinstance(row.entry, CONVERSATION)]
+    for place, later in zip(talk, talk[1:], strict=False):
+        first, second = path[place].entry, path[later].entry
+        if isinstance(first, ModelOutput) and isinstance(second, ToolResults):
+            yield place, later + 1
+
+
+def _calls_of(row: Node, later: Node | None) -> Iterable[Call]:
+    if not isinstance(row.entry, ModelOutput):
+        return
+    waiting = list(later.entry.results) if later is not None and isinstance(later.entry, ToolResults) else []
+    unanswered = "pending" if row.entry.status == "complete" else "interrupted"
+    for index, request in enumerate(row.entry.tool_requests):
+        match = next((result for result in waiting if result.call_id == request.call_id), None)
+        if match is None or later is None:
+            yield Call(row.seq, index, request.call_id, unanswered, None, "")
+        else:
+            waiting.remove(match)
+            yield Call(row.seq, index, request.call_id, match.status, later.seq, match.text)
+
+
+def _said_in(entry: Entry) -> Iterable[str]:
+    if isinstance(entry, ModelInput | NotebookSet | Summary):
+        yield entry.text
+    elif isinstance(entry, ModelOutput):
+        yield entry.text
+        yield from (f"{request.name} {request.arguments}" for request in entry.tool_requests)
+    elif isinstance(entry, ToolResults):
+        yield from (f"{result.name} {result.text} {result.error}" for result in entry.results)

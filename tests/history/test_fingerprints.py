@@ -1,0 +1,148 @@
+"""Fingerprints: what changes the chain, and what clients change between turns without changing the conversation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from history import fingerprints, recorder
+from history.entries import (
+    Entry, Media, ModelInput, ModelOutput, NotebookSet, Reasoning, SystemInstructionSet, Text, ToolRequest, ToolsOffered,
+)  # fmt: skip
+from history.models import ApiKey, Message
+from tests.talk import answered, call, chat_of, result, results, said
+
+REMINDER = "<system-reminder>\nthe todo list is empty\n</system-reminder>"
+
+
+def mark(entry: Entry, *, after: bytes = fingerprints.START, scope: str = "key:1") -> bytes:
+    return fingerprints.fingerprint(entry, after=after, scope=scope)
+
+
+def texts(*parts: str) -> ModelInput:
+    return ModelInput(parts=tuple(Text(text=part) for part in parts))
+
+
+SAME: dict[str, tuple[Entry, Entry]] = {
+    "white space at the ends": (said("hello"), said("  hello\n")),
+    "a reminder before the text": (texts("hello"), texts(REMINDER, "hello")),
+    "a reminder after the text": (texts("hello"), texts("hello", REMINDER)),
+    "a reminder between two texts": (texts("hello", "there"), texts("hello", REMINDER, "there")),
+    "a reminder inside the text": (said("hello"), said(f"hello\n{REMINDER}")),
+    "a reminder that was cut off": (said("hello"), said("hello <system-reminder>the todo")),
+    "a cache marker": (said("hello"), ModelInput(parts=(Text(text="hello", extra={"cache_control": {"type": "x"}}),))),
+    "a block's id": (answered("hi"), ModelOutput(parts=(Text(text="hi", extra={"id": "msg_1"}),))),
+    "reasoning": (answered("hi"), ModelOutput(parts=(Reasoning(text="hm", signature="s"), Text(text="hi")))),
+    "the model and its usage": (answered("hi"), answered("hi", model="other", latency=1.0, end_reason="stop")),
+    "metadata and time": (said("hello"), replace(said("hello", metadata={"a": 1}), is_internal=True)),
+    "the order of arguments": (
+        answered("", call("c1", arguments='{"a": 1, "b": {"x": 1, "y": 2}}')),
+        answered("", call("c1", arguments='{"b":{"y":2,"x":1},\n "a":1}')),
+    ),
+    "no arguments": (answered("", call("c1", arguments="{}")), answered("", call("c1", arguments=""))),
+    "the id of a call": (answered("", call("c1")), answered("", call("toolu_2"))),
+    "the text of a result": (results(result("c1", "short")), results(result("c1", "long", status="failed"))),
+    "the order of results": (results(result("a"), result("b")), results(result("b"), result("a"))),
+}
+DIFFERENT: dict[str, tuple[Entry, Entry]] = {
+    "another text": (said("hello"), said("hallo")),
+    "another case": (said("hello"), said("Hello")),
+    "somebody else's": (said("hello"), answered("hello")),
+    "another tool": (answered("", call("c1", "disk")), answered("", call("c1", "cpu"))),
+    "another argument": (answered("", call("c1", arguments="[1]")), answered("", call("c1", arguments="[2]"))),
+    "arguments cut off elsewhere": (
+        answered("", call("c1", arguments='{"a')), answered("", call("c1", arguments='{"ab')),
+    ),
+    "the order of calls": (answered("", call("1", "a"), call("2", "b")), answered("", call("2", "b"), call("1", "a"))),
+    "another image": (
+        ModelInput(parts=(Media(media_type="image/png", sha256="a" * 64),)),
+        ModelInput(parts=(Media(media_type="image/png", sha256="b" * 64),)),
+    ),
+    "results of other calls": (results(result("c1")), results(result("c2"))),
+}  # fmt: skip
+SILENT: dict[str, Entry] = {
+    "an instruction": SystemInstructionSet(instruction="be kind"),
+    "tools": ToolsOffered(),
+    "a notebook": NotebookSet(content="tea"),
+    "a reminder alone": said(REMINDER),
+    "an empty answer": ModelOutput(parts=(Reasoning(text="hm"),)),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_what_clients_change_between_turns_does_not_change_the_chain(what: str) -> None:
+    one, other = SAME[what]
+    assert mark(one) == mark(other)
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_what_was_said_differently_changes_the_chain(what: str) -> None:
+    one, other = DIFFERENT[what]
+    assert mark(one) != mark(other)
+
+
+@pytest.mark.parametrize("what", SILENT)
+def test_what_says_nothing_to_the_other_side_leaves_the_chain_as_it_is(what: str) -> None:
+    before = mark(said("hello"))
+    assert mark(SILENT[what], after=before) == before
+
+
+def test_the_chain_depends_on_everything_before() -> None:
+    after_hello, after_hallo = mark(said("hello")), mark(said("hallo"))
+    assert mark(answered("hi"), after=after_hello) != mark(answered("hi"), after=after_hallo)
+    assert mark(said("hello"), after=after_hello) != after_hello
+    assert len(after_hello) == fingerprints.SIZE
+
+
+def test_two_scopes_never_meet() -> None:
+    assert mark(said("hello"), scope="key:1") != mark(said("hello"), scope="key:2")
+    scopes = {fingerprints.scope_of(api_key_id=key, owner_id=owner) for key in (None, 1, 2) for owner in (1, 2)}
+    assert scopes == {"owner:1", "owner:2", "key:1", "key:2"}
+
+
+def test_without_the_key_nobody_can_test_a_guess(settings: Any) -> None:
+    here = mark(said("hello"))
+    settings.PARLEY_FINGERPRINT_KEY = b"another key of thirty-two bytes!"
+    assert mark(said("hello")) != here
+
+
+@hypothesis_settings(max_examples=100, deadline=None, derandomize=True)
+@given(texts=st.lists(st.text(st.characters()), max_size=4), arguments=st.text(st.characters()))
+def test_any_text_has_a_fingerprint(texts: list[str], arguments: str) -> None:
+    request = ToolRequest(call_id="c", name="t", arguments=arguments)
+    entry = ModelOutput(parts=(*(Text(text=text) for text in texts), request))
+    assert mark(entry) == mark(entry)
+
+
+@pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 50_000, "9" * 10_000, "NaN", '{"a": 1e999}'])
+def test_arguments_that_no_parser_likes_have_a_fingerprint_too(arguments: str) -> None:
+    assert len(mark(answered("", call("c1", arguments=arguments)))) == fingerprints.SIZE
+
+
+@pytest.mark.django_db
+def test_the_chain_is_stored_with_each_entry_and_taken_before_redaction(ada: Any) -> None:
+    key = ApiKey.objects.create(name="k", prefix="pk_1", secret_hash=b"x", owner=ada, recording="redacted")
+    secret = "my key is sk-ant-api03-" + "a1B2" * 24
+    session = recorder.start_session(owner=ada, api_key=key, source="relay")
+    recorder.append_many(session, [said(secret), answered("noted")], after=0)
+    first, second = Message.objects.filter(session=session).order_by("seq")
+    scope = f"key:{key.pk}"
+    assert first.fingerprint == mark(said(secret), scope=scope)
+    assert second.fingerprint == mark(answered("noted"), after=first.fingerprint, scope=scope)
+    assert session.head_fingerprint == second.fingerprint
+    assert secret not in (first.body or "")
+
+
+@pytest.mark.django_db
+def test_entries_beside_the_path_leave_the_chain_alone_and_branches_have_their_own(ada: Any) -> None:
+    session = chat_of(ada, "one", "two", "three")
+    recorder.move_head(session, to=2)
+    assert session.head_fingerprint == Message.objects.get(session=session, seq=2).fingerprint
+    recorder.append(session, said("three"), after=2)
+    same, again = Message.objects.filter(session=session, seq__in=[3, 5]).order_by("seq")
+    assert same.fingerprint == again.fingerprint
