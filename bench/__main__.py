@@ -1,8 +1,8 @@
 """`python -m bench`: load a record into a fresh SQLite file and a fresh PostgreSQL, measure, print a table.
 
-    --database sqlite|postgresql|both    which (both)
-    --messages N --sessions N            how large (1,000,000 in 20,000)
-    --rounds N                           how often each thing is timed (100)
+--database sqlite|postgresql|both    which (both)
+--messages N --sessions N            how large (1,000,000 in 20,000)
+--rounds N                           how often each thing is timed (100)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The way from the start of a session to one of its entries.
 
-The rows on the way to the head are marked (`on_path`). The way to any other leaf is climbed from the leaf until it meets
-a marked row; from there on the two are the same. So a page costs what it shows, wherever in the tree it lies.
+The rows on the way to the head are marked (`on_path`). The way to any other leaf is climbed from the leaf until it
+meets a marked row; from there on the two are the same. So a page costs what it shows, wherever in the tree it lies.
 """
 
 from __future__ import annotations

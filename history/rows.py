@@ -1,7 +1,7 @@
-"""Rows in and out without Django's query compiler, for the one path where its cost is most of the cost: appending.
+"""Rows in and out without Django's query compiler, for the two paths where its cost is most of the cost.
 
-The SQL is made once per model and database from the model's own fields; values go through the fields' own conversions
-wherever a field has any. Everything that is not on that path uses the ORM.
+They are appending, and reading a page of a session. The SQL is made once per model and database from the model's own
+fields; values go through the fields' own conversions wherever a field has any. Everything else uses the ORM.
 """
 
 from __future__ import annotations
@@ -32,16 +32,25 @@ def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
         cursor.executemany(_update_sql(model, names, connection.vendor), [_values(row, fields) for row in rows])
 
 
+def read(model: type[M], where: str, parameters: Sequence[Any]) -> list[M]:
+    """Whole rows. `where` is SQL of our own: conditions, order and limit."""
+    names = frozenset(field.name for field in model._meta.concrete_fields)
+    return _read(model, names, where, parameters)
+
+
 def read_locked(model: type[M], pks: Sequence[Any], names: frozenset[str]) -> list[M]:
     """These rows as they are now, nobody else's until the transaction ends. Fields not named are deferred."""
-    fields, start, converters = _select_sql(model, names, connection.vendor)
+    key = _field(model, "pk")
     ending = " FOR UPDATE" if connection.features.has_select_for_update else ""
+    where = f"{_quoted(key.column)} IN ({', '.join(['%s'] * len(pks))}) ORDER BY 1{ending}"
+    return _read(model, names, where, [key.get_db_prep_value(pk, connection) for pk in pks])
+
+
+def _read(model: type[M], names: frozenset[str], where: str, parameters: Sequence[Any]) -> list[M]:
+    attnames, start, converters = _select_sql(model, names, connection.vendor)
     with connection.cursor() as cursor:
-        places = ", ".join(["%s"] * len(pks))
-        keys = [model._meta.pk.get_db_prep_value(pk, connection) for pk in pks]
-        cursor.execute(f"{start} ({places}) ORDER BY 1{ending}", keys)
+        cursor.execute(start + where, parameters)
         found = cursor.fetchall()
-    attnames = [field.attname for field in fields]
     return [model.from_db(connection.alias, attnames, _converted(row, converters)) for row in found]
 
 
@@ -78,13 +87,12 @@ def _update_sql(model: type[models.Model], names: tuple[str, ...], vendor: str) 
 @cache
 def _select_sql(
     model: type[models.Model], names: frozenset[str], vendor: str
-) -> tuple[list[Any], str, list[tuple[int, Any, list[Any]]]]:
-    """The fields in the order of the model, which `from_db` expects, the statement, and the conversions."""
+) -> tuple[list[str], str, list[tuple[int, Any, list[Any]]]]:
+    """The names of the attributes in the order of the model, which `from_db` expects, the SQL, and the conversions."""
     fields = [field for field in model._meta.concrete_fields if field.primary_key or field.name in names]
     columns = ", ".join(_quoted(field.column) for field in fields)
-    key = _quoted(_field(model, "pk").column)
-    start = f"SELECT {columns} FROM {_quoted(model._meta.db_table)} WHERE {key} IN"  # noqa: S608 - names of our own
-    return fields, start, _converters(model, fields)
+    start = f"SELECT {columns} FROM {_quoted(model._meta.db_table)} WHERE "  # noqa: S608 - names of our own
+    return [field.attname for field in fields], start, _converters(model, fields)
 
 
 def _converters(model: type[models.Model], fields: Sequence[Any]) -> list[tuple[int, Any, list[Any]]]:
