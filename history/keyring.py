@@ -174,8 +174,7 @@ class KeyRing:
         try:
             api_key = _row(prefix, digest)
         except (OperationalError, InterfaceError) as error:
-            # A broken connection would stay broken: outside of a request nobody else closes it.
-            connection.close_if_unusable_or_obsolete()
+            _drop_broken_connection()
             self._trust(seen, asked, error)
             return False
         seen.api_key, seen.looked_up = api_key, asked
@@ -222,6 +221,12 @@ def _row(prefix: str, digest: bytes) -> ApiKey | None:
     found = ApiKey.objects.select_related("owner").filter(prefix=prefix).first()
     is_right = hmac.compare_digest(found.secret_hash if found else _NOBODY, digest)
     return found if is_right else None
+
+
+def _drop_broken_connection() -> None:
+    """It would stay broken: outside of a request nobody else closes it. A caller's transaction is the caller's."""
+    if not connection.in_atomic_block:
+        connection.close_if_unusable_or_obsolete()
 
 
 def _write_use(api_key: ApiKey, now: datetime) -> None:

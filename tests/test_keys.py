@@ -348,6 +348,19 @@ def test_keys_known_in_the_last_ten_minutes_pass_while_the_database_is_away(
     assert ring.authenticate(new.secret) == new.api_key
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no server that could end a connection")
+def test_a_connection_that_the_server_ended_is_replaced(ada: User, ring: KeyRing, clock: Clock) -> None:
+    new = keys.create(name="laptop", owner=ada)
+    ring.authenticate(new.secret)
+    with pytest.raises(OperationalError), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    clock.seconds += 1
+    assert ring.authenticate(new.secret) == new.api_key  # on trust
+    clock.seconds += 1
+    assert len(queries(lambda: ring.authenticate(new.secret))) == 1
+
+
 def test_a_database_that_is_away_is_asked_at_most_once_a_second_per_key(ada: User, ring: KeyRing, clock: Clock) -> None:
     new = keys.create(name="laptop", owner=ada)
     ring.authenticate(new.secret)
