@@ -92,7 +92,7 @@ def climb(session_id: UUID, leaf: int) -> tuple[list[int], int]:
 
 def head_at(session: Session, version: int) -> int:
     """Which entry was the head when the session had `version` entries."""
-    if version >= session.version:
+    if version == session.version:  # an instance that is behind knows nothing of what came after it
         return session.head
     moved = (
         Message.objects.filter(session=session, seq__lte=version, moved_head=True)
