@@ -9,9 +9,9 @@ shown as it is: the renderer's cost is not linear.
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as etree
 from collections.abc import Iterator
 from functools import lru_cache
+from xml.etree import ElementTree
 
 import markdown
 import nh3
@@ -146,7 +146,7 @@ class _Lists(Preprocessor):
         indent = len(item["indent"])
         if not begins and indent > 3:
             return [line]
-        needs_space = above.strip() and (not begins or above.startswith("    ") and not _ITEM.match(above))
+        needs_space = above.strip() and (not begins or (above.startswith("    ") and not _ITEM.match(above)))
         while begins and indent < begins[-1]:
             begins.pop()
         depth = min(len(begins), LIST_DEPTH)
@@ -181,7 +181,7 @@ class _Limit(Preprocessor):
 class _ForReading(Treeprocessor):
     """Headings step down under the page's own, pictures become links, wide tables get a box that scrolls."""
 
-    def run(self, root: etree.Element) -> None:
+    def run(self, root: ElementTree.Element) -> None:
         for element in list(root.iter()):
             if element.tag in ("h1", "h2"):
                 element.tag = "h3"
@@ -192,17 +192,17 @@ class _ForReading(Treeprocessor):
         _box_tables(root)
 
 
-def _make_link(image: etree.Element) -> None:
+def _make_link(image: ElementTree.Element) -> None:
     address, words, tail = image.get("src", ""), image.get("alt", ""), image.tail
     image.clear()
     image.tag, image.text, image.tail = "a", words or address, tail
     image.set("href", address)
 
 
-def _box_tables(parent: etree.Element) -> None:
+def _box_tables(parent: ElementTree.Element) -> None:
     for place, child in enumerate(list(parent)):
         if child.tag == "table":
-            box = etree.Element("div", {"class": "table-box", "tabindex": "0"})
+            box = ElementTree.Element("div", {"class": "table-box", "tabindex": "0"})
             box.append(child)
             box.tail, child.tail = child.tail, None
             parent[place] = box

@@ -1,0 +1,219 @@
+"""One page of a session as a person reads it: entries in order, calls beside their results, versions, ways on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from urllib.parse import urlencode
+
+from history.branches import newest_leaf, notes_beside, versions_of
+from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, ToolRequest, ToolResult, ToolResults
+from history.errors import NoSuchEntry
+from history.models import Message, Session
+from history.previews import entries_in_brief
+from history.selectors import PAGE, Page, messages_of
+
+SHOWN_CALLS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where somebody reads: next to an entry or at the newest, on the path to the head or to another leaf."""
+
+    before: int | None = None
+    after: int | None = None
+    at: int | None = None
+    leaf: int | None = None
+    internal: bool = False
+
+    def link(self, **where: int | None) -> str:
+        """The address of another place on the same branch."""
+        kept = {"leaf": self.leaf, "internal": int(self.internal)} | where
+        return "?" + urlencode({name: value for name, value in kept.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a model asked of a tool, and what came of it, as far as there is an answer."""
+
+    request: ToolRequest
+    result: ToolResult | None
+    status: str
+    answered_by: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """An entry on the page."""
+
+    message: Message
+    entry: Entry
+    place: Place
+    calls: tuple[Call, ...] = ()
+    unasked: tuple[ToolResult, ...] = ()
+    versions: tuple[int, ...] = ()
+    notes: tuple[Shown, ...] = ()
+
+    @property
+    def template(self) -> str:
+        return f"history/entries/{self.entry.kind if self.entry.kind in KINDS else 'unknown'}.html"
+
+    @property
+    def permalink(self) -> str:
+        return f"{self.place.link(at=self.message.seq)}#m{self.message.seq}"
+
+    @property
+    def version_number(self) -> int:
+        return self.versions.index(self.message.seq) + 1
+
+    @property
+    def previous_version(self) -> str:
+        return self._version(-1)
+
+    @property
+    def next_version(self) -> str:
+        return self._version(1)
+
+    @property
+    def calls_left_out(self) -> int:
+        return len(self.entry.tool_requests) - len(self.calls) if isinstance(self.entry, ModelOutput) else 0
+
+    def _version(self, step: int) -> str:
+        place = self.versions.index(self.message.seq) + step
+        if not 0 <= place < len(self.versions):
+            return ""
+        return f"{self.place.link(at=self.versions[place], leaf=None)}#m{self.versions[place]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Internal entries that stand here and are not shown."""
+
+    count: int
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    rows: tuple[Shown | Hidden, ...]
+    place: Place
+    older: str
+    newer: str
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Not on the path to the head."""
+        return self.place.leaf is not None
+
+    @property
+    def other_view(self) -> str:
+        """The same branch with or without what is internal."""
+        return self.place.link(internal=int(not self.place.internal))
+
+
+def read_page(session: Session, place: Place) -> Transcript:
+    """The page at a place; raises NoSuchEntry where the place names an entry that is not there."""
+    place = _found(session, place)
+    page = _page(session, place)
+    rows = _shown(session, page.messages, place) if page.messages else []
+    return Transcript(
+        rows=tuple(rows if place.internal else _without_internal(rows, place)),
+        place=place,
+        older=place.link(before=page.messages[0].seq) if rows and page.has_older else "",
+        newer=place.link(after=page.messages[-1].seq) if rows and page.has_newer else "",
+    )
+
+
+def _found(session: Session, place: Place) -> Place:
+    """The place with its branch: an entry beside the path is read on the newest branch that runs through it."""
+    leaf = None if place.leaf == session.head else place.leaf
+    named = [seq for seq in (place.at, leaf) if seq is not None]
+    rows = dict(Message.objects.filter(session=session, seq__in=named).values_list("seq", "on_path")) if named else {}
+    if missing := [seq for seq in named if seq not in rows]:
+        raise NoSuchEntry(f"session {session.pk} has no entry {missing[0]}")
+    if leaf is None and place.at is not None and not rows[place.at]:
+        leaf = newest_leaf(session, place.at)
+    return Place(before=place.before, after=place.after, at=place.at, leaf=leaf, internal=place.internal)
+
+
+def _page(session: Session, place: Place) -> Page:
+    if place.at is None:
+        return messages_of(session, before=place.before, after=place.after, leaf=place.leaf)
+    until = messages_of(session, before=place.at + 1, leaf=place.leaf, limit=PAGE // 2)
+    last = until.messages[-1].seq if until.messages else place.at
+    since = messages_of(session, after=last, leaf=place.leaf, limit=PAGE // 2)
+    return Page([*until.messages, *since.messages], until.has_older, since.has_newer)
+
+
+def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[Shown]:
+    notes = notes_beside(session, messages) if place.internal else []
+    entries = entries_in_brief([*messages, *notes])
+    hanging: dict[int, list[Shown]] = {}
+    for note, entry in zip(notes, entries[len(messages) :], strict=True):
+        hanging.setdefault(note.parent_seq, []).append(Shown(message=note, entry=entry, place=place))
+    return _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
+
+
+def _in_order(
+    messages: Sequence[Message],
+    entries: Sequence[Entry],
+    place: Place,
+    versions: Mapping[int, Sequence[int]],
+    hanging: Mapping[int, Sequence[Shown]],
+) -> list[Shown]:
+    answers = _answers(messages, entries)
+    rows: list[Shown] = []
+    for message, entry in zip(messages, entries, strict=True):
+        row = Shown(
+            message=message,
+            entry=entry,
+            place=place,
+            calls=_calls(message, entry, answers.get(message.seq)) if isinstance(entry, ModelOutput) else (),
+            unasked=_unasked(entry, rows) if isinstance(entry, ToolResults) else (),
+            versions=tuple(versions.get(message.parent_seq, ())),
+            notes=tuple(hanging.get(message.seq, ())),
+        )
+        rows.append(row)
+    return rows
+
+
+def _answers(messages: Sequence[Message], entries: Sequence[Entry]) -> dict[int, tuple[int, ToolResults]]:
+    """Answer → the results that come next in the conversation."""
+    found: dict[int, tuple[int, ToolResults]] = {}
+    asked: int | None = None
+    for message, entry in zip(messages, entries, strict=True):
+        if isinstance(entry, ToolResults) and asked is not None:
+            found[asked] = (message.seq, entry)
+        if message.kind in CONVERSATION:
+            asked = message.seq if isinstance(entry, ModelOutput) else None
+    return found
+
+
+def _calls(message: Message, entry: ModelOutput, answer: tuple[int, ToolResults] | None) -> tuple[Call, ...]:
+    waiting = list(answer[1].results) if answer else []
+    open_status = "pending" if message.status == Message.Status.COMPLETE else "interrupted"
+    calls = []
+    for request in entry.tool_requests[:SHOWN_CALLS]:
+        # Models reuse ids: each result is given away once, in the order asked.
+        place = next((n for n, result in enumerate(waiting) if result.call_id == request.call_id), None)
+        result = waiting.pop(place) if place is not None else None
+        answered_by = answer[0] if answer and result else None
+        calls.append(Call(request, result, result.status if result else open_status, answered_by))
+    return tuple(calls)
+
+
+def _unasked(entry: ToolResults, before: Sequence[Shown]) -> tuple[ToolResult, ...]:
+    """Results that no call before them on this page shows already."""
+    shown = {id(call.result) for row in before for call in row.calls}
+    return tuple(result for result in entry.results[:SHOWN_CALLS] if id(result) not in shown)
+
+
+def _without_internal(rows: Sequence[Shown], place: Place) -> Iterator[Shown | Hidden]:
+    for is_internal, group in groupby(rows, key=lambda row: row.message.is_internal):
+        inside = list(group)
+        if is_internal:
+            first = inside[0].message.seq
+            yield Hidden(len(inside), f"{place.link(at=first, internal=1)}#m{first}")
+        else:
+            yield from inside
