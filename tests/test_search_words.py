@@ -1,7 +1,7 @@
 """How text becomes words, what a typed query means, and what a snippet shows: all without a database."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.search.queries import QUERY_WORDS, Query, Term, understood
@@ -9,7 +9,10 @@ from history.search.snippets import beginning_of, snippet_of
 from history.search.words import WORD_CHARS, fold, fold_unevenly, places_of, words_of
 
 # Text with everything that folding has to be careful with, more often than chance would have it.
-TRICKY = "aZ9 _-:\"*'éÉßﬁıİǅςΣ½²①㍿ﷺ支付〇々あがカｶﾞー゛ㅎㅏㄴ한\u1112\u1161\u11ab\u3099\u0301\u0345क्षिऩ়োাำน้مُآלָ\u00ad\u200d\u200c\ufe0f\u20e3😀\0\ud800"
+TRICKY = (
+    "aZ9 _-:\"*'éÉßﬁıİǅςΣ½²①㍿ﷺ支付〇々あがカｶﾞー゛"
+    "ㅎㅏㄴ한\u1112\u1161\u11ab\u3099\u0301\u0345क्षिऩ়োাำน้مُآלָ\u00ad\u200d\u200c\ufe0f\u20e3😀\0\ud800"
+)
 texts = st.text(st.one_of(st.sampled_from(TRICKY), st.characters()), max_size=40)
 
 
@@ -63,6 +66,7 @@ def test_long_words_are_cut_alike_wherever_they_stand() -> None:
     assert understood("x" * 1000).terms == (Term(("x" * WORD_CHARS,)),)
 
 
+@settings(deadline=None)
 @given(texts)
 def test_words_hold_no_character_that_an_engine_could_misread(text: str) -> None:
     for word in words_of(text):
@@ -71,12 +75,14 @@ def test_words_hold_no_character_that_an_engine_could_misread(text: str) -> None
         word.encode()
 
 
+@settings(deadline=None)
 @given(texts)
 def test_both_ways_of_folding_give_the_same_words(text: str) -> None:
     even, uneven = fold(text), fold_unevenly(text)
     assert words_of(even.text) == words_of(uneven.text)
 
 
+@settings(deadline=None)
 @given(texts)
 def test_every_word_is_found_again_at_its_place(text: str) -> None:
     places = places_of(text)
@@ -85,6 +91,7 @@ def test_every_word_is_found_again_at_its_place(text: str) -> None:
     assert all(word.text in words_of(text[word.start : word.end]) for word in places)
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_a_space_keeps_words_apart(one: str, other: str) -> None:
     assert words_of(f"{one} {other}") == words_of(one) + words_of(other)
@@ -129,6 +136,7 @@ def test_a_query_that_is_too_long_is_cut_and_says_so() -> None:
     assert 0 < len(query.needed) <= QUERY_WORDS
 
 
+@settings(deadline=None)
 @given(st.one_of(texts, st.text(st.sampled_from('ab"-* OR支付():^{}'))))
 def test_no_text_is_an_error(typed: str) -> None:
     query = understood(typed)
@@ -182,6 +190,7 @@ def test_a_hit_without_words_shows_its_beginning() -> None:
     assert snippet.text.startswith("word word")
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_the_pieces_of_a_snippet_are_the_text_itself(text: str, typed: str) -> None:
     snippet = snippet_of(text, understood(typed).terms) if understood(typed).terms else beginning_of(text)
@@ -189,6 +198,7 @@ def test_the_pieces_of_a_snippet_are_the_text_itself(text: str, typed: str) -> N
         assert snippet.text in text
 
 
+@settings(deadline=None)
 @given(texts, st.data())
 def test_every_word_of_a_text_can_be_shown_in_it(text: str, data: st.DataObject) -> None:
     words = words_of(text)

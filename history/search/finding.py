@@ -307,9 +307,9 @@ def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
     )
 
 
-def _time(value: datetime | str) -> datetime:
-    """SQLite keeps times as text, in UTC."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+def _time(value: datetime) -> datetime:
+    """SQLite keeps times in UTC and does not say so."""
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def _snippet(terms: tuple[Term, ...], content: str, row_id: int) -> Snippet:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from history.search.queries import Term
-from history.search.words import INSIDE, WORD_CHARS, Folded, fold, is_cjk
+from history.search.words import WORD_CHARS, Folded, end_of_word, fold, is_cjk
 
 BEFORE, AFTER = 80, 160
+_BORDER = re.compile(r"\s\b|\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +31,23 @@ def beginning_of(text: str) -> Snippet:
     return _between(text, 0, _backed_to_space(text, AFTER), ())
 
 
-def snippet_of(text: str, terms: tuple[Term, ...]) -> Snippet | None:
+def snippet_of(text: str, terms: Sequence[Term]) -> Snippet | None:
     """The surroundings of the first match, all matches in them marked; None where nothing matches."""
     folded = fold(text)
-    pattern = _pattern(terms)
-    match = pattern.search(folded.text)
-    if match is None:
+    firsts = [found for term in terms if (found := next(_occurrences(folded.text, term, 0), None))]
+    if not firsts:
         return None
-    start, end = folded.span(*match.span())
+    place, _ = first = min(firsts)
+    start, end = folded.span(*first)
     start = _forward_to_space(text, start - BEFORE, start)
     end = max(end, _backed_to_space(text, start + BEFORE + AFTER))
-    return _between(text, start, end, list(_matches(pattern, folded, start=match.start(), until=end)))
+    matches = (span for term in terms for span in _spans(folded, term, place, until=end))
+    return _between(text, start, end, sorted(matches, key=lambda span: (span[0], -span[1])))
 
 
-def _matches(pattern: re.Pattern[str], folded: Folded, *, start: int, until: int) -> Iterator[tuple[int, int]]:
-    for match in pattern.finditer(folded.text, start):
-        span = folded.span(*match.span())
+def _spans(folded: Folded, term: Term, place: int, *, until: int) -> Iterator[tuple[int, int]]:
+    for found in _occurrences(folded.text, term, place):
+        span = folded.span(*found)
         if span[1] > until:
             return
         yield span
@@ -56,7 +57,7 @@ def _between(text: str, start: int, end: int, matches: Sequence[tuple[int, int]]
     pieces: list[tuple[str, bool]] = []
     place = start
     for first, last in matches:
-        if first < place:  # two words of one character, such as ½
+        if first < place:  # within the match before: one term begins another, or ½ is two words
             continue
         pieces += [(text[place:first], False), (text[first:last], True)]
         place = last
@@ -68,8 +69,8 @@ def _forward_to_space(text: str, place: int, latest: int) -> int:
     """The beginning of the next word, so that a snippet does not begin inside one; not past `latest`."""
     if place <= 0:
         return 0
-    space = re.compile(r"\s\b|\b").search(text, place, latest)
-    return space.end() if space else latest
+    border = _BORDER.search(text, place, latest)
+    return border.end() if border else latest
 
 
 def _backed_to_space(text: str, place: int) -> int:
@@ -79,22 +80,30 @@ def _backed_to_space(text: str, place: int) -> int:
     return space if space > 0 else place
 
 
-@lru_cache(maxsize=256)
-def _pattern(terms: tuple[Term, ...]) -> re.Pattern[str]:
-    """Finds the terms in folded text, the longest first where several begin at one place."""
-    ordered = sorted(terms, key=lambda term: len("".join(term.words)), reverse=True)
-    return re.compile("|".join(map(_term_pattern, ordered)))
+# Matching by hand: a pattern that knows where words end in every script takes milliseconds to compile.
 
 
-def _term_pattern(term: Term) -> str:
-    words = [_word_pattern(word, is_cut=len(word) == WORD_CHARS) for word in term.words]
-    if term.is_prefix and not is_cjk(term.words[-1][0]):
-        words[-1] = _word_pattern(term.words[-1], is_cut=True)
-    return " *".join(words)
+def _occurrences(folded: str, term: Term, place: int) -> Iterator[tuple[int, int]]:
+    """Where in a folded text a term stands, from a place on."""
+    while (place := folded.find(term.words[0], place)) >= 0:
+        end = _end_of_term(folded, term, place)
+        if end is not None:
+            yield place, end
+        place += 1
 
 
-def _word_pattern(word: str, *, is_cut: bool) -> str:
-    if is_cjk(word[0]):
-        return re.escape(word)
-    rest = f"{INSIDE}*" if is_cut else f"(?!{INSIDE})"
-    return f"(?<!{INSIDE}){re.escape(word)}{rest}"
+def _end_of_term(folded: str, term: Term, place: int) -> int | None:
+    if place and not is_cjk(folded[place]) and end_of_word(folded, place - 1) > place - 1:
+        return None
+    for number, word in enumerate(term.words, 1):
+        while folded[place : place + 1] == " ":
+            place += 1
+        if not folded.startswith(word, place):
+            return None
+        place += len(word)
+        if not is_cjk(word[0]):
+            end = end_of_word(folded, place)
+            if end > place and len(word) < WORD_CHARS and not (term.is_prefix and number == len(term.words)):
+                return None
+            place = end
+    return place

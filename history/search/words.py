@@ -30,8 +30,7 @@ _CJK = (
 )
 _WORD = re.compile(f"[{_CJK}]|[^ {_CJK}]+")
 _CJK_WORD = re.compile(f"[{_CJK}]")
-# What a pattern over folded text needs: a character inside a word of several, and the two borders of such a word.
-INSIDE = f"[^ {_CJK}]"
+_REST_OF_WORD = re.compile(f"[^ {_CJK}]*")
 # Combining marks that are accents, or vowel signs that a writer may leave out, or mere decoration.
 _ACCENT = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670"
@@ -71,6 +70,12 @@ def words_of(text: str) -> list[str]:
 
 def is_cjk(character: str) -> bool:
     return _CJK_WORD.match(character) is not None
+
+
+def end_of_word(folded: str, place: int) -> int:
+    """Where the word ends that goes on at a place of a folded text; the place itself where none does."""
+    match = _REST_OF_WORD.match(folded, place)
+    return match.end() if match else place
 
 
 def places_of(text: str) -> list[Word]:
