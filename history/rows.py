@@ -2,6 +2,8 @@
 
 They are appending, and reading a page of a session. The SQL is made once per model and database from the model's own
 fields; values go through the fields' own conversions wherever a field has any. Everything else uses the ORM.
+
+`django.db.connection` finds the thread's connection anew at every attribute; in loops `cursor.db` is the thing itself.
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ def insert(model: type[M], rows: Sequence[M]) -> None:
 
 def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
     """Write these fields of each row, found by its primary key."""
-    fields = [_field(model, name) for name in (*names, "pk")]
+    columns = _columns(model, (*names, "pk"))
     with connection.cursor() as cursor:
-        cursor.executemany(_update_sql(model, names, connection.vendor), [_values(row, fields) for row in rows])
+        sql = _update_sql(model, names, connection.vendor)
+        cursor.executemany(sql, [_values(row, columns, cursor.db) for row in rows])
 
 
 def read(model: type[M], where: str, parameters: Sequence[Any]) -> list[M]:
@@ -50,31 +53,34 @@ def _read(model: type[M], names: frozenset[str], where: str, parameters: Sequenc
     attnames, start, converters = _select_sql(model, names, connection.vendor)
     with connection.cursor() as cursor:
         cursor.execute(start + where, parameters)
+        database = cursor.db
         found = cursor.fetchall()
-    return [model.from_db(connection.alias, attnames, _converted(row, converters)) for row in found]
+    return [model.from_db(database.alias, attnames, _converted(row, converters, database)) for row in found]
 
 
 def _insert(model: type[M], rows: Sequence[M]) -> None:
     has_key = rows[0].pk is not None
-    fields, start, one = _insert_sql(model, has_key, connection.vendor)
-    parameters = [value for row in rows for value in _values(row, fields)]
+    names, start, one = _insert_sql(model, has_key, connection.vendor)
+    columns = _columns(model, names)
     ending = "" if has_key else f" RETURNING {_quoted(_field(model, 'pk').column)}"
     with connection.cursor() as cursor:
+        parameters = [value for row in rows for value in _values(row, columns, cursor.db)]
         cursor.execute(start + ", ".join([one] * len(rows)) + ending, parameters)
         keys = [] if has_key else cursor.fetchall()
+        alias = cursor.db.alias
     for row, key in zip(rows, keys, strict=False):
         row.pk = key[0]
     for row in rows:
-        row._state.adding, row._state.db = False, connection.alias
+        row._state.adding, row._state.db = False, alias
 
 
 @cache
-def _insert_sql(model: type[models.Model], has_key: bool, vendor: str) -> tuple[list[Any], str, str]:
+def _insert_sql(model: type[models.Model], has_key: bool, vendor: str) -> tuple[tuple[str, ...], str, str]:
     fields = [field for field in model._meta.concrete_fields if has_key or not field.primary_key]
     columns = ", ".join(_quoted(field.column) for field in fields)
     places = ", ".join(_placeholder(field) for field in fields)
     start = f"INSERT INTO {_quoted(model._meta.db_table)} ({columns}) VALUES "  # noqa: S608 - names of our own
-    return fields, start, f"({places})"
+    return tuple(field.name for field in fields), start, f"({places})"
 
 
 @cache
@@ -106,19 +112,29 @@ def _converters(model: type[models.Model], fields: Sequence[Any]) -> list[tuple[
     return found
 
 
-def _converted(row: Sequence[Any], converters: Sequence[tuple[int, Any, list[Callable[..., Any]]]]) -> list[Any]:
+def _converted(
+    row: Sequence[Any], converters: Sequence[tuple[int, Any, list[Callable[..., Any]]]], database: Any
+) -> list[Any]:
     values = list(row)
     for place, column, functions in converters:
         for function in functions:
-            values[place] = function(values[place], column, connection)
+            values[place] = function(values[place], column, database)
     return values
 
 
-def _values(row: models.Model, fields: Sequence[Any]) -> list[Any]:
+def _values(row: models.Model, columns: Sequence[tuple[str, Any]], database: Any) -> list[Any]:
+    values = row.__dict__
     return [
-        getattr(row, field.attname)
-        if isinstance(field, _PLAIN) and not hasattr(field, "get_placeholder")
-        else field.get_db_prep_save(getattr(row, field.attname), connection)
+        values[name] if field is None else field.get_db_prep_save(values[name], database) for name, field in columns
+    ]
+
+
+@cache
+def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[tuple[str, Any]]:
+    """(attribute, field that converts it); None where every driver takes the value as it is."""
+    fields = [_field(model, name) for name in names]
+    return [
+        (field.attname, None if isinstance(field, _PLAIN) and not hasattr(field, "get_placeholder") else field)
         for field in fields
     ]
 
