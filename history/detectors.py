@@ -141,7 +141,8 @@ TOKENS: tuple[Detector, ...] = (
     _detector("parley-key", "parley_", r"parley_[a-z0-9]{4,16}_[A-Za-z0-9]{32,}+"),
     _detector("anthropic-key", "sk-ant-", rf"sk-ant-{_SAFE}{{20,}}+"),
     _detector("openrouter-key", "sk-or-", rf"sk-or-{_SAFE}{{20,}}+"),
-    _detector("openai-key", "sk-", _starts("sk-") + rf"{_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
+    # Not OpenSSH's names of key types, such as sk-ssh-ed25519-cert-v01.
+    _detector("openai-key", "sk-", _starts("sk-") + rf"(?!ssh-|ecdsa-){_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
     _detector("google-key", "aiza", _starts("AIza", "A-Za-z0-9+/") + rf"{_SAFE}{{35,}}+"),
     _detector("google-oauth", "ya29. gocspx-", rf"ya29\.{_SAFE}{{20,}}+", rf"GOCSPX-{_SAFE}{{20,}}+"),
     _detector(

@@ -115,6 +115,7 @@ IN_CONTEXT: dict[str, tuple[tuple[str, str], ...]] = {
 HARMLESS = [
     "task-1234567890abcdefghijklmnop is done",
     "the sk-learn-compatible-estimator-interface of ours",
+    "sk-ssh-ed25519-cert-v01@openssh.com",
     "MAX_TOKENS=128000 and max_tokens: 4096",
     "password = request.POST['password']",
     'password="$DB_PASSWORD" and password: "{{ vault }}" and password="<your password>"',
