@@ -1,0 +1,86 @@
+"""What a model sends while it answers, in nobody's format: small typed events that pass, and are folded into an entry.
+
+A dialect decodes a vendor's stream into these, `assembly` folds them into one ModelOutput, and a dialect can encode them
+again for a client that speaks another language. `part` names the part of the answer that a piece belongs to: pieces
+with the same `part` are one part, and parts stand in the order in which they first appeared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from history.entries import Usage, nothing
+
+# Why an answer ended, in words that belong to no vendor.
+EndReason = Literal["stop", "tool_use", "length", "content_filter", "refusal", "pause", "other"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The vendor has begun: which model answers, and the vendor's name for this call."""
+
+    model: str = ""
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPiece:
+    part: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningPiece:
+    """Thinking, its signature, or thinking that the vendor shows to nobody (`redacted`)."""
+
+    part: str
+    text: str = ""
+    signature: str = ""
+    redacted: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallPiece:
+    """The first piece of a call brings its id and name; the arguments come in any number of pieces of JSON text."""
+
+    part: str
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherPiece:
+    """A part of a type that we do not know, whole, as the vendor sent it."""
+
+    part: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageReported:
+    """Tokens so far. A vendor may report several times; the later word replaces the earlier one, field by field."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The vendor said that it is done; `raw_reason` is its own word."""
+
+    reason: EndReason
+    raw_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The vendor sent an error instead of going on; what it sent before still stands."""
+
+    message: str
+    code: str = ""
+    raw: Mapping[str, Any] = field(default_factory=nothing)
+
+
+Event = Started | TextPiece | ReasoningPiece | ToolCallPiece | OtherPiece | UsageReported | Ended | Failed
