@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from history import audit, storage
+from history import audit
 from history.models import Exchange, Message, SearchRow, Session, ToolCall
 from history.transactions import writing
 
@@ -100,8 +100,8 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
     """The sessions' own rows, and what a writer that knew nothing of it has appended meanwhile."""
     removed = Removed()
     with writing():
-        present = Session.objects.filter(pk__in=ids, hidden_at=BEYOND_RECALL).values_list("pk", flat=True)
-        locked = list(storage.lock(present))
+        going = marked().filter(pk__in=ids).order_by("pk").select_for_update()
+        locked = list(going.values_list("pk", flat=True))
         for late in batches(Message.objects.filter(session_id__in=locked)):
             removed += remove_messages(late)
         for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):

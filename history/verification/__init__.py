@@ -1,0 +1,102 @@
+"""fsck for histories: is everything there that was written, and is it what was written?
+
+`verify` walks every session entry by entry: body against digest, digest against the chain of seals, columns against the
+body, and everything that was made from the entries (path, head, calls, counters, search rows, blob links) against the
+entries. What is missing must be explained by the audit chain, whose own seals are walked first. Findings are told as
+they are met; nothing grows with the size of the record.
+
+A chain that was cut off at its newest end still fits. That is what a `checkpoint` is for: a few numbers and a hash over
+all sessions, kept elsewhere, against which a later look can be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from uuid import UUID
+
+from history import audit
+from history.models import Exchange, Session
+from history.retention.removal import BEYOND_RECALL
+from history.verification.checkpoints import Checkpoint as Checkpoint
+from history.verification.checkpoints import checkpoint as checkpoint
+from history.verification.checkpoints import compare
+from history.verification.findings import Finding as Finding
+from history.verification.findings import Severity as Severity
+from history.verification.rebuilding import rebuild as rebuild
+from history.verification.sessions import Walk
+from history.verification.sources import Blobs, excuses_for
+
+Progress = Callable[[int], None]
+
+FINDINGS_PER_SESSION = 1_000
+ATTEMPTS = 5
+
+
+def verify(
+    *,
+    sessions: Iterable[Session | UUID] | None = None,
+    checkpoint: Checkpoint | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Finding]:
+    """Everything that is wrong, as it is met. Without `sessions`: all of them, the audit chain and the inputs of calls.
+
+    `progress` hears how many entries were looked at since it was told last.
+    """
+    blobs = Blobs()
+    yield from _check_audit()
+    if checkpoint is not None:
+        yield from compare(checkpoint)
+    for pk in _all_sessions() if sessions is None else _ids(sessions):
+        yield from _check_session(pk, blobs, progress)
+    if sessions is None:
+        yield from _check_inputs(blobs)
+
+
+def _check_audit() -> Iterator[Finding]:
+    for flaw in audit.flaws():
+        yield Finding(None, flaw.seq, f"audit_{flaw.problem}", f"this event of the audit chain is {flaw.problem}")
+
+
+def _all_sessions() -> Iterator[UUID]:
+    last = None
+    rows = Session.objects.order_by("pk").values_list("pk", flat=True)
+    while page := list((rows if last is None else rows.filter(pk__gt=last))[:1_000]):
+        yield from page
+        last = page[-1]
+
+
+def _ids(sessions: Iterable[Session | UUID]) -> Iterator[UUID]:
+    return (session.pk if isinstance(session, Session) else session for session in sessions)
+
+
+def _check_session(pk: UUID, blobs: Blobs, progress: Progress | None) -> Iterator[Finding]:
+    """One session. If it was written to while we looked and something seemed wrong, look again."""
+    for attempt in range(ATTEMPTS):
+        session = Session.objects.filter(pk=pk).first()
+        if session is None or (session.hidden_at == BEYOND_RECALL and excuses_for(pk).is_removed):
+            return
+        walk = Walk(session, blobs)
+        findings = list(islice(walk.check(), FINDINGS_PER_SESSION))
+        if not findings or attempt == ATTEMPTS - 1 or _is_as_it_was(session):
+            break
+    if progress is not None:
+        progress(walk.entries)
+    yield from findings
+
+
+def _is_as_it_was(session: Session) -> bool:
+    same = Session.objects.filter(pk=session.pk, version=session.version, trimmed_through=session.trimmed_through)
+    return same.exists()
+
+
+def _check_inputs(blobs: Blobs) -> Iterator[Finding]:
+    """What calls to models were made from lies in blobs, too."""
+    last = 0
+    rows = Exchange.blobs.through.objects.order_by("pk").values_list("pk", "exchange__session_id", "blob_id")
+    while page := list(rows.filter(pk__gt=last)[:500]):
+        for _, session_id, name in page:
+            if not blobs.is_healthy(name):
+                sentence = f"the blob {name[:12]}… that a call was made from is missing or was altered"
+                yield Finding(session_id, 0, "broken_blob", sentence)
+        last = page[-1][0]

@@ -1,0 +1,31 @@
+"""What a look through the record can find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import UUID
+
+
+class Severity(StrEnum):
+    DAMAGE = "damage"  # the record itself is not what was written
+    PROJECTION = "projection"  # something that was made from the entries is wrong, and can be made anew
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is not as it was written: where, what (a code for programs) and a sentence for people."""
+
+    session: UUID | None
+    seq: int
+    code: str
+    sentence: str
+    severity: Severity = Severity.DAMAGE
+
+    @property
+    def is_damage(self) -> bool:
+        return self.severity is Severity.DAMAGE
+
+    def __str__(self) -> str:
+        where = f"session {self.session}, entry {self.seq}" if self.session else f"number {self.seq}"
+        return f"{where}: {self.sentence} ({self.code})"

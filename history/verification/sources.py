@@ -1,0 +1,123 @@
+"""What verification reads: rows as plain values, blobs with a look at their hash, and what the audit chain excuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from history.models import AuditEvent, Blob, Message, Session
+
+PAGE = 500
+PAGE_CHARS = 4_000_000  # of bodies, about, that are in memory at a time
+
+
+class Row(NamedTuple):
+    """The columns of one message, in the order in which they are read."""
+
+    id: int
+    seq: int
+    parent_seq: int
+    on_path: bool
+    moved_head: bool
+    body: str | None
+    salt: bytes | None
+    digest: bytes
+    seal: bytes
+    fingerprint: bytes
+    dropped_at: datetime | None
+    kind: str
+    is_state: bool
+    role: str
+    content: str
+    content_chars: int
+    agent: str
+    is_internal: bool
+    created_at: datetime
+    metadata: Any
+    provider: str
+    model: str
+    status: str
+    end_reason: str
+    input_tokens: int
+    output_tokens: int
+    usage_source: str
+    latency: float | None
+    duration: float | None
+    request_id: str
+
+
+def pages_of(session: Session) -> Iterator[list[Row]]:
+    """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
+    last, size = 0, 100
+    entries = Message.objects.filter(session=session, seq__lte=session.version).order_by("seq")
+    while rows := [Row._make(row) for row in entries.filter(seq__gt=last).values_list(*Row._fields)[:size]]:
+        yield rows
+        last = rows[-1].seq
+        mean = sum(len(row.body or "") + len(row.content) for row in rows) // len(rows) + 1
+        size = max(1, min(PAGE, PAGE_CHARS // mean))
+
+
+@dataclass
+class Blobs:
+    """Blobs by hash. Each is hashed once; those that agents send again and again stay in memory."""
+
+    healthy: set[str] = field(default_factory=set)
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    KEPT, KEPT_BYTES, KNOWN = 64, 262_144, 200_000
+
+    def content(self, name: str) -> bytes | None:
+        """None: it is not there, or not what its name says."""
+        if name in self.kept:
+            return self.kept[name]
+        content = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
+        if content is None or (name not in self.healthy and sha256(content).hexdigest() != name):
+            return None
+        self._remember(name, bytes(content))
+        return bytes(content)
+
+    def is_healthy(self, name: str) -> bool:
+        return name in self.healthy or self.content(name) is not None
+
+    def _remember(self, name: str, content: bytes) -> None:
+        if len(self.healthy) >= self.KNOWN:
+            self.healthy.clear()
+        self.healthy.add(name)
+        if len(content) <= self.KEPT_BYTES:
+            if len(self.kept) >= self.KEPT:
+                self.kept.pop(next(iter(self.kept)))
+            self.kept[name] = content
+
+
+@dataclass(frozen=True)
+class Excuses:
+    """What the audit chain says was taken from a session, on purpose."""
+
+    dropped_through: int = 0
+    trimmed: tuple[int, str] = (0, "")  # the newest trim, and the seal of its anchor
+    kept: dict[int, str] = field(default_factory=dict)  # entries before the anchor that still hold: their digests
+    is_removed: bool = False
+
+
+def excuses_for(session_id: UUID) -> Excuses:
+    events = AuditEvent.objects.filter(session=session_id, action__in=["drop", "trim", "remove"]).order_by("seq")
+    dropped, trimmed, kept, removed = 0, (0, ""), {}, False
+    for action, text in events.values_list("action", "details").iterator():
+        details = json.loads(text)
+        if action == "drop":
+            dropped = max(dropped, details["through"])
+        elif action == "trim":
+            trimmed = (details["through"], details["seal"])
+            kept = {int(seq): digest for seq, digest in details["kept"].items()}
+        removed = removed or action == "remove"
+    return Excuses(dropped, trimmed, kept, removed)
+
+
+def linked_blobs(message_ids: Iterable[int]) -> set[tuple[int, str]]:
+    links = Message.blobs.through.objects.filter(message_id__in=list(message_ids))
+    return set(links.values_list("message_id", "blob_id"))
