@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, Self
 
 from history.context_entries import ContextEntry as ContextEntry
@@ -35,7 +35,7 @@ from history.entries import (
     entry_to_json,
 )
 from history.repair import Code, Remark, Report, pair, unpaired, with_opening, with_unique_ids
-from history.tokens import calibrate, estimate_entry, estimate_system, estimate_text, estimate_tools
+from history.tokens import calibrate, estimate_context, estimate_entry, estimate_text
 
 # What may become a message to a model: to pass a debug log or a notebook edit is an error of type.
 Renderable = ModelInput | ModelOutput | ToolResults | Summary
@@ -144,7 +144,7 @@ def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
         system=system,
         tools=snapshot.tools,
         report=Report((*remarks, *chosen.remarks)),
-        tokens=calibrate(fixed + sum(turn.tokens for turn in chosen.turns), factor=options.calibration),
+        tokens=estimate_context(entries, system=system, tools=snapshot.tools, factor=options.calibration),
     )
 
 
@@ -185,12 +185,8 @@ def _environment(options: ContextOptions) -> tuple[ContextEntry, ...]:
 
 def _fixed_tokens(snapshot: Snapshot, options: ContextOptions, system: str) -> int:
     """What is sent whatever the turns are; not yet multiplied by the calibration."""
-    return (
-        estimate_system(system)
-        + estimate_tools(snapshot.tools)
-        + sum(estimate_entry(entry) for entry in _environment(options))
-        + estimate_text(options.live_screen or "")
-    )
+    environment = _environment(options)
+    return estimate_context(environment, system=system, tools=snapshot.tools) + estimate_text(options.live_screen or "")
 
 
 def _with_live_screen(
@@ -217,6 +213,12 @@ class _Turn:
     entries: tuple[ContextEntry, ...]
     remarks: tuple[Remark, ...]
     tokens: int
+
+
+def _turn(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> _Turn:
+    """Counted as if it were the oldest that is sent, when an opening may have to be put before it."""
+    tokens = sum(estimate_entry(entry) for entry in with_opening(entries, remarks=[]))
+    return _Turn(entries, tuple(remarks), tokens)
 
 
 @dataclass(slots=True)
@@ -274,7 +276,7 @@ def _cut_inside(turn: _Turn, choice: _Choice, options: ContextOptions) -> _Turn:
     if _is_above(len(first) + len(kept), options.max_messages):
         choice.remarks.append(Remark(code=Code.OVER_MESSAGES, values=values))
     entries = (*first, *kept)
-    return _Turn(entries, turn.remarks, sum(estimate_entry(entry) for entry in entries))
+    return _turn(entries, turn.remarks)
 
 
 def _steps(entries: Sequence[ContextEntry]) -> list[list[ContextEntry]]:
@@ -306,8 +308,7 @@ def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
     while calls of the answer before it were still open and were answered after it.
     """
     starts: list[int] = []
-    certain_from = 0 if is_whole else None
-    late = _results_ahead(pieces)
+    answered_later = _results_ahead(pieces)
     open_calls: set[str] = set()
     knows_calls = is_whole
     for place, node in enumerate(pieces):
@@ -317,14 +318,14 @@ def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
             open_calls -= {result.call_id for result in node.entry.results}
         elif isinstance(node.entry, Summary):
             open_calls, knows_calls = set(), True
-        if _may_begin_turn(node.entry):
-            if late[place] and not knows_calls:
+        if is_whole and place == 0:
+            starts.append(place)
+        elif _may_begin_turn(node.entry):
+            if answered_later[place] and not knows_calls:
                 starts.clear()
-            elif not open_calls & late[place]:
+            elif not open_calls & answered_later[place]:
                 starts.append(place)
-    if certain_from is not None and pieces:
-        starts = sorted({certain_from, *starts})
-    return [pieces[start:end] for start, end in zip(starts, [*starts[1:], len(pieces)], strict=True)]
+    return [pieces[start:end] for start, end in pairwise((*starts, len(pieces)))]
 
 
 def _results_ahead(pieces: Sequence[Node]) -> list[frozenset[str]]:
@@ -353,7 +354,7 @@ def _prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_follo
     remarks: list[Remark] = []
     rendered = list(_rendered(pieces, masked, session_id=session_id, remarks=remarks))
     entries = pair(curate(rendered, remarks=remarks), remarks=remarks, is_followed=is_followed)
-    return _Turn(entries, tuple(remarks), sum(estimate_entry(entry) for entry in entries))
+    return _turn(entries, remarks)
 
 
 def _rendered(
