@@ -119,24 +119,9 @@ def _link_blobs(pending: Sequence[Row]) -> None:
 
 def _search_rows(row: Row) -> list[SearchRow]:
     text = projections.searched_text(row.entry)
-    return search.rows_for(message_id=row.message.pk, text=text, scope=search_scope(row)) if text else []
-
-
-def search_scope(row: Row) -> search.Scope:
-    message, session = row.message, row.message.session
-    return search.Scope(
-        owner_id=session.owner_id,
-        api_key_id=session.api_key_id,
-        source=session.source,
-        client=session.client,
-        agent=message.agent,
-        model=message.model,
-        tools=projections.tools_named(row.entry),
-        role=message.role,
-        status=message.status,
-        has_error=projections.errors_in(row.entry) > 0,
-        at=message.created_at,
-    )
+    if not text:
+        return []
+    return search.rows_for(message_id=row.message.pk, text=text, scope=search.scope_of(row.message, row.entry))
 
 
 # Tool calls.
