@@ -54,7 +54,7 @@ def read(reader: Client, session: Session, **where: Any) -> str:
 
 
 def shown(html: str) -> list[int]:
-    return [int(number) for number in re.findall(r'<article class="entry[^"]*" id="m(\d+)"', html)]
+    return [int(number) for number in re.findall(r'<(?:article|div) class="[^"]*" id="m(\d+)"', html)]
 
 
 def long_chat(owner: Any, length: int) -> Session:
