@@ -63,7 +63,8 @@ def open_exchange(
         exchange.save(force_insert=True)
         if blobs:
             store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
-            exchange.blobs.add(*[Blob(pk=name) for name in blobs])
+            links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
+            Exchange.blobs.through.objects.bulk_create(links)
     with _lock:
         _noted[exchange.pk] = None
     return exchange
@@ -113,8 +114,8 @@ def finish(
 
     `silent_since`: only if it has given no sign of life since then.
     """
-    with _lock:
-        _noted.pop(exchange.pk, None)
+    if silent_since is None:  # its own writer: should this fail, silence will tell the sweep
+        _forget(exchange.pk)
     with writing():
         running = Exchange.objects.filter(pk=exchange.pk, ended_at=None)
         ended = (running.filter(heartbeat_at__lt=silent_since) if silent_since else running).update(
@@ -129,6 +130,7 @@ def finish(
             _calibrate(exchange, output)
         if cost and exchange.session_id:
             Session.objects.filter(pk=exchange.session_id).update(cost=F("cost") + cost)
+    _forget(exchange.pk)
     exchange.refresh_from_db()
     return appended
 
@@ -179,6 +181,11 @@ def _note_again(noted: Mapping[UUID, str | None]) -> None:
         for pk, text in noted.items():
             if pk in _noted and _noted[pk] is None:
                 _noted[pk] = text
+
+
+def _forget(exchange_id: UUID) -> None:
+    with _lock:
+        _noted.pop(exchange_id, None)
 
 
 def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:
