@@ -410,6 +410,12 @@ def test_what_arrives_meanwhile_does_not_move_a_page(ada: Any, session: Session)
     assert [hit.seq for hit in (*first.hits, *second.hits)] == list(range(30, 10, -1))
 
 
+@pytest.mark.parametrize("before", [-1, 0, 10**30])
+def test_a_page_before_nonsense_is_no_error(ada: Any, session: Session, before: int) -> None:
+    tell(session, "salt")
+    assert len(search.search(ada, "salt", before=before).hits) == (before > 0)
+
+
 def test_the_last_page_says_so(ada: Any, session: Session) -> None:
     tell(session, *["salt"] * 20)
     assert search.search(ada, "salt", limit=20).next_before is None

@@ -110,6 +110,7 @@ def phrase(*words: str, prefix: bool = False) -> Term:
         ("Payment failed", Query(((phrase("payment"),), (phrase("failed"),)))),
         ('"payment failed" now', Query(((phrase("payment", "failed"),), (phrase("now"),)))),
         ("pay*", Query(((phrase("pay", prefix=True),),))),
+        ("p* 支*", Query(((phrase("p"),), (phrase("支"),)))),
         ('"could not pay*"', Query(((phrase("could", "not", "pay", prefix=True),),))),
         ("paid -refund -\"on hold\"", Query(((phrase("paid"),),), (phrase("refund"), phrase("on", "hold")))),
         ("a b OR c OR d", Query(((phrase("a"),), (phrase("b"), phrase("c"), phrase("d"))))),

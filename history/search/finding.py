@@ -112,12 +112,12 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A search as a whole: who asks, the words (typed ones and those of filters and scope), and the exact times."""
+    """A search as a whole: the words, typed ones and those of filters and scope, and what the viewer may see."""
 
-    viewer: Viewer
     typed: Query
     query: Query
     filters: Filters
+    served: tuple[str, tuple[Any, ...]]  # SQL of the sessions that the viewer may see
 
     def narrowed(self, *words: str) -> Asked:
         """The same search, among the messages that have one of these scope words."""
@@ -160,7 +160,8 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
         scope = [_any([rows.EVERY_MESSAGE])]
     excluded = (Term((rows.HAS_ERROR,)),) if filters.has_error is False else ()
     asked = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
-    return Asked(viewer, query, asked, filters)
+    served = sessions_visible_to(viewer).order_by().values(*SESSION_COLUMNS).query.sql_with_params()
+    return Asked(query, asked, filters, served)
 
 
 def _viewer_groups(viewer: Any) -> list[Group]:
@@ -209,7 +210,7 @@ def _any(words: Sequence[str]) -> Group:
 
 def rounds(asked: Asked, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
     """Ask until there is no more, each time for more than before. `columns`: SQL over the message m and session s."""
-    below = engines.HIGHEST if before is None else before * rows.ROWS
+    below = engines.HIGHEST if before is None else min(before * rows.ROWS, engines.HIGHEST)
     joined = _joined(asked, columns)
     for _ in range(ROUNDS):
         batch = engines.newest(asked.query, joined, below=below, limit=size)
@@ -223,7 +224,7 @@ def rounds(asked: Asked, columns: str, *, before: int | None = None, size: int) 
 
 def _joined(asked: Asked, columns: str) -> engines.Joined:
     """The message and its session; the first column says whether the viewer may see them in the time asked for."""
-    served, parameters = sessions_visible_to(asked.viewer).order_by().values(*SESSION_COLUMNS).query.sql_with_params()
+    served, parameters = asked.served
     times = [("m.created_at >= %s", asked.filters.since), ("m.created_at < %s", asked.filters.until)]
     wanted = [(condition, time) for condition, time in times if time is not None]
     seen = " AND ".join(["s.id IS NOT NULL", *(condition for condition, _ in wanted)])

@@ -12,12 +12,14 @@ it excludes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from history.search.words import words_of
 
 QUERY_CHARS = 2_000
 QUERY_WORDS = 200
+PREFIX_CHARS = 2  # what begins with one letter is half the dictionary: minutes of work for nobody's question
 
 _CHUNK = re.compile(r'(?P<minus>-*)(?:"(?P<quoted>[^"]*)(?:"|$)(?P<star>\*?)|(?P<plain>[^\s"]+))')
 
@@ -64,7 +66,7 @@ def understood(typed: str) -> Query:
             continue
         words += len(term.words)
         if words > QUERY_WORDS:
-            return Query(tuple(groups), tuple(excluded), is_cut=True)
+            return _query(groups, excluded, is_cut=True)
         if chunk["minus"]:
             excluded.append(term)
         elif joins:
@@ -72,11 +74,17 @@ def understood(typed: str) -> Query:
         else:
             groups.append((term,))
         joins = False
-    return Query(tuple(groups), tuple(excluded), is_cut=len(typed) > QUERY_CHARS)
+    return _query(groups, excluded, is_cut=len(typed) > QUERY_CHARS)
+
+
+def _query(groups: Iterable[Group], excluded: Iterable[Term], *, is_cut: bool) -> Query:
+    return Query(tuple(dict.fromkeys(groups)), tuple(dict.fromkeys(excluded)), is_cut)
 
 
 def _term(chunk: re.Match[str]) -> Term | None:
     typed = chunk["quoted"] if chunk["plain"] is None else chunk["plain"]
     words = tuple(words_of(typed))
-    is_prefix = bool(chunk["star"]) or typed.rstrip().endswith("*")
-    return Term(words, is_prefix) if words else None
+    if not words:
+        return None
+    has_star = bool(chunk["star"]) or typed.rstrip().endswith("*")
+    return Term(words, is_prefix=has_star and len(words[-1]) >= PREFIX_CHARS)
