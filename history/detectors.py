@@ -19,6 +19,8 @@ from string import ascii_letters, digits
 TOKEN_CHARS = 16
 # `://:x@` is the shortest thing that any detector finds.
 SHORTEST = 6
+# No secret that only its name gives away is longer.
+LONGEST_VALUE = 4096
 _TOKEN_RUN = b"a" * TOKEN_CHARS
 _TOKEN_TABLE = bytes(ord("a") if chr(code) in f"{ascii_letters}{digits}_-" else ord(" ") for code in range(256))
 
@@ -60,10 +62,6 @@ class Detector:
     def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
         hits: Counter[str] = Counter()
         return search(text, glance(text), (self,), hits), hits
-
-    def finds_pair(self, name: str, value: str) -> bool:
-        """Whether `value` is a secret because of the name it stands under."""
-        return self.reads_pairs and bool(self(f'{name}="{value}"')[1])
 
     def replace(self, text: str, hits: Counter[str]) -> str:
         """The text without its secrets; adds to `hits`."""
@@ -262,7 +260,14 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
 
 def is_secret_beside(name: str, value: str) -> Detector | None:
     """The detector for which `{name: value}` is a secret, although neither text shows it alone."""
-    return next((detector for detector in SECRETS if detector.finds_pair(name, value)), None)
+    if len(value) > LONGEST_VALUE:
+        return None
+    seen = glance(name)
+    for detector in SECRETS:
+        is_telling = detector.reads_pairs and any(needle in seen for needle in detector.needles)
+        if is_telling and detector(f'{name}="{value}"')[1]:
+            return detector
+    return None
 
 
 # Personal data: opt-in, because a transcript without its numbers and addresses is often of no use.

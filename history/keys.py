@@ -18,6 +18,7 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from history import audit
 from history.keyring import KeyRing, hash_of, prefix_of
@@ -130,41 +131,46 @@ def listed(*, include_ended: bool = False) -> QuerySet[ApiKey]:
 def first_staff_user() -> AbstractUser:
     found = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk").first()
     if found is None:
-        raise NotAllowedError("There is no staff user to own the key: name an owner, or create a staff user first.")
+        raise NotAllowedError(_("There is no staff user to own the key: name an owner, or create a staff user first."))
     return found
 
 
 def _random(length: int, alphabet: str) -> str:
-    return "".join(secrets.choice(alphabet) for _ in range(length))
+    return "".join(secrets.choice(alphabet) for _char in range(length))
 
 
 def _checked_name(name: str) -> str:
     name = name.strip()
     if not name or len(name) > 100:
-        raise CannotCreateError("A key needs a name of 1 to 100 characters, so that you know it again in the list.")
+        raise CannotCreateError(_("A key needs a name of 1 to 100 characters, so that you know it again in the list."))
     return name
 
 
 def _checked_scopes(scopes: Iterable[str], owner: AbstractUser) -> list[str]:
     wanted = set(scopes)
+    known = {"known": ", ".join(SCOPES)}
     if unknown := sorted(wanted - set(SCOPES)):
-        raise CannotCreateError(f"Unknown scope {', '.join(unknown)}: choose from {', '.join(SCOPES)}.")
+        raise CannotCreateError(
+            _("Unknown scope %(scope)s: choose from %(known)s.") % {"scope": ", ".join(unknown), **known}
+        )
     if not wanted:
-        raise CannotCreateError(f"A key without scopes can do nothing: choose from {', '.join(SCOPES)}.")
+        raise CannotCreateError(_("A key without scopes can do nothing: choose from %(known)s.") % known)
     if "admin" in wanted and not owner.is_staff:
-        raise NotAllowedError(f"'{owner.get_username()}' is not staff and cannot own a key with the scope admin.")
+        refusal = _("'%(owner)s' is not staff and cannot own a key with the scope admin.")
+        raise NotAllowedError(refusal % {"owner": owner.get_username()})
     return [scope for scope in SCOPES if scope in wanted]
 
 
 def _checked_recording(recording: str) -> str:
     if recording not in ApiKey.Recording.values:
-        modes = ", ".join(ApiKey.Recording.values)
-        raise CannotCreateError(f"'{recording}' is no recording mode: choose from {modes}.")
+        refusal = _("'%(mode)s' is no recording mode: choose from %(known)s.")
+        raise CannotCreateError(refusal % {"mode": recording, "known": ", ".join(ApiKey.Recording.values)})
     return recording
 
 
 def _checked_limits(limits: Limits) -> Limits:
     for name, limit in limits.items():
         if isinstance(limit, int | Decimal) and limit < 0:
-            raise CannotCreateError(f"{name} is {limit}: write 0 or more, or leave it out for no limit.")
+            refusal = _("%(name)s is %(limit)s: write 0 or more, or leave it out for no limit.")
+            raise CannotCreateError(refusal % {"name": name, "limit": limit})
     return limits

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -436,3 +437,13 @@ def test_lists_show_keys_in_force_unless_all_are_asked_for(ada: User) -> None:
     keys.revoke(ended, actor=ada)
     assert list(keys.listed()) == [good]
     assert list(keys.listed(include_ended=True)) == [good, ended, expired]
+
+
+# The page that explains it.
+
+
+def test_the_documentation_names_every_scope_refusal_and_limit() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "keys.md").read_text()
+    options = [f"--{name.replace('_', '-')}" for name in keys.Limits.__annotations__]
+    refusals = [kind.__name__ for kind in ApiKeyError.__subclasses__()]
+    assert [name for name in (*keys.SCOPES, *refusals, *options) if f"`{name}`" not in page] == []

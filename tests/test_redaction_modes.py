@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.checks import Error
 from django.test import override_settings
 
+from history.detectors import PERSONAL, SECRETS, TOKENS
 from history.entries import (
     Media,
     ModelInput,
@@ -25,13 +27,13 @@ from history.entries import (
 from history.models import ApiKey
 from history.redaction import (
     MODES,
-    Redactors,
     check_redaction_settings,
     redacted,
     redacted_text,
     redactors_for,
     stores_bodies,
 )  # fmt: skip
+from history.redaction_walk import Redactors
 
 KEY = "sk-" + "7Qx9Lm2Rt5Wv8Yb3Nc6Hd1Kf4Gj0PzSa"
 HERE = "tests.test_redaction_modes"
@@ -220,3 +222,10 @@ def test_an_unknown_detector_is_named_by_the_check() -> None:
 def test_right_settings_pass_the_check() -> None:
     with override_settings(PARLEY_REDACTION_HOOKS=[f"{HERE}.hide_nemo"], PARLEY_REDACTION_PERSONAL=["email"]):
         assert check_redaction_settings() == []
+
+
+def test_the_documentation_names_every_detector_mode_and_setting() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "redaction.md").read_text()
+    detectors = [detector.name for detector in (*TOKENS, *SECRETS, *PERSONAL)]
+    names = [*detectors, *MODES, "PARLEY_REDACTION_HOOKS", "PARLEY_REDACTION_PERSONAL", "history.E001", "history.E002"]
+    assert [name for name in names if f"`{name}`" not in page] == []
