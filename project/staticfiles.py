@@ -1,6 +1,9 @@
-"""Where static files are found: under hashed names once they were collected, under plain ones before."""
+"""Static files: under hashed names once they were collected, under plain ones before, and fit for an event loop."""
 
 from django.contrib.staticfiles.storage import ManifestStaticFilesStorage
+from django.http import HttpRequest, HttpResponse
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 
 class HashedWhenCollected(ManifestStaticFilesStorage):
@@ -10,3 +13,20 @@ class HashedWhenCollected(ManifestStaticFilesStorage):
 
     def stored_name(self, name: str) -> str:
         return super().stored_name(name) if self.hashed_files else name
+
+
+class StaticFilesMiddleware(WhiteNoiseMiddleware):
+    """Sends a file in one piece. WhiteNoise streams it by a sync iterator, at which Django warns under ASGI."""
+
+    @staticmethod
+    def serve(static_file: StaticFile, request: HttpRequest) -> HttpResponse:
+        found = static_file.get_response(request.method, request.META)
+        content = b""
+        if found.file is not None:
+            with found.file as file:
+                content = file.read()
+        response = HttpResponse(content, status=int(found.status))
+        del response["Content-Type"]
+        for name, value in found.headers:
+            response[name] = value
+        return response

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings as live_settings
+from django.db import connection
 from django.test import override_settings
 
 from project.accounts.models import User
@@ -18,6 +19,15 @@ def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     ):
         yield
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """On SQLite a file, as in real life: the memory that Django would take knows neither WAL nor waiting for a lock."""
+    if connection.vendor == "sqlite":
+        connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
 
 
 @pytest.fixture

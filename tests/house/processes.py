@@ -45,14 +45,14 @@ def clean_environment(**variables: str) -> dict[str, str]:
     return {**kept, "PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "project.settings", **variables}
 
 
-def manage(*arguments: str, timeout: float = 60, **variables: str) -> subprocess.CompletedProcess[str]:
+def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=ROOT,
         env=clean_environment(**variables),
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=120,
         check=False,
     )
 
@@ -113,6 +113,8 @@ def serving(
 ) -> Iterator[Process]:
     words = [word.format(port=port, application=application) for word in SERVERS[server]]
     with running([sys.executable, "-m", *words], log=log, environment=environment) as process:
-        wait_for(lambda: answers(port) or process.popen.poll() is not None, seconds=60, what=f"{server} serving ({log})")
+        wait_for(
+            lambda: answers(port) or process.popen.poll() is not None, seconds=60, what=f"{server} serving ({log})"
+        )
         assert process.popen.poll() is None, process.output
         yield process

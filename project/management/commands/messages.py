@@ -13,7 +13,7 @@ CATALOGUE = Path("locale", "zh_Hans", "LC_MESSAGES", "django.po")
 
 class Command(BaseCommand):
     help = "Collect the texts for translation and compile the translations (for those who change Parley)."
-    requires_system_checks: list[str] = []  # type: ignore[assignment]
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--check", action="store_true", help="change nothing; fail if something is out of step")

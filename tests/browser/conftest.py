@@ -1,0 +1,107 @@
+"""A real browser on a real server: uvicorn in a thread of this process, Chromium beside it.
+
+Run apart from the other tests (`pytest -m browser tests/browser`): a process in which sync Playwright has run cannot
+run async tests any more.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings as live_settings
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from pytest_django.fixtures import Settings
+
+ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
+CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM:
+        complaint = "There is no Chromium: install Debian's, or name one in PARLEY_CHROMIUM."
+        pytest.fail(complaint) if os.environ.get("CI") == "true" else pytest.skip(complaint)
+    with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
+        # Sync Playwright keeps an event loop on this thread, and Django would refuse every query beside it.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        # Chromium refuses its sandbox to root.
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def site(transactional_db: None, settings: Settings) -> Iterator[str]:
+    """The address of the whole application."""
+    settings.PARLEY_BACKGROUND = False
+    from project.asgi import application
+
+    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    settings.PARLEY_URL = f"http://127.0.0.1:{port}"
+    yield settings.PARLEY_URL
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(
+    params=[(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")], ids=lambda look: f"{look[0]}-{look[1]}"
+)
+def look(request: pytest.FixtureRequest) -> tuple[int, str]:
+    width, scheme = request.param
+    return int(width), str(scheme)
+
+
+@pytest.fixture
+def page(browser: Browser, site: str, look: tuple[int, str]) -> Iterator[Page]:
+    """A page of one width and one colour scheme; whatever the console complains of fails the test."""
+    width, scheme = look
+    context = browser.new_context(
+        base_url=site,
+        viewport={"width": width, "height": 844 if width < 600 else 800},
+        color_scheme="dark" if scheme == "dark" else "light",
+        reduced_motion="reduce",
+        locale="en-GB",
+    )
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def is_complaint(message: ConsoleMessage) -> bool:
+    # A page that is gone (410) or missing (404) on purpose is not the page's fault.
+    return message.type in ("error", "warning") and "the server responded with a status of 4" not in message.text
+
+
+@pytest.fixture
+def see(page: Page, look: tuple[int, str]) -> Callable[[str], None]:
+    """Keep a picture of the page, and let axe look for what keeps people out."""
+
+    def see(name: str) -> None:
+        ARTEFACTS.mkdir(exist_ok=True)
+        page.screenshot(path=ARTEFACTS / f"{name}-{look[0]}-{look[1]}.png", full_page=True)
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert too_wide <= 0, f"{name} is {too_wide} px wider than the screen"
+
+    return see

@@ -1,0 +1,92 @@
+"""Home and health."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.test import Client, override_settings
+
+from history import recorder
+from history.entries import ModelInput, Text
+from project.accounts.models import User
+
+pytestmark = pytest.mark.django_db
+
+
+def say(owner: User, text: str) -> None:
+    session = recorder.start_session(owner=owner)
+    recorder.append(session, ModelInput(parts=(Text(text=text),)), after=0)
+
+
+def test_home_shows_my_conversations_and_nobody_elses(client: Client, ada: User, bob: User) -> None:
+    say(ada, "Where is my loom?")
+    client.force_login(ada)
+    assert "Where is my loom?" in client.get("/").content.decode()
+    client.force_login(bob)
+    page = client.get("/").content.decode()
+    assert "Where is my loom?" not in page
+    assert "Nothing has been said here yet" in page
+
+
+def test_home_shows_the_newest_twenty(client: Client, ada: User) -> None:
+    for number in range(22):
+        say(ada, f"conversation number {number} of many")
+    client.force_login(ada)
+    page = client.get("/").content.decode()
+    assert page.count('class="row"') == 20
+    assert "conversation number 21 of many" in page
+    assert "conversation number 1 of many" not in page
+
+
+def test_home_says_when_history_is_off(client: Client, ada: User) -> None:
+    client.force_login(ada)
+    assert "History is off" not in client.get("/").content.decode()
+    with override_settings(CHAT_HISTORY_ENABLED=False):
+        assert "History is off" in client.get("/").content.decode()
+
+
+def test_a_title_cannot_smuggle_markup(client: Client, ada: User) -> None:
+    say(ada, "<script>alert(1)</script> loom")
+    client.force_login(ada)
+    assert "<script>alert(1)" not in client.get("/").content.decode()
+
+
+def test_healthz_says_alive_without_the_database(client: Client, django_assert_num_queries: object) -> None:
+    with django_assert_num_queries(0):  # type: ignore[operator]
+        assert client.get("/healthz").json() == {"alive": True}
+
+
+def test_readyz_says_ready(client: Client) -> None:
+    response = client.get("/readyz")
+    assert (response.status_code, response.json()) == (200, {"ready": True, "missing": []})
+
+
+def test_readyz_names_a_migration_that_is_missing(client: Client) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'accounts'")
+    response = client.get("/readyz")
+    assert response.status_code == 503
+    assert "migration accounts.0001_initial" in response.json()["missing"]
+
+
+def test_no_page_needs_a_foreign_server_or_inline_code(client: Client, ada: User) -> None:
+    client.force_login(ada)
+    for path in ("/", "/accounts/preferences/", "/accounts/password/"):
+        page = client.get(path).content.decode()
+        assert 'src="http' not in page
+        assert "<style" not in page
+        assert 'style="' not in page
+        assert "<script>" not in page
+        assert "onclick" not in page
+
+
+def test_a_missing_page_is_told_in_our_own_words(client: Client) -> None:
+    response = client.get("/nowhere/")
+    assert response.status_code == 404
+    assert "This page does not exist" in response.content.decode()
+
+
+def test_static_files_are_served_by_the_application(client: Client) -> None:
+    response = client.get("/static/css/tokens.css")
+    assert response.status_code == 200
+    assert b"--paper" in response.content

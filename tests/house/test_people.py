@@ -1,0 +1,88 @@
+"""The staff's page: new people and links for them, never more rights than the maker has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth import get_user
+from django.test import Client
+
+from project.accounts.models import SignInLink, User
+
+pytestmark = pytest.mark.django_db
+PAGE = "/accounts/people/"
+
+
+def link_in(page: str) -> str:
+    found = re.search(r'value="http://[^/]+(/accounts/link/[^"]+)"', page)
+    assert found, "the page shows no link"
+    return found[1]
+
+
+def test_for_a_stranger_the_page_does_not_exist(client: Client, ada: User, bob: User) -> None:
+    client.force_login(bob)
+    assert client.get(PAGE).status_code == 404
+    assert client.post(PAGE, {"username": "mine"}).status_code == 404
+    assert client.post(f"{PAGE}{ada.pk}/link/").status_code == 404
+    assert not User.objects.filter(username="mine").exists()
+    assert not SignInLink.objects.exists()
+
+
+def test_staff_make_a_person_who_comes_in_by_link_and_sets_a_password(client: Client, staff: User) -> None:
+    client.force_login(staff)
+    page = client.post(PAGE, {"username": "kay", "first_name": "Kay"})
+    path = link_in(page.content.decode())
+    assert "no-store" in page.headers["Cache-Control"]
+
+    newcomer = Client()
+    assert newcomer.post(path).headers["Location"] == "/accounts/password/"
+    form = newcomer.get("/accounts/password/").content.decode()
+    assert "old_password" not in form
+    newcomer.post("/accounts/password/", {"new_password1": "a fine password", "new_password2": "a fine password"})
+    assert User.objects.get(username="kay").check_password("a fine password")
+    assert get_user(newcomer).is_authenticated
+
+
+def test_the_link_is_shown_once(client: Client, staff: User) -> None:
+    client.force_login(staff)
+    path = link_in(client.post(PAGE, {"username": "kay"}).content.decode())
+    assert path not in client.get(PAGE).content.decode()
+
+
+def test_staff_make_a_new_link_for_somebody(client: Client, staff: User, ada: User) -> None:
+    client.force_login(staff)
+    path = link_in(client.post(f"{PAGE}{ada.pk}/link/").content.decode())
+    visitor = Client()
+    assert visitor.post(path).headers["Location"] == "/"
+    assert get_user(visitor) == ada
+
+
+def test_a_link_is_not_made_by_looking(client: Client, staff: User, ada: User) -> None:
+    client.force_login(staff)
+    assert client.get(f"{PAGE}{ada.pk}/link/").status_code == 405
+
+
+def test_staff_cannot_make_a_link_to_more_rights_than_their_own(client: Client, staff: User, admin_user: User) -> None:
+    other = User.objects.create_user("other", is_staff=True)
+    client.force_login(staff)
+    for person in (admin_user, other):
+        assert client.post(f"{PAGE}{person.pk}/link/").status_code == 404
+    assert not SignInLink.objects.exists()
+    assert client.post(f"{PAGE}{staff.pk}/link/").status_code == 200
+
+
+def test_only_a_superuser_makes_staff(client: Client, staff: User, admin_user: User) -> None:
+    client.force_login(staff)
+    client.post(PAGE, {"username": "kay", "is_staff": "on"})
+    assert not User.objects.get(username="kay").is_staff
+    client.force_login(admin_user)
+    client.post(PAGE, {"username": "may", "is_staff": "on"})
+    assert User.objects.get(username="may").is_staff
+
+
+def test_a_name_that_is_taken_is_refused_in_the_form(client: Client, staff: User, ada: User) -> None:
+    client.force_login(staff)
+    page = client.post(PAGE, {"username": "ada"}).content.decode()
+    assert "already exists" in page
+    assert not SignInLink.objects.exists()
