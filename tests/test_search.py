@@ -394,7 +394,7 @@ def test_pages_have_no_gap_and_no_repetition(ada: Any, limit: int) -> None:
     seen: list[int] = []
     before = None
     while True:
-        page = search.search(ada, "salt", before=before, limit=limit, counted=False)
+        page = search.search(ada, "salt", before=before, limit=limit)
         seen += [hit.seq for hit in page.hits]
         if page.next_before is None:
             break

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -85,22 +86,29 @@ class Hit:
     is_cut: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Results:
-    """Hits, newest recorded first. `next_before` leads to the page after this one; None: there is none."""
+    """Hits, newest recorded first. `next_before` leads to the page after this one; None: there is none.
+
+    Counting all hits costs more than finding a page of them, so it is done when somebody asks for the number.
+    """
 
     hits: tuple[Hit, ...] = ()
-    count: Count | None = None
     next_before: int | None = None
-    query: Query = field(default_factory=Query)
+    query: Query
+    asked: Asked | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def count(self) -> Count:
+        return Count(0) if self.asked is None else count(self.asked)
 
     @property
-    def total(self) -> int | None:
-        return None if self.count is None else self.count.number
+    def total(self) -> int:
+        return self.count.number
 
     @property
     def total_is_exact(self) -> bool:
-        return self.count is not None and self.count.is_exact
+        return self.count.is_exact
 
 
 class Round(NamedTuple):
@@ -131,23 +139,14 @@ def search(
     filters: Filters = Filters(),  # noqa: B008 - frozen
     before: int | None = None,
     limit: int = 20,
-    counted: bool = True,
 ) -> Results:
-    """Messages that the viewer may see and that match, newest recorded first; `before` continues a page.
-
-    Counting all hits costs more than finding a page of them: where nobody looks at the total, say `counted=False`.
-    """
+    """Messages that the viewer may see and that match, newest recorded first; `before` continues a page."""
     asked = asked_by(viewer, query, filters)
     if asked is None:
-        return Results(query=understood(query), count=Count(0))
-    limit = max(1, min(limit, MAX_PAGE))
-    found, read_on = _page(asked, before, limit)
-    return Results(
-        hits=tuple(_hit(asked.typed.terms, row) for row in found),
-        count=count(asked) if counted else None,
-        next_before=read_on,
-        query=asked.typed,
-    )
+        return Results(query=understood(query))
+    found, read_on = _page(asked, before, max(1, min(limit, MAX_PAGE)))
+    hits = tuple(_hit(asked.typed.terms, row) for row in found)
+    return Results(hits=hits, next_before=read_on, query=asked.typed, asked=asked)
 
 
 def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:

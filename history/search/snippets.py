@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, takewhile
 
 from history.search.queries import Term
 from history.search.words import WORD_CHARS, Folded, end_of_word, fold, is_cjk
@@ -34,23 +35,19 @@ def beginning_of(text: str) -> Snippet:
 def snippet_of(text: str, terms: Sequence[Term]) -> Snippet | None:
     """The surroundings of the first match, all matches in them marked; None where nothing matches."""
     folded = fold(text)
-    firsts = [found for term in terms if (found := next(_occurrences(folded.text, term, 0), None))]
+    searches = [_occurrences(folded.text, term) for term in terms]
+    firsts = [(found, search) for search in searches if (found := next(search, None))]
     if not firsts:
         return None
-    place, _ = first = min(firsts)
-    start, end = folded.span(*first)
+    start, end = folded.span(*min(found for found, _ in firsts))
     start = _forward_to_space(text, start - BEFORE, start)
     end = max(end, _backed_to_space(text, start + BEFORE + AFTER))
-    matches = (span for term in terms for span in _spans(folded, term, place, until=end))
+    matches = [span for found, search in firsts for span in _spans(folded, chain([found], search), until=end)]
     return _between(text, start, end, sorted(matches, key=lambda span: (span[0], -span[1])))
 
 
-def _spans(folded: Folded, term: Term, place: int, *, until: int) -> Iterator[tuple[int, int]]:
-    for found in _occurrences(folded.text, term, place):
-        span = folded.span(*found)
-        if span[1] > until:
-            return
-        yield span
+def _spans(folded: Folded, found: Iterable[tuple[int, int]], *, until: int) -> Iterator[tuple[int, int]]:
+    return takewhile(lambda span: span[1] <= until, (folded.span(*one) for one in found))
 
 
 def _between(text: str, start: int, end: int, matches: Sequence[tuple[int, int]]) -> Snippet:
@@ -83,8 +80,9 @@ def _backed_to_space(text: str, place: int) -> int:
 # Matching by hand: a pattern that knows where words end in every script takes milliseconds to compile.
 
 
-def _occurrences(folded: str, term: Term, place: int) -> Iterator[tuple[int, int]]:
-    """Where in a folded text a term stands, from a place on."""
+def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
+    """Where in a folded text a term stands."""
+    place = 0
     while (place := folded.find(term.words[0], place)) >= 0:
         end = _end_of_term(folded, term, place)
         if end is not None:
