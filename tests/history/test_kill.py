@@ -1,0 +1,44 @@
+"""kill -9 in the middle of writes: everything that was acknowledged is there, and what is there is whole."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.history.elsewhere import Elsewhere, read_lines
+
+
+def killed_while_writing(elsewhere: Elsewhere, session: str, *, after: float) -> int:
+    """Let a process write entries of all sorts for a while, then kill it; the last version that it acknowledged."""
+    with elsewhere.started("write_everything", "victim", session) as writer:
+        assert writer.stdout is not None
+        first = elsewhere.next_line(writer)
+        time.sleep(after)
+        writer.kill()
+        lines = [first, *read_lines(writer.stdout.read())]
+        writer.wait()
+    return max(line["version"] for line in lines)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_acknowledged_survives_the_death_of_the_writer(elsewhere: Elsewhere, seed: int) -> None:
+    chance = random.Random(seed)
+    [session] = elsewhere.run("begin", 1)
+    acknowledged = killed_while_writing(elsewhere, session, after=chance.uniform(0.05, 0.6))
+    survey = elsewhere.run("survey", session)
+    assert survey["version"] >= acknowledged
+    assert [row["seq"] for row in survey["rows"]] == list(range(1, survey["version"] + 1))
+    assert survey["findings"] == []
+
+
+def test_a_session_can_be_continued_after_its_writer_was_killed_and_the_store_is_sound(elsewhere: Elsewhere) -> None:
+    [session] = elsewhere.run("begin", 1)
+    acknowledged = 0
+    for _ in range(2):
+        last = killed_while_writing(elsewhere, session, after=0.3)
+        assert last > acknowledged
+        acknowledged = last
+    assert elsewhere.run("survey", session)["version"] >= acknowledged
+    assert elsewhere.run("check") == []
