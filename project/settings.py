@@ -203,6 +203,7 @@ CONTENT_SECURITY_POLICY = {
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LANGUAGE_CODE = env.choice("PARLEY_LANGUAGE", "en", among=("en", "zh-hans"))
 LOCALE_PATHS = [BASE_DIR / "locale"]
+FORMAT_MODULE_PATH = ["project.formats"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")

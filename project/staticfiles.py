@@ -15,7 +15,7 @@ class HashedWhenCollected(ManifestStaticFilesStorage):
         return super().stored_name(name) if self.hashed_files else name
 
 
-class StaticFilesMiddleware(WhiteNoiseMiddleware):
+class StaticFilesMiddleware(WhiteNoiseMiddleware):  # type: ignore[misc]
     """Sends a file in one piece. WhiteNoise streams it by a sync iterator, at which Django warns under ASGI."""
 
     @staticmethod

