@@ -1,0 +1,54 @@
+"""`manage.py history list | show | search | delete | purge | verify`: the record from a shell.
+
+Each sub-command is a module of `history.management.history_commands`. Exit codes: 0 done, 1 not found, refused or
+damaged, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+from django.utils.translation import gettext as _
+
+from history.errors import HistoryError
+from history.management.history_commands import delete, listing, purge, search, show, verify
+
+ACTIONS: dict[str, ModuleType] = {
+    "list": listing,
+    "show": show,
+    "search": search,
+    "delete": delete,
+    "purge": purge,
+    "verify": verify,
+}
+
+
+class Command(BaseCommand):
+    help = "List, read, search, delete and verify what was recorded."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar=" | ".join(ACTIONS))
+        for name, module in ACTIONS.items():
+            own = actions.add_parser(name, help=module.HELP, description=module.HELP)
+            own.add_argument("--json", action="store_true", help="print JSON")
+            module.add_arguments(own)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            ACTIONS[options["action"]].run(options, out=self.stdout, err=self.stderr)
+            self.stdout.flush()
+        except HistoryError as error:
+            raise CommandError(str(error)) from error
+        except DatabaseError as error:
+            words = str(error).splitlines()[0]
+            raise CommandError(_("The database cannot be used (%(words)s).") % {"words": words}) from error
+        except KeyboardInterrupt:
+            raise CommandError(_("Stopped."), returncode=130) from None
+        except BrokenPipeError:
+            # Whoever read us (`| head`) has seen enough. What is still buffered must go nowhere, or Python complains.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

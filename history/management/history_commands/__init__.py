@@ -1,0 +1,1 @@
+"""The sub-commands of `manage.py history`: each has HELP, `add_arguments(parser)` and `run(options, out=, err=)`."""

@@ -1,0 +1,87 @@
+"""`history list`: sessions, newest activity first."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from django.core.management.base import CommandParser
+from django.utils.translation import gettext as _
+
+from history.listing import Cursor, ListFilters, SessionPage, list_sessions
+from history.management.history_commands.asked import (
+    Options,
+    add_times,
+    add_viewer,
+    described,
+    page_size,
+    sessions_for,
+    state_of,
+    viewer_of,
+)  # fmt: skip
+from history.management.history_commands.printing import print_line
+from history.management.output import Stream, print_json, print_table
+from history.models import Session
+
+HELP = "List sessions, newest activity first."
+
+FILTERS = ("owner", "key", "source", "agent", "workspace", "model", "since", "until")
+
+
+def add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("--owner", metavar="USER")
+    parser.add_argument("--key", metavar="PREFIX", help="recorded under this API key")
+    parser.add_argument("--source", choices=Session.Source.values)
+    parser.add_argument("--agent")
+    parser.add_argument("--workspace", help="with --agent: one agent's history in one workspace")
+    parser.add_argument("--model")
+    add_times(parser)
+    parser.add_argument("--limit", type=page_size, default=50, metavar="N", help="1 to 500; default 50")
+    parser.add_argument("--before", type=_cursor, metavar="CURSOR", help="go on where a list ended")
+    add_viewer(parser)
+
+
+def run(options: Options, *, out: Stream, err: Stream) -> None:
+    page = list_sessions(
+        sessions_for(viewer_of(options)),
+        filters=ListFilters(**{name: options[name] for name in FILTERS}),
+        before=options["before"],
+        limit=options["limit"],
+    )
+    if options["json"]:
+        cursor = str(page.next_before) if page.next_before else None
+        print_json(out, {"sessions": [described(session) for session in page.sessions], "next_before": cursor})
+    else:
+        _print(page, out=out, err=err)
+
+
+def _print(page: SessionPage, *, out: Stream, err: Stream) -> None:
+    if not page.sessions:
+        print_line(err, _("No session fits."))
+        return
+    columns = (
+        _("session"), _("last activity"), _("owner"), _("source"), _("messages"), _("model"), _("state"), _("title"),
+    )  # fmt: skip
+    print_table(out, columns, [_row(session) for session in page.sessions])
+    if page.next_before:
+        print_line(err, _("There are more: --before %(cursor)s") % {"cursor": page.next_before})
+
+
+def _row(session: Session) -> list[Any]:
+    return [
+        str(session.pk)[:8],
+        session.last_activity_at,
+        session.owner.get_username(),
+        session.client or session.source,
+        session.message_count,
+        session.model,
+        state_of(session),
+        session.title,
+    ]
+
+
+def _cursor(text: str) -> Cursor:
+    try:
+        return Cursor.read(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no cursor: copy the one that a list ended with") from None

@@ -1,0 +1,144 @@
+"""`history search`: full text over everything that was said, called and answered."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import CommandParser
+from django.utils.translation import gettext as _
+
+from history.management.history_commands.asked import (
+    Options,
+    add_times,
+    add_viewer,
+    key_named,
+    page_size,
+    session_named,
+    user_named,
+    viewer_of,
+)  # fmt: skip
+from history.management.history_commands.printing import Piece, print_line
+from history.management.output import Stream, as_cell, is_a_terminal, print_json, print_table
+from history.models import ApiKey, Message, Session
+from history.search import Filters, Hit, Results, Snippet, facets, search
+from history.selectors import Viewer
+
+HELP = "Search messages, tool arguments and results."
+
+NAMES = ("source", "client", "agent", "model", "tool", "role", "status")
+
+
+def add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help='words, "a phrase", pay*, -without, this OR that; may be empty')
+    parser.add_argument("--owner", action="append", default=[], metavar="USER")
+    parser.add_argument("--key", action="append", default=[], metavar="PREFIX")
+    parser.add_argument("--source", action="append", default=[], choices=Session.Source.values)
+    for name in ("client", "agent", "model", "tool"):
+        parser.add_argument(f"--{name}", action="append", default=[])
+    parser.add_argument("--role", action="append", default=[], choices=Message.Role.values)
+    parser.add_argument("--status", action="append", default=[], choices=Message.Status.values)
+    parser.add_argument("--session", action="append", default=[], metavar="SESSION")
+    parser.add_argument("--has-error", action="store_true", default=None)
+    add_times(parser)
+    parser.add_argument("--limit", type=page_size, default=20, metavar="N", help="1 to 500; default 20")
+    parser.add_argument("--before", type=int, metavar="N", help="go on where a page ended")
+    parser.add_argument("--facets", action="store_true", help="how the hits are spread, instead of the hits")
+    add_viewer(parser)
+
+
+def run(options: Options, *, out: Stream, err: Stream) -> None:
+    viewer = viewer_of(options) or operator()
+    filters = _filters(options)
+    if options["facets"]:
+        _print_facets(viewer, filters, options, out)
+        return
+    results = search(viewer, options["query"], filters=filters, before=options["before"], limit=options["limit"])
+    if options["json"]:
+        print_json(out, _as_json(results))
+        return
+    for hit in results.hits:
+        _print_hit(hit, out)
+    print_line(err, _("%(count)s messages found.") % {"count": results.count})
+    if results.next_before:
+        print_line(err, _("There are more: --before %(cursor)s") % {"cursor": results.next_before})
+
+
+def operator() -> Viewer:
+    """Whoever sits at the shell may see what any key could; the trash and what has expired are not searched."""
+    return ApiKey(scopes=["admin"])
+
+
+def _filters(options: Options) -> Filters:
+    viewer = viewer_of(options)
+    return Filters(
+        owner=tuple(user_named(name).pk for name in options["owner"]),
+        key=tuple(key_named(prefix).pk for prefix in options["key"]),
+        session=tuple(session_named(name, viewer).pk for name in options["session"]),
+        has_error=options["has_error"],
+        since=options["since"],
+        until=options["until"],
+        **{name: tuple(options[name]) for name in NAMES},
+    )
+
+
+def _print_hit(hit: Hit, out: Stream) -> None:
+    place: Piece = (f"{str(hit.session_id)[:8]} #{hit.seq}", "bold cyan")
+    print_line(out, place, f"  {as_cell(hit.at)}  {hit.role}  ", (hit.title, "dim"))
+    print_line(out, *_marked(hit.snippet, coloured=is_a_terminal(out)), indent=4)
+
+
+def _marked(snippet: Snippet, *, coloured: bool) -> list[Piece]:
+    """Matches stand out by colour, or where there is none, in brackets."""
+    pieces: list[Piece] = ["… "] if snippet.is_cut_before else []
+    for text, is_match in snippet.pieces:
+        line = text.replace("\n", " ")
+        if not is_match:
+            pieces.append(line)
+        else:
+            pieces.append((line, "bold yellow") if coloured else f"[{line}]")
+    return [*pieces, " …"] if snippet.is_cut_after else pieces
+
+
+def _as_json(results: Results) -> dict[str, Any]:
+    hits = [
+        {
+            "session": hit.session_id,
+            "seq": hit.seq,
+            "message": hit.message_id,
+            "title": hit.title,
+            "kind": hit.kind,
+            "role": hit.role,
+            "status": hit.status,
+            "agent": hit.agent,
+            "model": hit.model,
+            "at": hit.at,
+            "on_path": hit.on_path,
+            "snippet": [{"text": text, "is_match": is_match} for text, is_match in hit.snippet.pieces],
+        }
+        for hit in results.hits
+    ]
+    return {
+        "hits": hits,
+        "total": results.total,
+        "total_is_exact": results.total_is_exact,
+        "next_before": results.next_before,
+    }
+
+
+def _print_facets(viewer: Viewer, filters: Filters, options: Options, out: Stream) -> None:
+    found = facets(viewer, options["query"], filters=filters)
+    users = dict(get_user_model().objects.filter(pk__in=found["owner"]).values_list("pk", "username"))
+    keys = dict(ApiKey.objects.filter(pk__in=found["key"]).values_list("pk", "prefix"))
+    names: dict[str, dict[Any, str]] = {"owner": users, "key": keys}
+    rows = [
+        (facet, names.get(facet, {}).get(value, value), count)
+        for facet, counts in found.items()
+        for value, count in counts.items()
+    ]
+    if options["json"]:
+        print_json(
+            out, [{"facet": f, "value": v, "count": count.number, "is_exact": count.is_exact} for f, v, count in rows]
+        )
+    else:
+        print_table(out, (_("facet"), _("value"), _("messages")), rows)

@@ -1,0 +1,212 @@
+"""`history show`: one session in the terms of the record, as it is stored, or as a model would be told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.utils.translation import gettext as _
+
+from history.branches import versions_of
+from history.context import VIEWS, ContextOptions, entry_view, render_context
+from history.context_entries import ContextEntry
+from history.entries import KINDS, Entry, ModelOutput, ToolResults, entry_to_json
+from history.management.history_commands.asked import (
+    Options,
+    add_viewer,
+    described,
+    page_size,
+    session_named,
+    viewer_of,
+)
+from history.management.history_commands.printing import Piece, print_line, print_lines
+from history.management.output import Stream, as_cell, print_json
+from history.models import Message, Session
+from history.previews import Preview, entries_in_brief, preview
+from history.selectors import Page, entries_of, ledger_of, messages_of, snapshot
+
+HELP = "Show a session: ModelInput, ModelOutput, ToolResults and the rest, with times, tokens and branches."
+
+TEXT_CHARS = 20_000
+LINE_CHARS = 200
+STYLES = {"complete": "green", "success": "green", "failed": "red", "interrupted": "yellow", "skipped": "yellow"}
+
+
+def add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("session", metavar="SESSION", help="an id, or as much of its beginning as names one session")
+    parser.add_argument("--limit", type=page_size, default=20, metavar="N", help="1 to 500 entries; default 20")
+    parser.add_argument("--before", type=int, metavar="SEQ", help="entries before this one")
+    parser.add_argument("--after", type=int, metavar="SEQ", help="entries after this one")
+    parser.add_argument("--leaf", type=int, metavar="SEQ", help="the branch that ends with this entry")
+    parser.add_argument("--at-version", type=int, metavar="N", help="as it was when it had N entries")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--raw", action="store_true", help="the stored JSON, one entry a line")
+    form.add_argument("--all", action="store_true", help="every entry as it was written: all branches, logs, moves")
+    form.add_argument("--view", choices=VIEWS, help="what a model is told: at first, in full, curated, validated")
+    add_viewer(parser)
+
+
+def run(options: Options, *, out: Stream, err: Stream) -> None:
+    session = session_named(options["session"], viewer_of(options))
+    if options["leaf"] and not Message.objects.filter(session=session, seq=options["leaf"]).exists():
+        words = {"session": str(session.pk)[:8], "seq": options["leaf"]}
+        raise CommandError(_("Session %(session)s has no entry %(seq)s.") % words)
+    if options["view"]:
+        _show_view(session, options, out=out, err=err)
+        return
+    page = _page(session, options)
+    if options["raw"]:
+        for message in page.messages:
+            out.write(f"{message.body or 'null'}\n")
+    elif options["json"]:
+        print_json(out, _as_json(session, page))
+    else:
+        _print(session, page, out=out, err=err)
+
+
+def _page(session: Session, options: Options) -> Page:
+    if options["all"]:
+        after = options["after"] or 0
+        rows = ledger_of(session, after=after, limit=options["limit"])
+        return Page(rows, has_older=after > 0, has_newer=bool(rows) and rows[-1].seq < session.version)
+    where = {name: options[name] for name in ("before", "after", "limit", "leaf", "at_version")}
+    return messages_of(session, **where)
+
+
+# For programs.
+
+
+def _as_json(session: Session, page: Page) -> dict[str, Any]:
+    pairs = zip(page.messages, entries_of(page.messages), strict=True)
+    entries = [
+        {
+            "seq": message.seq,
+            "parent": message.parent_seq,
+            "on_path": message.on_path,
+            "dropped_at": message.dropped_at,
+            "entry": entry_to_json(entry),
+        }
+        for message, entry in pairs
+    ]
+    return {
+        "session": described(session),
+        "entries": entries,
+        "has_older": page.has_older,
+        "has_newer": page.has_newer,
+    }
+
+
+# For people.
+
+
+def _print(session: Session, page: Page, *, out: Stream, err: Stream) -> None:
+    _print_head(session, out)
+    versions = versions_of(session, page.messages) if page.messages else {}
+    for message, entry in zip(page.messages, entries_in_brief(page.messages), strict=True):
+        others = [seq for seq in versions.get(message.parent_seq, ()) if seq != message.seq]
+        _print_entry(message, entry, others, out)
+    if page.messages and page.has_older:
+        print_line(err, _("There are older entries: --before %(seq)s") % {"seq": page.messages[0].seq})
+    if page.messages and page.has_newer:
+        print_line(err, _("There are newer entries: --after %(seq)s") % {"seq": page.messages[-1].seq})
+
+
+def _print_head(session: Session, out: Stream) -> None:
+    print_line(out, (session.title or _("Untitled"), "bold"))
+    facts = {
+        "session": session.pk,
+        "owner": session.owner.get_username(),
+        "source": session.client or session.source,
+        "agent": session.agent,
+        "workspace": session.workspace,
+        "messages": session.message_count,
+        "tokens": f"{session.input_tokens:,} / {session.output_tokens:,}",
+        "version": session.version,
+        "head": session.head,
+        "begun": as_cell(session.created_at),
+        "last activity": as_cell(session.last_activity_at),
+    }
+    print_line(out, (" · ".join(f"{name} {value}" for name, value in facts.items() if value != ""), "dim"))
+
+
+def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Stream) -> None:
+    print_line(out)
+    print_line(out, (f"#{message.seq}  ", "dim"), (term_for(message), "bold cyan"), *_facts(message, others))
+    text = preview(message.content if isinstance(entry, ModelOutput) else entry.text, TEXT_CHARS)
+    if not isinstance(entry, ToolResults):
+        print_lines(out, f"{text.text}{_rest(text)}", indent=4)
+    if isinstance(entry, ModelOutput):
+        for request in entry.tool_requests:
+            print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", _on_a_line(request.arguments), indent=4)
+    if isinstance(entry, ToolResults):
+        for result in entry.results:
+            said = _on_a_line(result.error or result.text)
+            print_line(out, ("← ", "dim"), (result.name, "bold"), " ", _status(result.status), " ", said, indent=4)
+
+
+def term_for(message: Message) -> str:
+    """The neutral name of what an entry is, whoever the vendor was."""
+    kind = KINDS.get(message.kind)
+    return kind.__name__ if kind else f"Unknown ({message.kind})"
+
+
+def _facts(message: Message, others: Sequence[int]) -> list[Piece]:
+    facts: list[Piece] = ["  ", as_cell(message.created_at)]
+    if message.kind == ModelOutput.kind:
+        facts += ["  ", message.model, "  ", _status(message.status)]
+        facts += [f" ({message.end_reason})"] if message.status != Message.Status.COMPLETE else []
+        facts += [f"  {message.input_tokens:,} / {message.output_tokens:,} tokens"] if message.usage_source else []
+        facts += [f"  {message.duration:.1f} s"] if message.duration is not None else []
+    marks = [
+        "internal" if message.is_internal else "",
+        "not on the path to the head" if not message.on_path else "",
+        f"other versions: {', '.join(f'#{seq}' for seq in others)}" if others else "",
+    ]
+    return [*facts, *((f"  [{mark}]", "magenta") for mark in marks if mark)]
+
+
+def _status(status: str) -> Piece:
+    return status, STYLES.get(status, "")
+
+
+def _on_a_line(text: str) -> str:
+    begun = preview(text, LINE_CHARS)
+    return " ".join(begun.text.split()) + _rest(begun)
+
+
+def _rest(text: Preview) -> str:
+    if text.bytes:
+        return f" … ({text.bytes:,} bytes)"
+    return f" … ({text.chars:,} characters)" if text.chars else ""
+
+
+# What a model is told.
+
+
+def _show_view(session: Session, options: Options, *, out: Stream, err: Stream) -> None:
+    """No limits: somebody who looks for a fault wants to see all of it."""
+    wanted = ContextOptions(max_turns=None)
+    taken = snapshot(session, leaf=options["leaf"], at_version=options["at_version"])
+    told = VIEWS[options["view"]](taken, wanted)
+    remarks = render_context(taken, wanted).report.remarks if options["view"] == "validated" else ()
+    if options["json"]:
+        repairs = [{"code": remark.code, "seq": remark.seq, "text": remark.text} for remark in remarks]
+        print_json(out, {"view": options["view"], "entries": [entry_view(entry) for entry in told], "repairs": repairs})
+        return
+    for entry in told:
+        _print_told(entry, out)
+    if not told:
+        print_line(err, _("A model is told nothing in this view."))
+    for remark in remarks:
+        print_line(err, f"#{remark.seq} {remark.text}")
+
+
+def _print_told(entry: ContextEntry, out: Stream) -> None:
+    origin = ", ".join(f"#{seq}" for seq in entry.origin) or _("made for the call")
+    print_line(out, (entry.role.value, "bold cyan"), (f"  {origin}", "dim"))
+    text = preview(entry.content.replace("\0", "\ufffd"), TEXT_CHARS)
+    print_lines(out, f"{text.text}{_rest(text)}", indent=4)
+    for request in entry.tool_requests:
+        line = _on_a_line(request.arguments.replace("\0", "\ufffd"))
+        print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", line, indent=4)
