@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
@@ -57,17 +58,28 @@ class _Purge:
     ends: float
     told: Told
     counts: dict[str, Any] = field(default_factory=dict)
+    going: set[UUID] = field(default_factory=set)  # in a dry run: sessions over a cap, which are still there
 
-    def count(self, **counts: int) -> None:
-        """Add to the report; raises `OutOfTime` between two batches when the time is up."""
+    def note(self, **counts: int) -> None:
         for name, count in counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
             if count:
                 self.told(name, count)
+
+    def count(self, **counts: int) -> None:
+        """Add to the report; raises `OutOfTime` between two batches when the time is up."""
+        self.note(**counts)
         self.check_time()
 
+    def staying(self, sessions: QuerySet[Session]) -> Iterator[Session]:
+        for session in one_by_one(sessions):
+            self.check_time()
+            if session.pk not in self.going:
+                yield session
+
     def check_time(self) -> None:
-        if time.monotonic() >= self.ends:
+        """However small the budget, every run gets something done."""
+        if time.monotonic() >= self.ends and any(self.counts.values()):
             raise OutOfTime
 
 
@@ -102,8 +114,8 @@ def purge_due() -> PurgeReport:
 
 def _remove_due(run: _Purge) -> None:
     while ids := list(removal.marked().values_list("pk", flat=True)[: removal.GROUP]):
+        run.note(resumed=len(ids))
         _finish(run, ids)
-        run.count(resumed=len(ids))
     for scope in scopes():
         align_expiry(scope, run.now, told=run.check_time)
         _remove_all(run, expired(scope, run.now), why="expired")
@@ -120,8 +132,8 @@ def _remove_due(run: _Purge) -> None:
 
 def _remove_all(run: _Purge, sessions: QuerySet[Session], *, why: str) -> None:
     while ids := removal.mark(sessions, why=why):
+        run.note(**{why: len(ids)})
         _finish(run, ids)
-        run.count(**{why: len(ids)})
 
 
 def _finish(run: _Purge, ids: list[Any]) -> None:
@@ -153,16 +165,14 @@ def _drop_all(run: _Purge, scope: Scope) -> None:
 
 def _trims(run: _Purge, scope: Scope) -> Iterator[thinning.Plan]:
     if limit := scope.policy.max_messages:
-        for session in one_by_one(thinning.too_long(_staying(scope, run.now), limit=limit)):
-            run.check_time()
+        for session in run.staying(thinning.too_long(_staying(scope, run.now), limit=limit)):
             yield thinning.plan_trim(session, limit=limit)
 
 
 def _drops(run: _Purge, scope: Scope) -> Iterator[thinning.Plan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
-        for session in one_by_one(thinning.with_old_texts(_staying(scope, run.now), before=before)):
-            run.check_time()
+        for session in run.staying(thinning.with_old_texts(_staying(scope, run.now), before=before)):
             yield thinning.plan_drop(session, before=before)
 
 
@@ -178,6 +188,7 @@ def _count_due(run: _Purge) -> None:
             _count_rows(run, sessions)
     for sessions in _over_cap(run.now):
         ids = list(sessions.values_list("pk", flat=True))
+        run.going.update(ids)
         run.count(over_cap=len(ids))
         for start in range(0, len(ids), removal.BATCH):
             _count_rows(run, Session.objects.filter(pk__in=ids[start : start + removal.BATCH]))
@@ -198,10 +209,12 @@ def _count_rows(run: _Purge, sessions: QuerySet[Session]) -> None:
 
 
 def _count_thinning(run: _Purge, scope: Scope) -> None:
+    trimmed: dict[UUID, int] = {}
     for plan in _trims(run, scope):
+        trimmed[plan.session_id] = plan.cut
         run.count(trimmed=plan.entries().count(), search_rows=_search_rows(plan.entries()))
     for plan in _drops(run, scope):
-        rows = plan.entries().filter(dropped_at=None)
+        rows = plan.entries().filter(dropped_at=None, seq__gt=trimmed.get(plan.session_id, 0))
         run.count(dropped=rows.count(), search_rows=_search_rows(rows))
 
 
