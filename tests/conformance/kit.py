@@ -10,14 +10,24 @@ To hold another store to it:
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.context import NO_NOTEBOOK
 from history.entries import (
-    DebugLog, Entry, HeadMoved, ModelOutput, NotebookSet, SystemInstructionSet, ToolDefinition, ToolResults,
-    ToolsOffered, Usage,
+    DebugLog,
+    Entry,
+    HeadMoved,
+    ModelOutput,
+    NotebookSet,
+    SystemInstructionSet,
+    ToolDefinition,
+    ToolResults,
+    ToolsOffered,
+    Usage,
 )  # fmt: skip
 from tests.conformance.plain import PlainStore
 from tests.conformance.samples import AT, EVERY_KIND, HISTORIES, answered, asked, outcomes, said
@@ -181,7 +191,7 @@ class StoreContract:
         page = store.page(session, limit=limit, **{"before" if backwards else "after": cut})
         shown = set(page.numbers)
         talk = [node for node in store.path(session) if isinstance(node.entry, ModelOutput | ToolResults)]
-        for node, later in zip(talk, talk[1:], strict=False):
+        for node, later in pairwise(talk):
             if isinstance(later.entry, ToolResults):
                 assert (node.seq in shown) == (later.seq in shown)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +25,10 @@ def refusals() -> Iterator[None]:
 @dataclass
 class ParleyStore:
     owner: Any
-    # What the next verb finds is what is stored, not what an instance remembers.
-    read: Callable[[str], Session] = staticmethod(lambda name: Session.objects.get(pk=name))
+
+    def read(self, session: str) -> Session:
+        """Anew each time: what the next verb finds is what is stored, not what an instance remembers."""
+        return Session.objects.get(pk=session)
 
     def start(self, *, source: str = "chat") -> str:
         return str(recorder.start_session(owner=self.owner, source=source).pk)
@@ -93,7 +95,7 @@ class ParleyStore:
         return found
 
     def search(self, word: str) -> set[tuple[str, int]]:
-        found = search.search(self.owner, word, limit=100, counted=False)
+        found = search.search(self.owner, word, limit=100)
         assert found.next_before is None, "more hits than one page holds"
         return {(str(hit.session_id), hit.seq) for hit in found.hits}
 

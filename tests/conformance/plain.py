@@ -8,11 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from history.context import NO_NOTEBOOK
 from history.entries import (
-    DebugLog, Entry, HeadMoved, ModelInput, ModelOutput, Node, NotebookSet, Summary, SystemInstructionSet, ToolRequest,
-    ToolResult, ToolResults, ToolsOffered,
+    DebugLog,
+    Entry,
+    Gap,
+    HeadMoved,
+    ModelInput,
+    ModelOutput,
+    Node,
+    NotebookSet,
+    Summary,
+    SystemInstructionSet,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    ToolsOffered,
 )  # fmt: skip
 from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored
 
@@ -23,20 +36,22 @@ LEAVES = (DebugLog, HeadMoved)
 @dataclass
 class PlainSession:
     source: str = "chat"
-    rows: list[Node] = field(default_factory=list)
+    written: list[Node] = field(default_factory=list)  # everything that ever was; row n has number n
+    gone: set[int] = field(default_factory=set)  # trimmed
+    dropped: set[int] = field(default_factory=set)  # without their texts
     trimmed_through: int = 0
-    dropped: set[int] = field(default_factory=set)
 
-    def row(self, seq: int) -> Node | None:
-        return next((row for row in self.rows if row.seq == seq), None)
+    @property
+    def rows(self) -> list[Node]:
+        return [row for row in self.written if row.seq not in self.gone]
 
     @property
     def version(self) -> int:
-        return self.rows[-1].seq if self.rows else 0
+        return len(self.written)
 
     def head_at(self, version: int) -> int:
         head = 0
-        for row in self.rows[:version]:
+        for row in self.written[:version]:
             if isinstance(row.entry, HeadMoved):
                 head = row.entry.to
             elif row.parent == head and not isinstance(row.entry, LEAVES):
@@ -44,13 +59,12 @@ class PlainSession:
         return head
 
     def path_to(self, leaf: int) -> list[Node]:
-        """Surviving entries from the start to the leaf."""
+        """Entries from the start to the leaf that are still there."""
         found: list[Node] = []
-        row = self.row(leaf)
-        while row is not None:
-            found.append(row)
-            row = self.row(row.parent)
-        return [row for row in reversed(found) if row.seq > self.trimmed_through]
+        while 0 < leaf <= self.version:
+            found.append(self.written[leaf - 1])
+            leaf = found[-1].parent
+        return [row for row in reversed(found) if row.seq not in self.gone]
 
     def open_calls_at(self, leaf: int) -> tuple[ToolRequest, ...]:
         last = next((row.entry for row in reversed(self.path_to(leaf)) if isinstance(row.entry, CONVERSATION)), None)
@@ -59,8 +73,8 @@ class PlainSession:
     def can_follow(self, seq: int) -> bool:
         if seq in (0, self.trimmed_through):
             return True
-        row = self.row(seq)
-        return seq > self.trimmed_through and row is not None and not isinstance(row.entry, LEAVES)
+        is_there = self.trimmed_through < seq <= self.version
+        return is_there and not isinstance(self.written[seq - 1].entry, LEAVES)
 
 
 @dataclass
@@ -77,7 +91,7 @@ class PlainStore:
 
     def append_many(self, session: str, entries: Sequence[Entry], *, after: int) -> list[Stored]:
         kept = self.sessions[session]
-        before = list(kept.rows)
+        before = list(kept.written)
         try:
             stored = []
             for entry in entries:
@@ -85,7 +99,7 @@ class PlainStore:
                 after = entry.to if isinstance(entry, HeadMoved) else after
                 after = after if isinstance(entry, LEAVES) else stored[-1].seq
         except Refused:
-            kept.rows = before
+            kept.written = before
             raise
         return stored
 
@@ -94,14 +108,16 @@ class PlainStore:
 
     def fork(self, session: str, *, at: int) -> str:
         original = self.sessions[session]
-        if at and (not original.can_follow(at) or original.row(at) is None):
+        if at and (not original.can_follow(at) or at in original.gone):
             raise Refused(f"no entry {at}")
         copy = self.start(source=original.source)
         numbers = {0: 0}
         for place, row in enumerate(original.path_to(at), 1):
             numbers[row.seq] = place
             entry = row.entry.renumbered(lambda number: numbers.get(number, 0))
-            self.sessions[copy].rows.append(Node(seq=place, parent=place - 1, entry=entry))
+            if row.seq in original.dropped:
+                entry = Gap(at=entry.at, reason="dropped by policy")
+            self.sessions[copy].written.append(Node(seq=place, parent=place - 1, entry=entry))
         return copy
 
     def path(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> list[Node]:
@@ -174,12 +190,12 @@ class PlainStore:
             (name, row.seq)
             for name, session in self.sessions.items()
             for row in session.rows
-            if word in " ".join(_said_in(row.entry)).split()
+            if row.seq not in session.dropped and word in " ".join(_said_in(row.entry)).split()
         }
 
     def verify(self, session: str) -> list[str]:
-        rows = self.sessions[session].rows
-        return [f"{row.seq} stands at {place}" for place, row in enumerate(rows, 1) if row.seq != place]
+        written = self.sessions[session].written
+        return [f"{row.seq} stands at {place}" for place, row in enumerate(written, 1) if row.seq != place]
 
 
 def _add(session: PlainSession, entry: Entry, *, after: int) -> Stored:
@@ -198,7 +214,7 @@ def _add(session: PlainSession, entry: Entry, *, after: int) -> Stored:
 
 def _put(session: PlainSession, entry: Entry, *, after: int) -> Stored:
     seq, head = session.version + 1, session.head_at(session.version)
-    session.rows.append(Node(seq=seq, parent=after, entry=entry))
+    session.written.append(Node(seq=seq, parent=after, entry=entry))
     return Stored(seq, isinstance(entry, HeadMoved) or (after == head and not isinstance(entry, LEAVES)))
 
 
@@ -221,7 +237,7 @@ def _paired(entry: ToolResults, calls: Sequence[ToolRequest], *, strict: bool) -
 def _pairs(path: Sequence[Node]) -> Iterable[tuple[int, int]]:
     """Stretches (first, last + 1) of a path that no page may cut: a call, its results, and whatever stands between."""
     talk = [place for place, row in enumerate(path) if isinstance(row.entry, CONVERSATION)]
-    for place, later in zip(talk, talk[1:], strict=False):
+    for place, later in pairwise(talk):
         first, second = path[place].entry, path[later].entry
         if isinstance(first, ModelOutput) and isinstance(second, ToolResults):
             yield place, later + 1

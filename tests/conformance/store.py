@@ -66,12 +66,12 @@ class Call:
 
 
 class Store(Protocol):
-    """Sessions are named by texts that the store chooses. `source` is "chat" (held to pairing) or "relay" (as it came)."""
+    """Sessions have names that the store chooses. `source` is "chat" (held to pairing) or "relay" (as it came)."""
 
     def start(self, *, source: str = "chat") -> str: ...
 
     def append(self, session: str, entry: Entry, *, after: int) -> Stored:
-        """Store one entry after the one that its writer saw; raises `Refused` where that is no entry to continue after."""
+        """Store one entry after the one that its writer saw; `Refused` where that is no entry to continue after."""
 
     def append_many(self, session: str, entries: Sequence[Entry], *, after: int) -> list[Stored]:
         """A chain, as a whole or not at all."""

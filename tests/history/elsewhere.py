@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ def read_lines(text: str) -> list[Any]:
 
 @contextmanager
 def database_of_its_own(folder: Path) -> Iterator[str]:
-    """Its URL: a file where the tests run on SQLite, a second database on the same server where they run on PostgreSQL."""
+    """Its URL: a file where the tests run on SQLite, one more database of the server where they run on PostgreSQL."""
     server = os.environ.get("DATABASE_URL", "")
     if not server.startswith("postgres"):
         yield f"sqlite:///{folder}/elsewhere.sqlite3"
@@ -83,7 +84,7 @@ def database_of_its_own(folder: Path) -> Iterator[str]:
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
-            yield server.replace("/postgres", f"/{name}", 1)
+            yield re.sub(r"/\w+(\?|$)", rf"/{name}\1", server, count=1)
         finally:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 

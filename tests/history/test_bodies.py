@@ -1,4 +1,4 @@
-"""Putting entries into rows and taking them out again: nothing is lost, whatever the text and whatever is moved to blobs."""
+"""Putting entries into rows and taking them out again: nothing is lost, whatever the text, whatever goes to blobs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from hypothesis import strategies as st
 
 from history import bodies
 from history.entries import (
-    Entry, Media, ModelInput, ModelOutput, NotebookSet, OtherPart, Reasoning, SystemInstructionSet, Text, ToolDefinition,
-    ToolRequest, ToolResult, ToolResults, ToolsOffered, read_entry,
+    Entry,
+    Media,
+    ModelInput,
+    ModelOutput,
+    NotebookSet,
+    OtherPart,
+    Reasoning,
+    SystemInstructionSet,
+    Text,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    ToolsOffered,
+    read_entry,
 )  # fmt: skip
 from tests.conformance.samples import EVERY_KIND, ODD
 
@@ -29,7 +42,7 @@ JSON = st.recursive(
 OBJECTS = st.dictionaries(TEXTS, JSON, max_size=3)
 # Fields that no schema has, so that they are read back into `extra`.
 EXTRA = st.dictionaries(TEXTS.map(lambda name: f"${name}") | LOOK_ALIKES, JSON, max_size=2)
-TIMES = st.datetimes(min_value=datetime(1971, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - naive bounds are asked for
+TIMES = st.datetimes(min_value=datetime(1971, 1, 1), timezones=st.just(UTC))
 
 PARTS = st.one_of(
     st.builds(Text, text=TEXTS, extra=EXTRA),

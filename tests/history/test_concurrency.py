@@ -1,4 +1,4 @@
-"""Several processes write into one database at once: nothing is lost, nothing is numbered twice, nobody is turned away."""
+"""Several processes write into one database at once: nothing is lost or numbered twice, and nobody is turned away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls to a model: written down before they are made, ended exactly once, and never without what there was of the answer."""
+"""Calls to a model: written down before they are made, ended exactly once, with all there was of the answer."""
 
 from __future__ import annotations
 
@@ -322,7 +322,7 @@ def test_one_exchange_that_cannot_be_ended_does_not_keep_the_others_from_it(ada:
 
 
 def test_a_partial_answer_that_cannot_be_read_still_ends(ada: Any) -> None:
-    session, [lost] = asked(ada)
+    _, [lost] = asked(ada)
     Exchange.objects.filter(pk=lost.pk).update(partial='{"kind": "model_output", "parts": 7}')
     silent(lost)
     exchanges.sweep()

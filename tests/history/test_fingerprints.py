@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from history import fingerprints, recorder
 from history.entries import (
-    Entry, Media, ModelInput, ModelOutput, NotebookSet, Reasoning, SystemInstructionSet, Text, ToolRequest, ToolsOffered,
+    Entry,
+    Media,
+    ModelInput,
+    ModelOutput,
+    NotebookSet,
+    Reasoning,
+    SystemInstructionSet,
+    Text,
+    ToolRequest,
+    ToolsOffered,
 )  # fmt: skip
 from history.models import ApiKey, Message
 from tests.talk import answered, call, chat_of, result, results, said

@@ -168,7 +168,12 @@ def test_a_page_holds_at_most_five_hundred(ada: Any) -> None:
 @pytest.mark.parametrize("where", [{"limit": 1}, {"before": 5, "limit": 1}, {"after": 2, "limit": 1}, {"before": 4}])
 def test_an_instruction_between_a_call_and_its_results_does_not_part_them(ada: Any, where: dict[str, int]) -> None:
     session = chat_of(ada, "look")
-    talk = [answered("", call("c1")), SystemInstructionSet(instruction="x"), NotebookSet(content="y"), results(result("c1"))]
+    talk = [
+        answered("", call("c1")),
+        SystemInstructionSet(instruction="x"),
+        NotebookSet(content="y"),
+        results(result("c1")),
+    ]
     recorder.append_many(session, talk, after=1)
     assert numbers(session, **where)[-4:] == [2, 3, 4, 5]
 
