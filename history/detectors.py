@@ -122,8 +122,11 @@ _PEM_BODY = r"(?:[^-]++|-(?!----))*+"
 # Without an end line (a text that was cut) only lines that look like a key go.
 _PEM_LINES = r"(?:(?:\s|\\+[nr])*+[A-Za-z0-9+/=]{16,}+)++"
 
-# Neither a word alone nor a number alone, nor a reference to a variable.
-_GIVEN = rf"""{_FRESH}(?![$<{{*%(])(?=[A-Za-z]{{0,64}}[^A-Za-z"'\s\\])(?=[^A-Za-z"'\s]{{0,64}}[A-Za-z])"""
+# Words with separators (`your-api-key`), numbers, variables, paths and addresses are what code says about secrets.
+_GIVEN = (
+    rf"{_FRESH}(?![$<{{*%(.]|https?:|urn:|/[a-z0-9]{{1,20}}/)"
+    r"""(?=[A-Za-z_./:{}-]{0,64}[^A-Za-z_./:{}"'\s\\-])(?=[^A-Za-z"'\s]{0,64}[A-Za-z])"""
+)
 _QUOTED = rf"""[A-Za-z0-9_-]{{0,24}}{_IS}(?P<q>{_QUOTE})(?P<secret>{_GIVEN}[^\s"'\\]{{6,512}}+)(?P=q)"""
 _BARE = rf"""[A-Z0-9_]{{0,24}}=(?P<secret>{_GIVEN}[^\s"'\\`;&|,]{{6,512}}+)"""
 _AWS = rf"{_IS}(?:{_QUOTE})?(?P<secret>[A-Za-z0-9+/]{{40}})(?![A-Za-z0-9+/=])"
