@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import importlib.util
 import logging
 import os
 import sys
@@ -58,22 +57,11 @@ JOBS: list[Job] = [
 ]
 
 
-def existing(jobs: Iterable[Job]) -> list[Job]:
-    """Those whose module is there; a job may be named before its part of the product is built."""
-    found = []
-    for job in jobs:
-        if importlib.util.find_spec(job.run.rpartition(".")[0]):
-            found.append(job)
-        else:
-            logger.warning("The job “%s” is left out: there is no %s yet.", job.name, job.run)
-    return found
-
-
 class Crew:
     """The threads of one process."""
 
     def __init__(self, jobs: Iterable[Job], *, lease_seconds: float) -> None:
-        self.jobs = existing(jobs)
+        self.jobs = list(jobs)
         self.held = Held(holder=name_of_process(), seconds=lease_seconds)
         self.border = Border()
         self.stopping = threading.Event()

@@ -1,7 +1,5 @@
 """Every address of Parley."""
 
-from importlib.util import find_spec
-
 from django.contrib import admin
 from django.urls import include, path
 
@@ -15,6 +13,5 @@ urlpatterns = [
     path("accounts/", include("project.accounts.urls")),
     path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),
+    path("", include("history.urls")),
 ]
-if find_spec("history.urls"):
-    urlpatterns.append(path("", include("history.urls")))

@@ -21,7 +21,7 @@ class Command(BaseCommand):
             signal.signal(number, lambda *_: ended.set())
         crew = Crew(JOBS, lease_seconds=LEASE_SECONDS)
         crew.start()
-        self.stdout.write(f"Working: {', '.join(job.name for job in crew.jobs) or 'nothing to do yet'}")
+        self.stdout.write(f"Working: {', '.join(job.name for job in crew.jobs)}")
         self.stdout.flush()
         ended.wait()
         crew.stop()
