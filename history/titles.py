@@ -49,7 +49,7 @@ UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Co"))
 
 FENCE = re.compile(r"^ {0,3}(?:```|~~~)[^\n]*$", re.MULTILINE)
 LINE_MARKS = re.compile(r"^[ \t]*(?:#{1,6}[ \t]+|>[ \t]?|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?|\d{1,3}[.)][ \t]+)")
-EMPHASIS = re.compile(r"\*\*|__|`")
+EMPHASIS = re.compile(r"(?<!\*)\*\*(?!\*)|`")
 
 
 def title_from(text: str, *, limit: int = 80) -> str:

