@@ -207,7 +207,7 @@ def test_raw_prints_the_stored_bodies_one_a_line(looked_at: Session) -> None:
         Message.objects.filter(session=looked_at, on_path=True).order_by("seq").values_list("body", flat=True)
     )
     assert out.split("\n")[:-1] == stored
-    assert [entry_from_json(json.loads(line)).kind for line in stored][1] == "model_input"
+    assert [entry_from_json(json.loads(line)).kind for line in out.splitlines()][1] == "model_input"
 
 
 def test_an_unknown_kind_is_shown_as_such(ada: Any) -> None:

@@ -260,7 +260,7 @@ def test_an_answer_says_when_by_which_model_and_at_what_cost(reader: Client, ada
     assert "model-9" in html
     assert "12\u202f345 tokens" in html
     assert "3.1 s" in html
-    assert "03/02/2026 4:30 a.m." in html
+    assert 'datetime="2026-03-02T04:30:00+08:00"' in html
 
 
 @pytest.mark.parametrize(("status", "words"), [("interrupted", "cut short"), ("failed", "The answer failed")])
