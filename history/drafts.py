@@ -93,7 +93,7 @@ class Draft:
         """Make the row; returns where the next entry goes."""
         session, seq = self.session, self.session.version + 1
         fingerprint = fingerprints.fingerprint(entry, after=place.fingerprint, scope=self.scope)
-        stored = entry if self.as_it_came else redaction.redacted(entry, self.redactors).entry
+        stored = entry if self.as_it_came else self._redacted(entry)
         columns = projections.columns_of(stored)
         packed, salt = bodies.pack(stored), seals.new_salt()
         digest = seals.digest_of(salt, packed.body)
@@ -122,6 +122,13 @@ class Draft:
         if moves:
             advance(session, kind=columns["kind"], place=self.places[seq], seq=seq)
         return seq
+
+    def _redacted(self, entry: Entry) -> Entry:
+        """The entry as it may be kept; what was taken out of it is counted in its metadata."""
+        redacted = redaction.redacted(entry, self.redactors)
+        if not redacted.hits:
+            return redacted.entry
+        return replace(redacted.entry, metadata={**redacted.entry.metadata, "redacted": dict(redacted.hits)})
 
     def _paired(self, entry: ToolResults, place: Place) -> ToolResults:
         if self.as_it_came:

@@ -21,11 +21,12 @@ from django.db import DatabaseError, connection
 from django.db.models import F
 from django.utils import timezone
 
-from history import bodies, recorder
+from history import bodies, recorder, redaction
 from history.entries import Entry, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.recorder import Appended, refuse_when_off
+from history.redaction_walk import Redactors
 from history.storage import store_blobs
 from history.tokens import calibrated
 from history.transactions import writing
@@ -36,7 +37,8 @@ SERVER_LOST = "server_lost"
 # How an exchange can end, and what that makes of its answer (rule 4).
 _STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "failed"}
 
-_noted: dict[UUID, str | None] = {}  # running here; the text not yet flushed, or None when there is nothing new
+_redactors: dict[UUID, Redactors] = {}  # of the exchanges that run here
+_noted: dict[UUID, ModelOutput | None] = {}  # the answer so far, or None when the last flush wrote it
 _lock = threading.Lock()
 
 
@@ -66,16 +68,16 @@ def open_exchange(
             links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
             Exchange.blobs.through.objects.bulk_create(links)
     with _lock:
+        _redactors[exchange.pk] = _redactors_of(exchange)
         _noted[exchange.pk] = None
     return exchange
 
 
 def note_partial(exchange_id: UUID, output: ModelOutput) -> None:
     """Remember the answer so far; the next flush writes it. Cheap, and safe from any thread."""
-    text = bodies.dump(entry_to_json(output))
     with _lock:
         if exchange_id in _noted:
-            _noted[exchange_id] = text
+            _noted[exchange_id] = output
 
 
 def flush_partials() -> int:
@@ -116,6 +118,8 @@ def finish(
     """
     if silent_since is None:  # its own writer: should this fail, silence will tell the sweep
         _forget(exchange.pk)
+    if fields.get("error"):
+        fields["error"] = redaction.redacted_text(fields["error"], _redactors_of(exchange))[0]
     with writing():
         running = Exchange.objects.filter(pk=exchange.pk, ended_at=None)
         ended = (running.filter(heartbeat_at__lt=silent_since) if silent_since else running).update(
@@ -159,13 +163,23 @@ def partial_of(exchange: Exchange) -> ModelOutput | None:
     return entry if isinstance(entry, ModelOutput) else None
 
 
-def _write_partials(noted: Mapping[UUID, str | None]) -> None:
+def _redactors_of(exchange: Exchange) -> Redactors:
+    key = exchange.session.api_key if exchange.session else exchange.api_key
+    mode = key.recording if key else "full"
+    return redaction.redactors_for(mode if redaction.stores_bodies(mode) else "no_replies")
+
+
+def _write_partials(noted: Mapping[UUID, ModelOutput | None]) -> None:
     """One statement for all texts and one for all signs of life; an exchange that has ended is left alone."""
     table, key = Exchange._meta.db_table, Exchange._meta.pk
     moment = timezone.now()
     at = Exchange._meta.get_field("heartbeat_at").get_db_prep_save(moment, connection)
-    texts = [(text, at, key.get_db_prep_value(pk, connection)) for pk, text in noted.items() if text is not None]
-    silent = [pk for pk, text in noted.items() if text is None]
+    texts = [
+        (_stored_partial(pk, output), at, key.get_db_prep_value(pk, connection))
+        for pk, output in noted.items()
+        if output is not None
+    ]
+    silent = [pk for pk, output in noted.items() if output is None]
     with writing():
         if texts:
             sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
@@ -175,17 +189,24 @@ def _write_partials(noted: Mapping[UUID, str | None]) -> None:
             Exchange.objects.filter(pk__in=silent, ended_at=None).update(heartbeat_at=moment)
 
 
-def _note_again(noted: Mapping[UUID, str | None]) -> None:
+def _stored_partial(exchange_id: UUID, output: ModelOutput) -> str:
+    redactors = _redactors.get(exchange_id)
+    kept = redaction.redacted(output, redactors).entry if redactors else output
+    return bodies.dump(entry_to_json(kept))
+
+
+def _note_again(noted: Mapping[UUID, ModelOutput | None]) -> None:
     """The database did not take it: keep it for the next flush, unless something newer was noted meanwhile."""
     with _lock:
-        for pk, text in noted.items():
+        for pk, output in noted.items():
             if pk in _noted and _noted[pk] is None:
-                _noted[pk] = text
+                _noted[pk] = output
 
 
 def _forget(exchange_id: UUID) -> None:
     with _lock:
         _noted.pop(exchange_id, None)
+        _redactors.pop(exchange_id, None)
 
 
 def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from history import paths
 from history.entries import CONVERSATION, ModelOutput, ToolResults
+from history.keyring import holds
 from history.models import ApiKey, Message, Session
 from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of, nodes_to
 from history.snapshots import snapshot
@@ -86,7 +87,7 @@ def _served() -> QuerySet[Session]:
 
 
 def _recorded_for(key: ApiKey) -> Q:
-    if "admin" in key.scopes:
+    if holds(key, "admin"):
         return Q()
     return Q(owner_id=key.owner_id) if key.owner_wide else Q(api_key=key)
 

@@ -12,7 +12,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from history import exchanges, recorder, selectors
+from history import exchanges, keys, recorder, selectors
 from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import Exchange, Message, Session, TokenCalibration
@@ -387,3 +387,20 @@ def test_a_writer_killed_in_the_middle_of_an_answer_leaves_exactly_one_interrupt
     assert message["status"] == "interrupted"
     assert message["content"].startswith(flushed)
     assert survey["findings"] == []
+
+
+def test_what_a_key_must_not_store_is_not_in_the_partial_answer_or_the_error_either(ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada, recording="redacted").api_key
+    session = chat_of(ada, "question", source="relay", api_key=key)
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    secret = "sk-ant-" + "a1B2" * 12
+    exchanges.note_partial(exchange.pk, answered(f"the key is {secret}"))
+    exchanges.flush_partials()
+    exchange.refresh_from_db()
+    assert "[redacted:" in exchange.partial
+    assert secret not in exchange.partial
+    exchanges.finish(exchange, answered(f"the key is {secret}"), end_reason="done", error=f"refused {secret}")
+    assert secret not in exchange.error
+    message = Message.objects.get(session=session, seq=2)
+    assert secret not in (message.body or "")
+    assert sum(message.metadata["redacted"].values()) == 1
