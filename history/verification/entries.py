@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from history import fingerprints, projections
 from history.bodies import blobs_in, unpack
-from history.entries import Entry, Media, ModelInput, ModelOutput, Part, ToolResults
+from history.entries import Entry, Media, ModelInput, ModelOutput, Part, ToolResults, UnknownEntry
 from history.seals import digest_of, seal_of
 from history.verification.sources import Blobs, Row
 
@@ -97,7 +97,9 @@ def _blob_problem(name: str) -> Problem:
 
 
 def wrong_columns(row: Row, entry: Entry) -> Iterator[str]:
-    said: Mapping[str, Any] = UNSAID | projections.columns_of(entry)
+    said: dict[str, Any] = UNSAID | projections.columns_of(entry)
+    if isinstance(entry, UnknownEntry):
+        del said["created_at"]  # whoever wrote it knew the time from elsewhere
     return (name for name, value in said.items() if getattr(row, name) != value)
 
 

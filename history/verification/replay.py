@@ -51,10 +51,10 @@ class Replay:
         if kind in LEAVES:
             return False
         moves = moved if self.head is None and 0 < parent <= self.trimmed_through else parent == self.head
-        self._pair(seq, parent, kind, asks, answers)
         if moves:
             self.head = seq
             self._flags[self._place(seq)] |= ON_PATH
+        self._pair(seq, parent, kind, asks, answers)
         return moves
 
     def has(self, seq: int) -> bool:
@@ -104,7 +104,9 @@ class Replay:
                 self.calls[seq] = [Call(call_id) for call_id in asks]
         elif kind == ToolResults.kind:
             self.results[seq] = answers
-            _answer(self.calls.get(open_before, ()), answers, seq)
+            # A call on the path waits for results on the path.
+            if open_before in self.calls and (self.is_on_path(seq) or not self.is_on_path(open_before)):
+                _answer(self.calls[open_before], answers, seq)
         elif kind not in CONVERSATION:
             self._outputs[self._place(seq)] = open_before
 
