@@ -25,7 +25,7 @@ from history.entries import (
     ToolResults,
 )  # fmt: skip
 from history.models import ApiKey, Message, SearchRow, Session
-from history.search import Filters, rows
+from history.search import Filters, finding, rows
 
 pytestmark = pytest.mark.django_db
 
@@ -400,6 +400,23 @@ def test_pages_have_no_gap_and_no_repetition(ada: Any, limit: int) -> None:
             break
         before = page.next_before
     assert seen == list(range(60, 0, -1))
+
+
+def test_a_page_cut_short_by_hidden_hits_still_leads_on(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, hidden = recorder.start_session(owner=ada), recorder.start_session(owner=ada)
+    tell(old, *["salt"] * 5)
+    tell(hidden, *["salt"] * 300)
+    Session.objects.filter(pk=hidden.pk).update(hidden_at=timezone.now())
+    monkeypatch.setattr(finding, "ROUNDS", 2)
+    results = search.search(ada, "salt", limit=10)
+    assert results.hits == ()
+    pages = 1
+    while not results.hits:
+        assert results.next_before is not None
+        results = search.search(ada, "salt", limit=10, before=results.next_before)
+        pages += 1
+    assert pages > 2
+    assert [hit.seq for hit in results.hits] == [5, 4, 3, 2, 1]
 
 
 def test_what_arrives_meanwhile_does_not_move_a_page(ada: Any, session: Session) -> None:

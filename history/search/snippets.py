@@ -91,7 +91,7 @@ def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_term(folded: str, term: Term, place: int) -> int | None:
-    if place and not is_cjk(folded[place]) and end_of_word(folded, place - 1) > place - 1:
+    if place and end_of_word(folded, place - 1) >= place and not is_cjk(folded[place]):
         return None
     for number, word in enumerate(term.words, 1):
         while folded[place : place + 1] == " ":

@@ -69,11 +69,13 @@ def words_of(text: str) -> list[str]:
 
 
 def is_cjk(character: str) -> bool:
-    return _CJK_WORD.match(character) is not None
+    return character >= "\u1100" and _CJK_WORD.match(character) is not None
 
 
 def end_of_word(folded: str, place: int) -> int:
     """Where the word ends that goes on at a place of a folded text; the place itself where none does."""
+    if folded[place : place + 1] in ("", " "):
+        return place
     match = _REST_OF_WORD.match(folded, place)
     return match.end() if match else place
 
