@@ -126,15 +126,22 @@ def read_page(session: Session, place: Place) -> Transcript:
 
 
 def _found(session: Session, place: Place) -> Place:
-    """The place with its branch: an entry beside the path is read on the newest branch that runs through it."""
-    leaf = None if place.leaf == session.head else place.leaf
-    named = [seq for seq in (place.at, leaf) if seq is not None]
+    """The place with its branch: an entry beside the path is read on the newest branch that runs through it.
+
+    A leaf from which somebody has gone on since is a place on the current path like any other.
+    """
+    at, leaf = place.at, place.leaf
+    named = [seq for seq in (at, leaf) if seq is not None]
     rows = dict(Message.objects.filter(session=session, seq__in=named).values_list("seq", "on_path")) if named else {}
     if missing := [seq for seq in named if seq not in rows]:
         raise NoSuchEntry(f"session {session.pk} has no entry {missing[0]}")
-    if leaf is None and place.at is not None and not rows[place.at]:
-        leaf = newest_leaf(session, place.at)
-    return Place(before=place.before, after=place.after, at=place.at, leaf=leaf, internal=place.internal)
+    if leaf is not None and rows[leaf]:
+        if at is None and place.before is None and place.after is None and leaf != session.head:
+            at = leaf
+        leaf = None
+    if leaf is None and at is not None and not rows[at]:
+        leaf = newest_leaf(session, at)
+    return Place(before=place.before, after=place.after, at=at, leaf=leaf, internal=place.internal)
 
 
 def _page(session: Session, place: Place) -> Page:

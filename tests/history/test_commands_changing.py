@@ -70,7 +70,7 @@ def test_erasing_needs_a_reason(ada: Any) -> None:
 def test_a_held_session_is_left_alone_and_the_others_go(ada: Any) -> None:
     held, free = chat_of(ada, "held"), chat_of(ada, "free")
     retention.hold(held, actor=ada, reason="case 1")
-    with pytest.raises(CommandError, match="1 of the sessions are under hold"):
+    with pytest.raises(CommandError, match="Under hold and left alone: 1"):
         history("delete", held.pk, free.pk, "--erase", "--reason", "tidy", "--yes")
     assert list(Session.objects.values_list("pk", flat=True)) == [held.pk]
 
@@ -181,7 +181,7 @@ def test_findings_for_programs_come_one_a_line_and_end_with_a_verdict(ada: Any) 
 def test_a_wrong_counter_is_told_apart_from_damage(ada: Any) -> None:
     session = chat_of(ada, "one")
     Session.objects.filter(pk=session.pk).update(message_count=7)
-    with pytest.raises(CommandError, match="The record is whole, but 1 things"):
+    with pytest.raises(CommandError, match="The record is whole, but what is made from it is not"):
         history("verify")
 
 

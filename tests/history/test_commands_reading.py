@@ -280,7 +280,7 @@ def test_search_marks_what_it_found(ada: Any) -> None:
     out, err = history("search", "disk")
     assert f"{str(session.pk)[:8]} #1" in out
     assert "Is the [disk] slow?" in out
-    assert "1 messages found." in err
+    assert "Messages found: 1" in err
     shown, _ = history("search", "disk", out=Terminal())
     assert "[disk]" not in shown
     assert "\x1b[1;33mdisk\x1b[0m" in shown

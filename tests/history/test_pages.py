@@ -224,6 +224,18 @@ def test_paging_stays_on_the_branch(reader: Client, ada: Any) -> None:
     assert 'href="?leaf=40&amp;before=21"' in html
 
 
+def test_a_leaf_from_which_somebody_has_gone_on_is_a_place_on_the_current_path(reader: Client, ada: Any) -> None:
+    html = read(reader, long_chat(ada, 60), leaf=30)
+    assert shown(html) == list(range(21, 41))
+    assert "another branch" not in html
+
+
+def test_a_link_to_a_log_shows_it_where_it_hangs(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one", "two")
+    recorder.append(session, DebugLog(message="slow"), after=1)
+    assert shown(read(reader, session, at=3)) == [1, 3]
+
+
 # Kinds.
 
 
@@ -342,7 +354,7 @@ def test_ten_megabytes_are_shown_in_their_first_part_and_say_how_long_they_are(r
     recorder.append_many(session, [answered("", call("a")), results(result("a", "z" * 10_000_000))], after=1)
     html = read(reader, session)
     assert len(html) < 50_000
-    assert "The first 4\u202f000 characters of 9.5\xa0MB." in html
+    assert "The first 4\u202f000 characters; the whole has 9.5\xa0MB." in html
     whole = reader.get(f"/s/{session.pk}/3/").json()
     assert len(whole["results"][0]["parts"][0]["text"]) == 10_000_000
 

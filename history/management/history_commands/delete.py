@@ -33,10 +33,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     outcomes = {pk: _outcome(session, viewer, options) for pk, session in _watched(sessions, options)}
     _print(list(sessions.values()), outcomes, options, out=out, err=err)
     if refused := [pk for pk, outcome in outcomes.items() if outcome == "held"]:
-        raise CommandError(
-            _("%(count)s of the sessions are under hold and were left alone: release them first.")
-            % {"count": len(refused)}
-        )
+        raise CommandError(_("Under hold and left alone: %(count)s. Release them first.") % {"count": len(refused)})
 
 
 def _watched(sessions: dict[Any, Session], options: Options) -> Any:

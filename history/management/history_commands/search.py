@@ -59,7 +59,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         return
     for hit in results.hits:
         _print_hit(hit, out)
-    print_line(err, _("%(count)s messages found.") % {"count": results.count})
+    print_line(err, _("Messages found: %(count)s") % {"count": results.count})
     if results.next_before:
         print_line(err, _("There are more: --before %(cursor)s") % {"cursor": results.next_before})
 

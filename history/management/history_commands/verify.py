@@ -67,9 +67,9 @@ def _refuse(damaged: int, wrong: int, options: Options, out: Stream) -> None:
     if options["json"]:
         print_json_line(out, {"healthy": False, "damaged": damaged, "projections": wrong, "checkpoint": None})
     if damaged:
-        words = _("The record is damaged: %(damaged)s findings, and %(wrong)s in what is made from it.")
+        words = _("The record is damaged (findings: %(damaged)s; in what is made from it: %(wrong)s).")
     else:
-        words = _("The record is whole, but %(wrong)s things made from it are wrong and can be made anew.")
+        words = _("The record is whole, but what is made from it is not (findings: %(wrong)s): it can be made anew.")
     raise CommandError(words % {"damaged": damaged, "wrong": wrong})
 
 
