@@ -144,7 +144,7 @@ def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
         system=system,
         tools=snapshot.tools,
         report=Report((*remarks, *chosen.remarks)),
-        tokens=estimate_context(entries, system=system, tools=snapshot.tools, factor=options.calibration),
+        tokens=calibrate(fixed + sum(turn.tokens for turn in chosen.turns), factor=options.calibration),
     )
 
 

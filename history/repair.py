@@ -9,7 +9,7 @@ of manners that the dialects know best. docs/context.md lists the codes.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -157,12 +157,6 @@ class _Answers:
     calls: tuple[ToolRequest, ...]
     found: dict[int, tuple[int, int, ToolResult]] = field(default_factory=dict)
 
-    def open_call(self, result: ToolResult) -> int | None:
-        for index, call in enumerate(self.calls):
-            if index not in self.found and _answers(result, call):
-                return index
-        return None
-
     def to_entry(self, entries: Sequence[ContextEntry], *, status: ResultStatus, remarks: list[Remark]) -> ContextEntry:
         seq = entries[self.place].seq
         remarks.extend(Remark(code=code, seq=seq) for code in self._disorder(entries))
@@ -197,34 +191,40 @@ class _Answers:
 def _match(entries: Sequence[ContextEntry], remarks: list[Remark]) -> dict[int, _Answers]:
     """Give each result to the nearest call before it that it can answer; what answers none is left out."""
     answers: dict[int, _Answers] = {}
-    # By id, so that a long turn costs no more than its length; calls without an id are found under ''.
-    asked: defaultdict[str, list[_Answers]] = defaultdict(list)
+    # The calls that wait for a result, the newest last: a long turn costs no more than its length.
+    waiting: defaultdict[_Key, list[tuple[_Answers, deque[int]]]] = defaultdict(list)
     for place, entry in enumerate(entries):
         if calls := entry.tool_requests:
             answers[place] = _Answers(place, calls)
-            for call_id in dict.fromkeys(call.call_id for call in calls):
-                asked[call_id].append(answers[place])
+            for key, indexes in _by_key(calls).items():
+                waiting[key].append((answers[place], indexes))
         for index, result in enumerate(entry.results):
-            _give(result, asked[result.call_id], place=place, index=index, seq=entry.seq, remarks=remarks)
+            key = _key(result)
+            if waiting.get(key):
+                asking, indexes = waiting[key][-1]
+                asking.found[indexes.popleft()] = (place, index, result)
+                if not indexes:
+                    waiting[key].pop()
+            else:
+                code = Code.DUPLICATE_RESULT_REMOVED if key in waiting else Code.ORPHAN_RESULT_REMOVED
+                remarks.append(Remark(code=code, seq=entry.seq, values={"name": result.name}))
     return answers
 
 
-def _give(
-    result: ToolResult, asked: Sequence[_Answers], *, place: int, index: int, seq: int, remarks: list[Remark]
-) -> None:
-    for answers in reversed(asked):
-        call = answers.open_call(result)
-        if call is not None:
-            answers.found[call] = (place, index, result)
-            return
-    is_known = any(_answers(result, call) for answers in asked for call in answers.calls)
-    code = Code.DUPLICATE_RESULT_REMOVED if is_known else Code.ORPHAN_RESULT_REMOVED
-    remarks.append(Remark(code=code, seq=seq, values={"name": result.name}))
+# What a result and its call have in common: the id, or where neither has one (some vendors give none) the name.
+_Key = tuple[str, str]
 
 
-def _answers(result: ToolResult, call: ToolRequest) -> bool:
-    """By id; where neither has one (some vendors give none) by name."""
-    return result.call_id == call.call_id and (bool(call.call_id) or result.name == call.name)
+def _key(asked: ToolRequest | ToolResult) -> _Key:
+    return (asked.call_id, "") if asked.call_id else ("", asked.name)
+
+
+def _by_key(calls: Iterable[ToolRequest]) -> dict[_Key, deque[int]]:
+    """The places of the calls that only their order tells apart, in that order."""
+    places: dict[_Key, deque[int]] = {}
+    for place, call in enumerate(calls):
+        places.setdefault(_key(call), deque()).append(place)
+    return places
 
 
 def _named_like(call: ToolRequest, result: ToolResult, *, seq: int, remarks: list[Remark]) -> ToolResult:
@@ -242,41 +242,43 @@ def _no_result(call: ToolRequest, *, status: ResultStatus) -> ToolResult:
 
 def with_unique_ids(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> tuple[ContextEntry, ...]:
     """Give every call of a paired conversation an id of its own, and its result the same one."""
-    taken = {call.call_id for entry in entries for call in entry.tool_requests}
-    used: set[str] = set()
+    own_ids = _OwnIds(entries)
     named: list[ContextEntry] = []
     ids: list[str] = []
     for entry in entries:
         if entry.role is Role.TOOL_RESULT:
             named.append(_with_result_ids(entry, ids))
         else:
-            ids = [_own_id(call, entry.seq, place, taken, used, remarks) for place, call in _calls(entry)]
+            ids = [own_ids.take(call, entry.seq, place, remarks) for place, call in enumerate(entry.tool_requests, 1)]
             named.append(_with_call_ids(entry, ids))
     return tuple(named)
 
 
-def _calls(entry: ContextEntry) -> Iterable[tuple[int, ToolRequest]]:
-    return enumerate(entry.tool_requests, 1)
+class _OwnIds:
+    """Hands out each id once. Ids that a later call already has are not given to an earlier one."""
 
+    def __init__(self, entries: Iterable[ContextEntry]) -> None:
+        self.given = {call.call_id for entry in entries for call in entry.tool_requests}
+        self.used: set[str] = set()
+        # Some models name every call alike: remember how far the numbers behind a name have gone.
+        self.numbers: defaultdict[str, int] = defaultdict(lambda: 1)
 
-def _own_id(call: ToolRequest, seq: int, place: int, taken: set[str], used: set[str], remarks: list[Remark]) -> str:
-    call_id = call.call_id
-    if not call_id or call_id in used:
-        call_id = _free_id(call_id or f"call_{seq}_{place}", taken)
-        code = Code.CALL_ID_MADE_UNIQUE if call.call_id else Code.CALL_ID_SUPPLIED
-        values = {"given": call.call_id, "name": call.name, "call_id": call_id}
-        remarks.append(Remark(code=code, seq=seq, values=values))
-    used.add(call_id)
-    taken.add(call_id)
-    return call_id
+    def take(self, call: ToolRequest, seq: int, place: int, remarks: list[Remark]) -> str:
+        call_id = call.call_id
+        if not call_id or call_id in self.used:
+            call_id = self._free(call_id or f"call_{seq}_{place}")
+            code = Code.CALL_ID_MADE_UNIQUE if call.call_id else Code.CALL_ID_SUPPLIED
+            values = {"given": call.call_id, "name": call.name, "call_id": call_id}
+            remarks.append(Remark(code=code, seq=seq, values=values))
+        self.used.add(call_id)
+        return call_id
 
-
-def _free_id(wanted: str, taken: set[str]) -> str:
-    call_id, number = wanted, 1
-    while call_id in taken:
-        number += 1
-        call_id = f"{wanted}_{number}"
-    return call_id
+    def _free(self, wanted: str) -> str:
+        call_id = wanted
+        while call_id in self.given or call_id in self.used:
+            self.numbers[wanted] += 1
+            call_id = f"{wanted}_{self.numbers[wanted]}"
+        return call_id
 
 
 def _with_call_ids(entry: ContextEntry, ids: Sequence[str]) -> ContextEntry:

@@ -1,5 +1,6 @@
 """Each repair by itself: what is done, and what the report says about it."""
 
+import time
 from pathlib import Path
 
 from history.context_entries import ContextEntry, Role
@@ -144,6 +145,14 @@ def test_signed_reasoning_comes_through_unmodified() -> None:
     thought = Reasoning(text="", signature="sig", provider="anthropic")
     answer = ContextEntry(role=Role.MODEL_OUTPUT, parts=(thought, Text(text=" "), ToolRequest(call_id="a", name="r")))
     assert repair((said("hi"), answer))[0][1].parts[0] is thought
+
+
+def test_thousands_of_calls_with_one_id_cost_no_more_than_their_number() -> None:
+    rounds = [entry for _ in range(4_000) for entry in (asked("a"), found("a"), found("a"))]
+    started = time.process_time()
+    repaired, _ = repair((said("hi"), *rounds))
+    assert time.process_time() - started < 3
+    assert len(repaired) == 8_001
 
 
 def test_what_a_vendor_would_refuse_is_named() -> None:
