@@ -1,8 +1,9 @@
 """The two engines: a query in the language of each, and the newest rows that match it.
 
 Both know only words. SQLite has them in an FTS5 table that gives rows in the order of their ids, newest first, and
-stops when it is told to. PostgreSQL has a GIN index, which must find everything before it can say what is newest: so up
-to 2,000 hits are fetched and sorted, and where there are more, walking down the primary key meets them soon.
+stops when it is told to. PostgreSQL has a GIN index, which must find everything before it can say what is newest: so
+the newest rows are looked through first, which is enough for common words; then up to 2,000 hits are fetched and
+sorted; and where there are more, walking down the primary key meets them soon.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from history.search.queries import Query, Term
 from history.search.rows import FIRST_PART, LONG_MESSAGE, PART, ROWS
 
 FEW = 2_000
+RECENT = 500
 HIGHEST = 2**63 - 1
 TABLE = "history_searchrow"
 INDEX = "history_searchindex"
@@ -126,17 +128,29 @@ def _newest_on_sqlite(query: Query, joined: Joined, below: int, limit: int) -> B
 
 
 def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) -> Batch:
+    asked = [written(query, TSQUERY), below, limit, *joined.parameters]
     hits = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id < %s AND id {DECIDES}"  # noqa: S608
+    if limit < RECENT:
+        found = _among_recent(joined, asked)
+        if len(found) == limit:
+            return Batch(found, is_last=False)
     few = (
         f"WITH few AS MATERIALIZED ({hits} LIMIT {FEW + 1}), h AS (SELECT id FROM few ORDER BY id DESC LIMIT %s) "  # noqa: S608
         f"SELECT h.id, {joined.columns}, (SELECT count(*) FROM few) FROM h {joined.joins} ORDER BY h.id DESC"
     )
-    asked = [written(query, TSQUERY), below, limit, *joined.parameters]
     found = _rows(few, asked)
     if not found or found[0][-1] <= FEW:
         return Batch([row[:-1] for row in found], is_last=not found or found[0][-1] <= limit)
     found = _rows(_newest_of(hits, joined), asked)
     return Batch(found, is_last=len(found) < limit)
+
+
+def _among_recent(joined: Joined, asked: Sequence[Any]) -> list[Any]:
+    """The hits among the newest few hundred rows: of common words a page full, in a fraction of the time."""
+    words, below, *others = asked
+    recent = f"SELECT id, tokens FROM {TABLE} WHERE id < %s ORDER BY id DESC LIMIT {RECENT}"  # noqa: S608
+    hits = f"SELECT id FROM ({recent}) recent WHERE tokens @@ %s::tsquery AND id {DECIDES}"  # noqa: S608
+    return _rows(_newest_of(hits, joined), [below, words, *others])
 
 
 def _newest_of(hits: str, joined: Joined) -> str:
