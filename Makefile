@@ -77,12 +77,12 @@ clean:
 
 .venv/.run: requirements.txt | .venv/bin/python
 	@echo "Installing what Parley needs ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --requirement requirements.txt
 	@touch $@
 
 .venv/.dev: requirements-dev.txt | .venv/.run
 	@echo "Installing what its tests need ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --requirement requirements-dev.txt
 	@touch $@
 
 # Browser tests want Debian's Chromium. Without one they are skipped by name, or fail where CI=true.

@@ -1,6 +1,7 @@
 """`manage.py backup [PATH]`: a copy of the database while the server goes on writing."""
 
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def default_path() -> Path:
 def pg_dump_command() -> str:
     """The password stays out of it: pg_dump asks for it, or finds it in PGPASSWORD or ~/.pgpass."""
     to = connection.settings_dict
-    options = {"--host": to["HOST"], "--port": to["PORT"], "--username": to["USER"]}
-    given = " ".join(f"{name}={value}" for name, value in options.items() if value)
-    return f"pg_dump --format=custom {given} --file=parley.dump {to['NAME']}"
+    # A socket's folder is given as an option of the address: postgres://user@/name?host=/run/postgresql
+    options = {"host": to["HOST"] or to["OPTIONS"].get("host"), "port": to["PORT"], "username": to["USER"]}
+    given = [f"--{name}={value}" for name, value in options.items() if value]
+    return shlex.join(["pg_dump", "--format=custom", *given, "--file=parley.dump", str(to["NAME"])])
