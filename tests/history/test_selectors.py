@@ -93,13 +93,14 @@ def test_an_expired_session_is_served_to_nobody_before_the_purge_has_come_by(ada
     assert sees(ada, session)
 
 
-def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any) -> None:
+def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any, staff: Any) -> None:
     own, other = key_of(ada, scopes=["read"]), key_of(ada, scopes=["read"])
-    wide, every = key_of(ada, scopes=["read"], owner_wide=True), key_of(bob, scopes=["read", "admin"])
+    wide, every = key_of(ada, scopes=["read"], owner_wide=True), key_of(staff, scopes=["read", "admin"])
     session = recorder.start_session(owner=ada, api_key=own, source="relay")
     assert [sees(key, session) for key in (own, other, wide, every)] == [True, False, True, True]
     assert [sees(key, chat_of(ada, "chat")) for key in (own, other, wide, every)] == [False, False, True, True]
     assert not sees(wide, chat_of(bob, "his"))
+    assert not sees(key_of(bob, scopes=["read", "admin"]), session), "an admin key is worth what its owner is"
 
 
 @pytest.mark.parametrize("name", ["", "nonsense", "../etc/passwd", str(uuid4()), "a\0b"])
