@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from history.context import NO_NOTEBOOK
 from history.entries import (
@@ -179,8 +179,7 @@ class PlainStore:
 
     def calls(self, session: str) -> list[Call]:
         talk = [row for row in self.path(session) if isinstance(row.entry, CONVERSATION)]
-        following = [*talk[1:], None]
-        return [call for row, later in zip(talk, following, strict=True) for call in _calls_of(row, later)]
+        return [call for row, later in zip_longest(talk, talk[1:]) for call in _calls_of(row, later)]
 
     def ledger(self, session: str) -> list[Node]:
         return list(self.sessions[session].rows)
