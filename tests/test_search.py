@@ -329,7 +329,7 @@ def test_a_stranger_sees_nothing(ada: Any, bob: Any, session: Session) -> None:
 
 def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any, admin: Any) -> None:
     key, wide, other = key_of(ada, "one"), key_of(ada, "wide", owner_wide=True), key_of(bob, "other")
-    chief = key_of(ada, "chief", scopes=["admin"])
+    chief, pretender = key_of(admin, "chief", scopes=["admin"]), key_of(ada, "pretender", scopes=["admin"])
     tell(recorder.start_session(owner=ada, api_key=key, source="relay"), "salt")
     tell(recorder.start_session(owner=ada), "pepper", "salt")
     assert found(key, "salt") == [1]
@@ -337,6 +337,7 @@ def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any, admin: Any) -
     assert found(other, "salt") == []
     assert found(chief, "salt") == found(admin, "salt") == [1, 2]
     assert found(chief) == [1, 1, 2]
+    assert found(pretender) == []
 
 
 def test_hidden_and_expired_sessions_are_never_found(ada: Any, admin: Any) -> None:

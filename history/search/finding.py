@@ -18,6 +18,7 @@ from uuid import UUID
 from django.db import connection
 
 from history.bodies import MissingBlob
+from history.keyring import holds
 from history.models import ApiKey, Message, SearchRow
 from history.projections import searched_text
 from history.search import engines, rows
@@ -166,7 +167,7 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
 def _viewer_groups(viewer: Any) -> list[Group]:
     """Narrows to what the viewer could see at all; whether they do see it is for `sessions_visible_to` to say."""
     if isinstance(viewer, ApiKey):
-        if "admin" in viewer.scopes:
+        if holds(viewer, "admin"):
             return []
         own = rows.number_word("o", viewer.owner_id) if viewer.owner_wide else rows.number_word("k", viewer.pk)
         return [_any([own])]
