@@ -410,7 +410,7 @@ def test_a_page_cut_short_by_hidden_hits_still_leads_on(ada: Any, monkeypatch: p
     Session.objects.filter(pk=hidden.pk).update(hidden_at=timezone.now())
     monkeypatch.setattr(finding, "ROUNDS", 2)
     results = search.search(ada, "salt", limit=10)
-    assert results.hits == ()
+    assert list(results.hits) == []
     pages = 1
     while not results.hits:
         assert results.next_before is not None
