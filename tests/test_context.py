@@ -285,6 +285,21 @@ class TestLimits:
         assert not reaches_far_enough(too_few, ContextOptions())
         assert not reaches_far_enough(newest, UNLIMITED)
 
+    def test_a_loader_reads_on_where_an_input_may_have_come_in_the_middle_of_a_turn(self) -> None:
+        entries = (said("do it"), answered("a", "c1"), said("and this"), found("c1"), answered("done"))
+        cut = Snapshot(session_id="s1", version=5, nodes=path(*entries)[2:], loaded_from=3)
+        assert not reaches_far_enough(cut, ContextOptions(max_turns=1))
+
+    def test_a_summary_of_what_lies_before_the_part_that_was_read_is_no_turn_of_it(self) -> None:
+        nodes = path(*turns(2), Summary(first=1, last=2, summary="short"), *turns(3))
+        cut = Snapshot(session_id="s1", version=11, nodes=(nodes[4], *nodes[-3:]), loaded_from=9)
+        assert not reaches_far_enough(cut, ContextOptions(max_turns=2))
+        assert reaches_far_enough(cut, ContextOptions(max_turns=1))
+
+    def test_an_open_call_that_a_new_turn_follows_was_skipped(self) -> None:
+        context = render_context(snapshot(said("do it"), answered("a", "c1"), said("never mind")), UNLIMITED)
+        assert [result.status for result in context.entries[2].results] == ["skipped"]
+
 
 class TestSameBytes:
     def test_same_snapshot_and_options_give_the_same_bytes(self) -> None:
