@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from history import recorder, search, selectors, verification
 from history.entries import Entry, Node
@@ -82,7 +83,7 @@ class ParleyStore:
         )
 
     def calls(self, session: str) -> list[Call]:
-        rows = ToolCall.objects.filter(session=session, message__on_path=True).order_by("message__seq", "index")
+        rows = ToolCall.objects.filter(session=UUID(session), message__on_path=True).order_by("message__seq", "index")
         return [
             Call(row.message.seq, row.index, row.call_id, row.status, row.answered_by, row.result)
             for row in rows.select_related("message")

@@ -150,7 +150,8 @@ class PlainStore:
         return Slice(tuple(numbers[first:last]), has_older=first > 0, has_newer=last < len(path))
 
     def holding(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> Holding:
-        instruction, notebook, tools = "", NO_NOTEBOOK, ()
+        instruction, notebook = "", NO_NOTEBOOK
+        tools: tuple[str, ...] = ()
         for row in self.path(session, leaf=leaf, at_version=at_version):
             match row.entry:
                 case SystemInstructionSet(instruction=text):

@@ -57,14 +57,14 @@ class Elsewhere:
 
     def lines_to_the_end(self, process: Process) -> list[Any]:
         out, _ = process.communicate(timeout=120)
-        assert process.returncode == 0, f"{process.args} ended with {process.returncode}"
+        assert process.returncode == 0, f"{process.args!r} ended with {process.returncode}"
         return read_lines(out)
 
     @staticmethod
     def next_line(process: Process) -> Any:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line, f"{process.args} told nothing and is gone"
+        assert line, f"{process.args!r} told nothing and is gone"
         return json.loads(line)
 
 

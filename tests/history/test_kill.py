@@ -19,7 +19,7 @@ def killed_while_writing(elsewhere: Elsewhere, session: str, *, after: float) ->
         writer.kill()
         lines = [first, *read_lines(writer.stdout.read())]
         writer.wait()
-    return max(line["version"] for line in lines)
+    return max(int(line["version"]) for line in lines)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -105,7 +105,7 @@ class Histories(RuleBasedStateMachine):
         pick=PICK, where=WHERE, backwards=st.booleans(), failed=st.booleans(), surplus=st.sampled_from([0, 0, 0, 1, -1])
     )
     def give_results(self, pick: int, where: int | None, backwards: bool, failed: bool, surplus: int) -> None:
-        """For the calls that stand open there; sometimes one too many or too few, which is refused or kept with a mark."""
+        """For the calls that stand open there; one too many or too few is refused, or kept with a mark."""
         session = self.plain.sessions[self.session(pick)]
         calls = list(session.open_calls_at(self.place(session, where)))
         calls += [ToolRequest(call_id="nobody asked", name="x")] * (surplus == 1)
@@ -247,13 +247,13 @@ class Histories(RuleBasedStateMachine):
     def empty_the_trash(self) -> None:
         retention.purge(dry_run=False, now=timezone.now() + timedelta(hours=25))
         for name in sorted(self.hidden - self.held):
-            real = self.names.pop(name)
+            real = UUID(self.names.pop(name))
             self.hidden.discard(name)
             del self.plain.sessions[name]
             assert not Session.objects.filter(pk=real).exists()
             for model in (Message, ToolCall, Exchange):
                 assert not model._default_manager.filter(session=real).exists()
-        assert not SearchRow.objects.exclude(message__session__in=self.names.values()).exists()
+        assert not SearchRow.objects.exclude(message__session__in=map(UUID, self.names.values())).exists()
         if not self.names:
             self.start("chat")
 
@@ -264,7 +264,7 @@ class Histories(RuleBasedStateMachine):
             retention.purge(dry_run=False)
         for name, real in self.names.items():
             kept = self.plain.sessions[name]
-            seqs = set(Message.objects.filter(session=real).values_list("seq", flat=True))
+            seqs = set(Message.objects.filter(session=UUID(real)).values_list("seq", flat=True))
             gone = {row.seq for row in kept.written} - seqs
             if gone != kept.gone:
                 event("something was trimmed")
@@ -281,7 +281,7 @@ class Histories(RuleBasedStateMachine):
             retention.purge(dry_run=False, now=timezone.now() + timedelta(hours=23) + timedelta(hours=2))
         self.empty_the_trash()
         for name, real in self.names.items():
-            dropped = set(Message.objects.filter(session=real, body=None).values_list("seq", flat=True))
+            dropped = set(Message.objects.filter(session=UUID(real), body=None).values_list("seq", flat=True))
             if dropped != self.plain.sessions[name].dropped:
                 event("texts were dropped")
                 assert name not in self.held
@@ -379,7 +379,7 @@ def check_that_pairs_stay_together(session: PlainSession, gone: set[int]) -> Non
 @pytest.mark.django_db
 def test_the_record_does_what_the_model_does() -> None:
     many = int(os.environ.get("PARLEY_STEPS", "1"))
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         Histories,
         settings=settings(
             max_examples=20 * many,

@@ -142,7 +142,7 @@ def test_pages_meet_at_the_entry_that_was_named(ada: Any) -> None:
 def test_a_page_says_whether_there_is_more_on_either_side_even_when_it_is_empty(ada: Any) -> None:
     session = chat_of(ada, "one", "two", "three")
     pages = {
-        (where, number): selectors.messages_of(session, **{where: number, "limit": 1})  # type: ignore[arg-type]
+        (where, number): selectors.messages_of(session, **{where: number, "limit": 1})
         for where in ("before", "after")
         for number in (0, 1, 2, 3, 4)
     }

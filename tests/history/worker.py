@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -50,7 +51,7 @@ def begin(number: str) -> None:
 def write_together(writers: str, many: str, *sessions: str) -> None:
     """So many processes append to these sessions at the same time; prints what each was told, and how they ended."""
     connection.close()  # a child needs one of its own
-    children = [_forked(lambda name=f"w{number}": _write(name, int(many), sessions)) for number in range(int(writers))]
+    children = [_forked(partial(_write, f"w{number}", int(many), sessions)) for number in range(int(writers))]
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     tell({"exit_codes": codes})
 
