@@ -47,8 +47,8 @@ def verify(
     yield from _check_audit()
     if checkpoint is not None:
         yield from compare(checkpoint)
-    for pk in _all_sessions() if sessions is None else _ids(sessions):
-        yield from _check_session(pk, blobs, progress)
+    for session in _all_sessions() if sessions is None else _these(sessions):
+        yield from _check_session(session, blobs, progress)
     if sessions is None:
         yield from _check_inputs(blobs)
 
@@ -58,36 +58,40 @@ def _check_audit() -> Iterator[Finding]:
         yield Finding(None, flaw.seq, f"audit_{flaw.problem}", f"this event of the audit chain is {flaw.problem}")
 
 
-def _all_sessions() -> Iterator[UUID]:
-    last = None
-    rows = Session.objects.order_by("pk").values_list("pk", flat=True)
-    while page := list((rows if last is None else rows.filter(pk__gt=last))[:1_000]):
+def _all_sessions() -> Iterator[Session]:
+    last, rows = None, Session.objects.order_by("pk")
+    while page := list((rows if last is None else rows.filter(pk__gt=last))[:200]):
         yield from page
-        last = page[-1]
+        last = page[-1].pk
 
 
-def _ids(sessions: Iterable[Session | UUID]) -> Iterator[UUID]:
-    return (session.pk if isinstance(session, Session) else session for session in sessions)
+def _these(sessions: Iterable[Session | UUID]) -> Iterator[Session]:
+    for session in sessions:
+        yield from Session.objects.filter(pk=session.pk if isinstance(session, Session) else session)
 
 
-def _check_session(pk: UUID, blobs: Blobs, progress: Progress | None) -> Iterator[Finding]:
+def _check_session(session: Session, blobs: Blobs, progress: Progress | None) -> Iterator[Finding]:
     """One session. If it was written to while we looked and something seemed wrong, look again."""
-    for attempt in range(ATTEMPTS):
-        session = Session.objects.filter(pk=pk).first()
-        if session is None or (session.hidden_at == BEYOND_RECALL and excuses_for(pk).is_removed):
+    findings: list[Finding] = []
+    for _ in range(ATTEMPTS):
+        if session.hidden_at == BEYOND_RECALL and excuses_for(session.pk).is_removed:
             return
         walk = Walk(session, blobs)
         findings = list(islice(walk.check(), FINDINGS_PER_SESSION))
-        if not findings or attempt == ATTEMPTS - 1 or _is_as_it_was(session):
+        now = Session.objects.filter(pk=session.pk).first() if findings else session
+        if now is None:
+            return
+        if _is_the_same(now, session):
             break
+        session = now
     if progress is not None:
         progress(walk.entries)
     yield from findings
 
 
-def _is_as_it_was(session: Session) -> bool:
-    same = Session.objects.filter(pk=session.pk, version=session.version, trimmed_through=session.trimmed_through)
-    return same.exists()
+def _is_the_same(now: Session, then: Session) -> bool:
+    names = ("version", "trimmed_through", "hidden_at")
+    return all(getattr(now, name) == getattr(then, name) for name in names)
 
 
 def _check_inputs(blobs: Blobs) -> Iterator[Finding]:

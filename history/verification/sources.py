@@ -58,6 +58,8 @@ def pages_of(session: Session) -> Iterator[list[Row]]:
     while rows := [Row._make(row) for row in entries.filter(seq__gt=last).values_list(*Row._fields)[:size]]:
         yield rows
         last = rows[-1].seq
+        if last >= session.version:
+            return
         mean = sum(len(row.body or "") + len(row.content) for row in rows) // len(rows) + 1
         size = max(1, min(PAGE, PAGE_CHARS // mean))
 

@@ -402,7 +402,7 @@ def test_a_half_removed_session_cannot_be_brought_back_or_held(ada: Any, staff: 
 
 def test_a_writer_who_knew_nothing_of_a_removal_does_not_stop_it(ada: Any) -> None:
     session = chat_of(ada, *["word"] * (BATCH + 10), source="relay")
-    late = []
+    late: list[recorder.Appended] = []
 
     def write(what: str, count: int) -> None:
         if what == "messages" and not late:

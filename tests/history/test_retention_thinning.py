@@ -57,7 +57,7 @@ def counters(session: Session) -> list[int]:
     return [getattr(session, name) for name in COUNTERS]
 
 
-def turn(number: int, **usage: int) -> list[Entry]:
+def turn(number: int, **usage: Any) -> list[Entry]:
     used = Usage(**usage) if usage else None
     return [
         said(f"question {number}"),
@@ -354,9 +354,9 @@ def grow(session: Session, plan: list[tuple[str, int]]) -> None:
         recorder.append_many(session, entries[kind], after=after)
 
 
-def pairs(session: Session) -> dict[int, list[tuple[str, str, int | None]]]:
+def pairs(session: Session) -> dict[int, list[Any]]:
     rows = ToolCall.objects.filter(session=session).order_by("message__seq", "index")
-    found: dict[int, list[tuple[str, str, int | None]]] = {}
+    found: dict[int, list[Any]] = {}
     for seq, *said_of in rows.values_list("message__seq", "call_id", "status", "answered_by"):
         found.setdefault(seq, []).append(tuple(said_of))
     return found

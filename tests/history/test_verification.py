@@ -379,7 +379,7 @@ MADE = {
 
 
 def made() -> Iterator[list[Any]]:
-    return (sorted(map(repr, model.objects.values_list(*columns))) for model, columns in MADE.items())
+    return (sorted(map(repr, model._default_manager.values_list(*columns))) for model, columns in MADE.items())
 
 
 def test_projections_made_anew_are_the_same_rows(session: Session) -> None:
