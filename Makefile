@@ -73,7 +73,7 @@ clean:
 	@command -v "$(PYTHON)" > /dev/null || { echo "Parley needs Python 3.11 or newer, and there is no $(PYTHON). Install it, or name yours: make run PYTHON=python3.12" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Parley needs Python 3.11 or newer, and $(PYTHON) is `"$(PYTHON)" -V 2>&1`. Name another one: make run PYTHON=python3.12" >&2; exit 1; }
 	@echo "Making a virtual environment in .venv ..."
-	@"$(PYTHON)" -m venv .venv > .venv.log 2>&1 && rm .venv.log || { echo "$(PYTHON) cannot make a virtual environment (see .venv.log). On Debian: apt-get install python3-venv" >&2; rm -rf .venv; exit 1; }
+	@"$(PYTHON)" -m venv .venv > /dev/null 2>&1 || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
 
 .venv/.run: requirements.txt | .venv/bin/python
 	@echo "Installing what Parley needs ..."

@@ -121,6 +121,13 @@ def is_url(value: str, *, schemes: tuple[str, ...]) -> bool:
         return False
 
 
+def local_url(host: str, port: int) -> str:
+    """Where a server that listens there is found from its own machine."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def shown(name: str, value: str) -> str:
     """The value as it may be shown: no secret, no password inside an address, not endless, on one line."""
     if "KEY" in name or "TOKEN" in name or "PASSWORD" in name:

@@ -15,7 +15,7 @@ import django_stubs_ext
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
-from project.env import Environment
+from project.env import Environment, local_url
 from project.keyfiles import key_from
 
 django_stubs_ext.monkeypatch()
@@ -29,7 +29,7 @@ PARLEY_DATA_DIR = env.path("PARLEY_DATA_DIR", BASE_DIR / "data", base=BASE_DIR)
 HOST = env.text("HOST", "127.0.0.1")
 PORT = env.whole_number("PORT", 8000, least=1, most=65535)
 PARLEY_URL = env.url(
-    "PARLEY_URL", f"http://127.0.0.1:{PORT}", schemes=("http", "https"), example="https://parley.example.org"
+    "PARLEY_URL", local_url(HOST, PORT), schemes=("http", "https"), example="https://parley.example.org"
 ).rstrip("/")
 PARLEY_TRUSTED_PROXIES = env.whole_number("PARLEY_TRUSTED_PROXIES", 0, most=10)
 PARLEY_BACKGROUND = env.flag("PARLEY_BACKGROUND", True)

@@ -57,7 +57,7 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
     )
 
 
-def wait_for(condition: Callable[[], object], *, seconds: float = 20, what: str = "what the test waits for") -> None:
+def wait_for(condition: Callable[[], object], *, seconds: float = 60, what: str = "what the test waits for") -> None:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -80,7 +80,7 @@ class Process:
     def output(self) -> str:
         return self.log.read_text(errors="replace")
 
-    def end(self, number: int = signal.SIGTERM, *, seconds: float = 15) -> int:
+    def end(self, number: int = signal.SIGTERM, *, seconds: float = 30) -> int:
         self.popen.send_signal(number)
         return self.popen.wait(seconds)
 
@@ -113,8 +113,6 @@ def serving(
 ) -> Iterator[Process]:
     words = [word.format(port=port, application=application) for word in SERVERS[server]]
     with running([sys.executable, "-m", *words], log=log, environment=environment) as process:
-        wait_for(
-            lambda: answers(port) or process.popen.poll() is not None, seconds=60, what=f"{server} serving ({log})"
-        )
+        wait_for(lambda: answers(port) or process.popen.poll() is not None, what=f"{server} serving ({log})")
         assert process.popen.poll() is None, process.output
         yield process

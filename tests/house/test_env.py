@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from project.env import EXIT_CODE, Environment
+from project.env import EXIT_CODE, Environment, local_url
 
 
 def read(**variables: str) -> Environment:
@@ -95,3 +95,16 @@ def test_the_process_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PARLEY_ONE", "process")
     env = Environment.of_process(tmp_path / ".env")
     assert (env.text("PARLEY_ONE"), env.text("PARLEY_TWO")) == ("process", "file")
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::1", "http://[::1]:8000"),
+        ("192.0.2.7", "http://192.0.2.7:8000"),
+    ],
+)
+def test_links_lead_to_where_the_server_listens(host: str, address: str) -> None:
+    assert local_url(host, 8000) == address

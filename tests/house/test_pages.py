@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.db import connection
+from django.template.loader import render_to_string
 from django.test import Client, override_settings
 
 from history import recorder
@@ -90,3 +91,7 @@ def test_static_files_are_served_by_the_application(client: Client) -> None:
     response = client.get("/static/css/tokens.css")
     assert response.status_code == 200
     assert b"--paper" in response.content
+
+
+def test_the_page_for_an_error_needs_nothing_that_could_fail() -> None:
+    assert "Something went wrong here" in render_to_string("500.html")
