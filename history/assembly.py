@@ -1,16 +1,18 @@
 """Pieces of an answer, folded into one entry. Half an answer is still an answer.
 
 An `Assembler` can be asked at any time for what there is so far, and can be made again from that, so an answer survives
-whoever was putting it together. Cut-off tool arguments are kept to the letter.
+whoever was putting it together. Cut-off tool arguments are kept to the letter. `events_of` is the way back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from history.entries import (
+    Media,
     ModelOutput,
     OtherPart,
     Part,
@@ -21,11 +23,16 @@ from history.entries import (
     Usage,
 )
 from history.events import (
+    END_REASONS,
     Ended,
+    EndReason,
     Event,
     Failed,
+    MediaPiece,
     OtherPiece,
+    Piece,
     ReasoningPiece,
+    Skipped,
     Started,
     TextPiece,
     ToolCallPiece,
@@ -33,10 +40,13 @@ from history.events import (
 )
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+# Said once, by the first piece that says it; some vendors repeat it in every piece.
+_SAID_ONCE = frozenset({"call_id", "name"})
+NO_ARGUMENTS = "{}"
 
 
 class Assembler:
-    """Feed it events; `output()` is the answer so far."""
+    """Feed it events; `output()` is the answer so far. `blobs` holds the bytes of media in it, by hash."""
 
     def __init__(self, *, provider: str = "", model: str = "", agent: str = "") -> None:
         self.provider, self.model, self.agent = provider, model, agent
@@ -44,28 +54,46 @@ class Assembler:
         self.usage: Usage | None = None
         self.ended: Ended | None = None
         self.failed: Failed | None = None
-        self._pieces: dict[str, _Piece] = {}
+        self.skipped: list[Skipped] = []
+        self.blobs: dict[str, bytes] = {}
+        # By name and kind: an odd stream may use one name for two things.
+        self._parts: dict[tuple[str, type], _Growing] = {}
 
     @classmethod
-    def resume(cls, output: ModelOutput) -> Assembler:
-        """Go on where a partial answer stopped."""
+    def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:
+        """Go on where a partial answer stopped. With its `part_names`, pieces of the same parts continue them."""
         resumed = cls(provider=output.provider, model=output.model, agent=output.agent)
         resumed.request_id, resumed.usage = output.request_id, output.usage
-        resumed._pieces = {f"resumed-{place}": _Piece.of(part) for place, part in enumerate(output.parts)}
+        if output.status == "complete":
+            resumed.ended = Ended(reason=end_reason(output.end_reason))
+        elif output.status == "failed":
+            resumed.failed = Failed(message=output.error)
+        known = dict(enumerate(names))
+        for place, part in enumerate(output.parts):
+            name = known.get(place, f"resumed-{place}")
+            resumed._parts[name, type(_piece_of(part, name, {}))] = _Growing.of(part)
         return resumed
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The names of the parts in `output()`, in their order."""
+        return tuple(name for (name, _), part in self._parts.items() if part.build(self.provider) is not None)
 
     def feed(self, event: Event) -> None:
         match event:
             case Started():
                 self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
+                self.provider = self.provider or event.provider
             case UsageReported():
-                self.usage = _merged(self.usage, event.usage)
+                self.usage = merged_usage(self.usage, event.usage)
             case Ended():
                 self.ended = event
             case Failed():
                 self.failed = event
-            case TextPiece() | ReasoningPiece() | ToolCallPiece() | OtherPiece():
-                self._piece(event).add(event)
+            case Skipped():
+                self.skipped.append(event)
+            case _:
+                self._add(event)
 
     def feed_all(self, events: Iterable[Event]) -> Assembler:
         for event in events:
@@ -74,9 +102,9 @@ class Assembler:
 
     def output(self, *, status: Status | None = None, **fields: Any) -> ModelOutput:
         """The answer so far. Without a `status`, it is complete if the vendor said so, failed if it said that."""
-        parts = tuple(part for piece in self._pieces.values() if (part := piece.part(self.provider)) is not None)
+        built = (part.build(self.provider) for part in self._parts.values())
         return ModelOutput(
-            parts=parts,
+            parts=tuple(part for part in built if part is not None),
             provider=self.provider,
             model=self.model,
             agent=self.agent,
@@ -93,68 +121,124 @@ class Assembler:
             return "failed"
         return "complete" if self.ended else "interrupted"
 
-    def _piece(self, event: TextPiece | ReasoningPiece | ToolCallPiece | OtherPiece) -> _Piece:
-        if event.part not in self._pieces:
-            self._pieces[event.part] = _Piece(_KINDS[type(event)])
-        return self._pieces[event.part]
+    def _add(self, event: Piece) -> None:
+        place = (event.part, type(event))
+        if isinstance(event, MediaPiece):
+            self._parts[place] = _Growing.of(self._media(event))
+        elif isinstance(event, OtherPiece):
+            self._parts[place] = _Growing.of(OtherPart(data=event.data))
+        else:
+            if place not in self._parts:
+                self._parts[place] = _Growing(_BUILDERS[type(event)])
+            self._parts[place].add(event)
+
+    def _media(self, event: MediaPiece) -> Media:
+        if not event.data:
+            return Media(media_type=event.media_type, url=event.url)
+        sha256 = hashlib.sha256(event.data).hexdigest()
+        self.blobs[sha256] = event.data
+        return Media(media_type=event.media_type, sha256=sha256, size=len(event.data))
 
 
-class _Piece:
+Builder = Callable[..., Part | None]
+
+
+class _Growing:
     """One part in the making. Texts are kept in pieces, so that a long answer does not cost its length squared."""
 
-    def __init__(self, build: Callable[..., Part | None]) -> None:
-        self.build = build
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
         self.texts: dict[str, list[str]] = {}
-        self.whole: Part | None = None
+        self.extra: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, part: Part) -> _Piece:
-        piece = cls(lambda **_: part)
-        piece.whole = part
-        return piece
+    def of(cls, part: Part) -> _Growing:
+        """A part that exists. Only texts, thinking and calls can go on growing; anything else is whole."""
+        if not isinstance(part, Text | Reasoning | ToolRequest):
+            return cls(lambda **_: part)
+        if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
+            part = replace(part, arguments="")
+        piece = _piece_of(part, "", {})
+        grown = cls(_BUILDERS[type(piece)])
+        grown.add(piece)
+        return grown
 
-    def add(self, event: TextPiece | ReasoningPiece | ToolCallPiece | OtherPiece) -> None:
-        if isinstance(event, OtherPiece):
-            self.whole = OtherPart(data=event.data)
-            return
+    def add(self, event: Piece) -> None:
         for name in event.__slots__:
-            if name != "part" and (value := getattr(event, name)):
+            value = getattr(event, name)
+            if name == "extra":
+                self._add_extra(value)
+            elif name != "part" and value and not (name in _SAID_ONCE and name in self.texts):
                 self.texts.setdefault(name, []).append(value)
 
-    def part(self, provider: str) -> Part | None:
-        if self.whole is not None:
-            return self.whole
-        return self.build(provider=provider, **{name: "".join(texts) for name, texts in self.texts.items()})
+    def _add_extra(self, extra: Mapping[str, Any]) -> None:
+        for name, value in extra.items():
+            grows = isinstance(value, list | tuple) and isinstance(self.extra.get(name), list | tuple)
+            self.extra[name] = [*self.extra[name], *value] if grows else value
+
+    def build(self, provider: str) -> Part | None:
+        texts = {name: "".join(pieces) for name, pieces in self.texts.items()}
+        return self.builder(provider=provider, extra=self.extra, **texts)
 
 
-def _text(*, provider: str, text: str = "") -> Part | None:
-    return Text(text=text) if text else None
+def _text(*, provider: str, extra: Mapping[str, Any], text: str = "") -> Part | None:
+    return Text(text=text, extra=extra) if text else None
 
 
-def _reasoning(*, provider: str, **texts: str) -> Part | None:
-    return Reasoning(provider=provider, **texts) if texts else None
+def _reasoning(*, provider: str, extra: Mapping[str, Any], **texts: str) -> Part | None:
+    return Reasoning(provider=provider, extra=extra, **texts) if texts else None
 
 
-def _tool_request(*, provider: str, call_id: str = "", name: str = "", arguments: str = "") -> Part | None:
+def _tool_request(
+    *, provider: str, extra: Mapping[str, Any], call_id: str = "", name: str = "", arguments: str = ""
+) -> Part | None:
     """A call without a name and arguments is nothing that anybody could run: some vendors send such empty shells."""
-    return ToolRequest(call_id=call_id, name=name, arguments=arguments or "{}") if name or arguments else None
+    return ToolRequest(call_id=call_id, name=name, arguments=arguments or NO_ARGUMENTS) if name or arguments else None
 
 
-def _other(**_: Any) -> Part | None:
-    return None
-
-
-_KINDS: dict[type, Callable[..., Part | None]] = {
+_BUILDERS: dict[type, Builder] = {
     TextPiece: _text,
     ReasoningPiece: _reasoning,
     ToolCallPiece: _tool_request,
-    OtherPiece: _other,
 }
 
 
-def _merged(before: Usage | None, after: Usage) -> Usage:
+def end_reason(word: str) -> EndReason:
+    """The same word, if it is one of ours."""
+    return next((reason for reason in END_REASONS if reason == word), "other")
+
+
+def merged_usage(before: Usage | None, after: Usage) -> Usage:
     """Vendors count the input at the start and the output at the end: a later zero does not erase an earlier count."""
     if before is None:
         return after
     counts = {name: getattr(after, name) or getattr(before, name) for name in _COUNTS}
     return replace(after, raw={**before.raw, **after.raw}, **counts)
+
+
+def events_of(output: ModelOutput, *, blobs: Mapping[str, bytes] | None = None) -> Iterator[Event]:
+    """The events that would be folded into this answer."""
+    yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
+    for place, part in enumerate(output.parts):
+        yield _piece_of(part, str(place), blobs or {})
+    if output.usage:
+        yield UsageReported(usage=output.usage)
+    if output.status == "complete":
+        yield Ended(reason=end_reason(output.end_reason or "stop"))
+    elif output.status == "failed":
+        yield Failed(message=output.error)
+
+
+def _piece_of(part: Part, name: str, blobs: Mapping[str, bytes]) -> Piece:
+    match part:
+        case Text():
+            return TextPiece(part=name, text=part.text, extra=part.extra)
+        case Reasoning():
+            texts = {"text": part.text, "signature": part.signature, "redacted": part.redacted}
+            return ReasoningPiece(part=name, **texts, extra=part.extra)
+        case ToolRequest():
+            return ToolCallPiece(part=name, call_id=part.call_id, name=part.name, arguments=part.arguments)
+        case Media():
+            return MediaPiece(part=name, media_type=part.media_type, data=blobs.get(part.sha256, b""), url=part.url)
+        case OtherPart():
+            return OtherPiece(part=name, data=part.data)

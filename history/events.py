@@ -1,8 +1,8 @@
 """What a model sends while it answers, in nobody's format: small typed events that pass, and are folded into an entry.
 
-A dialect decodes a vendor's stream into these, `assembly` folds them into one ModelOutput, and a dialect can encode them
-again for a client that speaks another language. `part` names the part of the answer that a piece belongs to: pieces
-with the same `part` are one part, and parts stand in the order in which they first appeared.
+A dialect decodes a vendor's stream into these, `assembly` folds them into one ModelOutput, and a dialect can encode
+them again for a client that speaks another language. `part` names the part of the answer that a piece belongs to:
+pieces with the same `part` are one part, and parts stand in the order in which they first appeared.
 """
 
 from __future__ import annotations
@@ -15,6 +15,22 @@ from history.entries import Usage, nothing
 
 # Why an answer ended, in words that belong to no vendor.
 EndReason = Literal["stop", "tool_use", "length", "content_filter", "refusal", "pause", "other"]
+END_REASONS: tuple[EndReason, ...] = ("stop", "tool_use", "length", "content_filter", "refusal", "pause", "other")
+
+# Whose fault a failure is, in words that belong to no vendor.
+ErrorKind = Literal[
+    "invalid_request",
+    "authentication",
+    "billing",
+    "permission",
+    "not_found",
+    "conflict",
+    "too_large",
+    "rate_limit",
+    "server",
+    "overloaded",
+    "timeout",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +39,16 @@ class Started:
 
     model: str = ""
     request_id: str = ""
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPiece:
+    """`extra` is what belongs to the text besides its characters (citations); lists in it grow piece by piece."""
+
     part: str
     text: str
+    extra: Mapping[str, Any] = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +59,7 @@ class ReasoningPiece:
     text: str = ""
     signature: str = ""
     redacted: str = ""
+    extra: Mapping[str, Any] = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +70,16 @@ class ToolCallPiece:
     call_id: str = ""
     name: str = ""
     arguments: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaPiece:
+    """A picture or sound that the model made, whole: its bytes, or where they are."""
+
+    part: str
+    media_type: str
+    data: bytes = b""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +99,7 @@ class UsageReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The vendor said that it is done; `raw_reason` is its own word."""
+    """The vendor said that it is done; `raw_reason` is its own word. A later one corrects an earlier one."""
 
     reason: EndReason
     raw_reason: str = ""
@@ -76,11 +107,22 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The vendor sent an error instead of going on; what it sent before still stands."""
+    """The vendor sent an error instead of going on; what it sent before still stands. `code` is its own word."""
 
     message: str
     code: str = ""
+    kind: ErrorKind = "server"
+    status: int = 0
     raw: Mapping[str, Any] = field(default_factory=nothing)
 
 
-Event = Started | TextPiece | ReasoningPiece | ToolCallPiece | OtherPiece | UsageReported | Ended | Failed
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """One event of the stream could not be read; the rest goes on. `raw` is its beginning."""
+
+    problem: str
+    raw: str = ""
+
+
+Piece = TextPiece | ReasoningPiece | ToolCallPiece | MediaPiece | OtherPiece
+Event = Started | Piece | UsageReported | Ended | Failed | Skipped

@@ -1,0 +1,163 @@
+"""A request that a client of Anthropic sent, read into entries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from history.dialects.anthropic_messages.replies import DIALECT, PROVIDER
+from history.dialects.loose import items, number, obj, objs, parsed, string, whole
+from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
+from history.dialects.vocabulary import CallOptions, DecodedRequest, LossCode, ToolChoice, joined
+from history.dialects.writing import HOSTED, HOSTED_BY
+from history.entries import Part, Reasoning, Text, ToolDefinition, ToolResult
+
+KNOWN = (
+    *("model", "messages", "system", "tools", "tool_choice", "max_tokens", "temperature", "top_p"),
+    *("stop_sequences", "stream", "metadata"),
+)
+CHOICES: dict[str, ToolChoice] = {"auto": "auto", "any": "required", "none": "none"}
+# Claude Code begins its instruction with a line for billing, which changes from request to request.
+ATTRIBUTION = "x-anthropic-billing-header:"
+
+
+def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    body = check_request(body, needs=("messages",))
+    reading = _Reading(provider=provider or PROVIDER, at=at)
+    for message in objs(body.get("messages")):
+        reading.message(message)
+    return DecodedRequest(
+        entries=tuple(reading.entries),
+        system=reading.system(body.get("system")),
+        tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
+        model=string(body.get("model")),
+        options=_options(body),
+        session_hints=_hints(body),
+        blobs=reading.blobs,
+        extra=extra_of(body, *KNOWN),
+        losses=tuple(reading.losses),
+    )
+
+
+class _Reading(Reading):
+    def system(self, given: Any) -> str:
+        texts = []
+        for block in _blocks(given):
+            text = string(block.get("text"))
+            if text.startswith(ATTRIBUTION):
+                self.lose(LossCode.ATTRIBUTION_LEFT_OUT)
+            else:
+                texts.append(text)
+        return joined(texts)
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        blocks = _blocks(message.get("content"))
+        match message.get("role"):
+            case "assistant":
+                self.answer([self.said(block) for block in blocks])
+            case "system" | "developer":
+                self.instruct([self.part(block) for block in blocks], **extra_of(message, "role", "content"))
+            case _:
+                results = [block for block in blocks if block.get("type") == "tool_result"]
+                self.find([self.tool_result(block) for block in results])
+                self.hear([self.part(block) for block in blocks if block.get("type") != "tool_result"])
+
+    def said(self, block: Mapping[str, Any]) -> Part:
+        match block.get("type"):
+            case "thinking":
+                text, signature = string(block.get("thinking")), string(block.get("signature"))
+                return Reasoning(text=text, signature=signature, provider=self.provider if signature else "")
+            case "redacted_thinking":
+                return Reasoning(redacted=string(block.get("data")), provider=self.provider)
+            case "tool_use":
+                call_id, name = string(block.get("id")), string(block.get("name"))
+                extra = extra_of(block, "id", "name", "input")
+                return self.call(call_id=call_id, name=name, arguments=arguments_text(block.get("input")), **extra)
+            case _:
+                return self.part(block)
+
+    def part(self, block: Mapping[str, Any]) -> Part:
+        match block.get("type"):
+            case "text" if isinstance(block.get("text"), str):
+                return Text(text=block["text"], extra=extra_of(block, "text"))
+            case "image" | "document":
+                return self.attachment(block) or other(block)
+            case _:
+                return other(block)
+
+    def attachment(self, block: Mapping[str, Any]) -> Part | None:
+        source = obj(block.get("source"))
+        name, extra = string(block.get("title")), extra_of(block, "source", "title")
+        usual = "image/*" if block.get("type") == "image" else "application/pdf"
+        media_type = string(source.get("media_type")) or usual
+        match source.get("type"):
+            case "base64" if (content := from_base64(source.get("data"))) is not None:
+                return self.keep(content, media_type=media_type, name=name, **extra)
+            case "text":
+                content = string(source.get("data")).encode("utf-8", "surrogatepass")
+                return self.keep(content, media_type=media_type, name=name, **extra)
+            case "url":
+                return self.media(string(source.get("url")), media_type=media_type, name=name, **extra)
+            case _:
+                return None
+
+    def tool_result(self, block: Mapping[str, Any]) -> ToolResult:
+        return self.result(
+            call_id=string(block.get("tool_use_id")),
+            name="",
+            parts=[self.part(inner) for inner in _blocks(block.get("content"))],
+            status="failed" if block.get("is_error") is True else "success",
+            **extra_of(block, "tool_use_id", "content", "is_error"),
+        )
+
+
+def _blocks(content: Any) -> list[Mapping[str, Any]]:
+    """Content is a text, or a list of blocks; some clients put bare texts into the list."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [block if isinstance(block, Mapping) else {"type": "text", "text": block} for block in items(content)]
+
+
+def _tool(tool: Mapping[str, Any]) -> ToolDefinition:
+    name = string(tool.get("name"))
+    if tool.get("type") not in (None, "custom"):
+        return ToolDefinition(name=name, extra={HOSTED: tool, HOSTED_BY: DIALECT})
+    extra = extra_of(tool, "name", "description", "input_schema")
+    return ToolDefinition(
+        name=name, description=string(tool.get("description")), parameters=obj(tool.get("input_schema")), extra=extra
+    )
+
+
+def _options(body: Mapping[str, Any]) -> CallOptions:
+    choice = obj(body.get("tool_choice"))
+    return CallOptions(
+        model=string(body.get("model")),
+        max_tokens=whole(body.get("max_tokens")),
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stop=tuple(string(word) for word in items(body.get("stop_sequences"))),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice.get("type")), ""),
+        tool_name=string(choice.get("name")) if choice.get("type") == "tool" else "",
+        reasoning_effort=_effort(body),
+    )
+
+
+def _effort(body: Mapping[str, Any]) -> str:
+    """A budget says how much, too: what lies next to it in words."""
+    if effort := string(obj(body.get("output_config")).get("effort")):
+        return effort
+    budget = whole(obj(body.get("thinking")).get("budget_tokens")) or 0
+    return next((word for word, least in (("high", 16_000), ("medium", 4_000), ("low", 1)) if budget >= least), "")
+
+
+def _hints(body: Mapping[str, Any]) -> dict[str, str]:
+    """Claude Code names its session inside ``metadata.user_id``: as JSON, or at the end of a long name."""
+    user_id = string(obj(body.get("metadata")).get("user_id"))
+    hints = {"user_id": user_id} if user_id else {}
+    try:
+        session = string(obj(parsed(user_id)).get("session_id"))
+    except ValueError:
+        session = user_id.rpartition("_session_")[2] if "_session_" in user_id else ""
+    return {**hints, "session_id": session} if session else hints

@@ -1,0 +1,200 @@
+"""Anthropic's stream, both ways: named events, blocks one after another, usage at the start and again at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from history.assembly import merged_usage
+from history.dialects.anthropic_messages.replies import (
+    WORDS,
+    block_events,
+    decode_error,
+    decode_reply,
+    encode_error,
+    ended,
+    usage_from,
+    usage_to,
+)
+from history.dialects.loose import obj, string
+from history.dialects.sse import sse
+from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
+from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.entries import Usage
+from history.events import (
+    Ended,
+    Event,
+    Failed,
+    MediaPiece,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    Skipped,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    reader = _Reader(provider)
+    return JsonStreamDecoder(reader.read, read_whole=reader.read_whole)
+
+
+class _Reader:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._names = PartNames()
+        # Block index → the part that its deltas continue.
+        self._parts: dict[int, str] = {}
+        self._usage: dict[str, Any] = {}
+
+    def read_whole(self, data: Mapping[str, Any]) -> Iterable[Event]:
+        return decode_reply(data)
+
+    def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
+        match data.get("type") or name:
+            case "message_start":
+                message = obj(data.get("message"))
+                model, request_id = string(message.get("model")), string(message.get("id"))
+                yield Started(model=model, request_id=request_id, provider=self._provider)
+                yield from self._count(message)
+            case "content_block_start":
+                for piece in block_events(obj(data.get("content_block")), self._names):
+                    self._parts[_index(data)] = piece.part
+                    yield piece
+            case "content_block_delta":
+                yield from self._delta(self._parts.get(_index(data), ""), obj(data.get("delta")))
+            case "message_delta":
+                yield from self._count(data)
+                if word := string(obj(data.get("delta")).get("stop_reason")):
+                    yield ended(word)
+            case "error":
+                yield decode_error(0, data)
+
+    def _delta(self, part: str, delta: Mapping[str, Any]) -> Iterator[Event]:
+        match delta.get("type"):
+            case "text_delta":
+                yield TextPiece(part=part or self._names.same("text"), text=string(delta.get("text")))
+            case "citations_delta" if part and obj(delta.get("citation")):
+                yield TextPiece(part=part, text="", extra={"citations": [delta["citation"]]})
+            case "thinking_delta" if part:
+                yield ReasoningPiece(part=part, text=string(delta.get("thinking")))
+            case "signature_delta" if part:
+                yield ReasoningPiece(part=part, signature=string(delta.get("signature")))
+            case "input_json_delta" if part.startswith("call"):
+                yield ToolCallPiece(part=part, arguments=string(delta.get("partial_json")))
+
+    def _count(self, holder: Mapping[str, Any]) -> Iterator[Event]:
+        """Counts are totals so far, and those that did not change may be left out."""
+        if usage := obj(holder.get("usage")):
+            self._usage |= {name: value for name, value in usage.items() if value is not None}
+            yield UsageReported(usage=usage_from(self._usage))
+
+
+def _index(data: Mapping[str, Any]) -> int:
+    index = data.get("index")
+    return index if isinstance(index, int) else -1
+
+
+def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
+    return _Encoder(model=model, reply_id=reply_id)
+
+
+class _Encoder:
+    def __init__(self, *, model: str, reply_id: str) -> None:
+        self._model, self._reply_id = model, reply_id
+        self._row = Row()
+        self._usage: Usage | None = None
+        self._ended: Ended | None = None
+        self._has_begun = self._has_failed = False
+
+    def feed(self, event: Event) -> bytes:
+        match event:
+            case Started():
+                self._model = event.model or self._model
+            case UsageReported():
+                self._usage = merged_usage(self._usage, event.usage)
+            case Ended():
+                self._ended = event
+            case Failed():
+                self._has_failed = True
+                return sse(encode_error(event)[1], name="error")
+            case MediaPiece() | OtherPiece() | Skipped():
+                pass
+            case _:
+                return self._begin() + self._written(self._row.feed(event))
+        return b""
+
+    def end(self) -> bytes:
+        if self._has_failed:
+            return b""
+        closed = self._written(self._row.finish())
+        if self._ended is None:
+            return closed
+        delta = {"stop_reason": WORDS[self._ended.reason], "stop_sequence": None}
+        final = _event("message_delta", delta=delta, usage=usage_to(self._usage))
+        return self._begin() + closed + final + _event("message_stop")
+
+    def _begin(self) -> bytes:
+        if self._has_begun:
+            return b""
+        self._has_begun = True
+        message: dict[str, Any] = {
+            "id": self._reply_id,
+            "type": "message",
+            "role": "assistant",
+            "model": self._model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": usage_to(self._usage),
+        }
+        return _event("message_start", message=message)
+
+    def _written(self, steps: Iterable[Step]) -> bytes:
+        return b"".join(piece for step in steps for piece in _step(step))
+
+
+def _event(name: str, **fields: Any) -> bytes:
+    return sse({"type": name, **fields}, name=name)
+
+
+def _step(step: Step) -> Iterator[bytes]:
+    index = step.block.index
+    match step:
+        case Opened(block):
+            yield _event("content_block_start", index=index, content_block=_opening(block.started))
+        case Grew(_, piece):
+            for delta in _deltas(piece):
+                yield _event("content_block_delta", index=index, delta=delta)
+        case Closed():
+            yield _event("content_block_stop", index=index)
+
+
+def _opening(piece: Piece) -> dict[str, Any]:
+    match piece:
+        case ToolCallPiece():
+            return {"type": "tool_use", "id": piece.call_id, "name": piece.name, "input": {}}
+        case ReasoningPiece(redacted=redacted) if redacted:
+            return {"type": "redacted_thinking", "data": redacted}
+        case ReasoningPiece():
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        case _:
+            return {"type": "text", "text": ""}
+
+
+def _deltas(piece: Piece) -> Iterator[dict[str, Any]]:
+    match piece:
+        case TextPiece():
+            if piece.text:
+                yield {"type": "text_delta", "text": piece.text}
+        case ReasoningPiece():
+            if piece.text:
+                yield {"type": "thinking_delta", "thinking": piece.text}
+            if piece.signature:
+                yield {"type": "signature_delta", "signature": piece.signature}
+        case ToolCallPiece():
+            if piece.arguments:
+                yield {"type": "input_json_delta", "partial_json": piece.arguments}

@@ -1,0 +1,46 @@
+"""Errors as all vendors have them: a status, and a body that should be JSON but may be a proxy's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from history.dialects.loose import parsed
+from history.events import ErrorKind
+
+STATUS_OF_KIND: dict[ErrorKind, int] = {
+    "invalid_request": 400,
+    "authentication": 401,
+    "billing": 402,
+    "permission": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "too_large": 413,
+    "rate_limit": 429,
+    "server": 500,
+    "overloaded": 503,
+    "timeout": 504,
+}
+KIND_OF_STATUS: dict[int, ErrorKind] = {status: kind for kind, status in STATUS_OF_KIND.items()}
+KIND_OF_STATUS |= {408: "timeout", 422: "invalid_request", 529: "overloaded"}
+
+# A proxy's page says enough in its beginning.
+SHOWN = 500
+
+
+def read_body(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object that a body holds; anything else becomes an object with an error that shows it."""
+    if isinstance(body, Mapping):
+        return body
+    try:
+        found = parsed(body)
+    except ValueError:
+        return {"error": {"message": body[:SHOWN].decode("utf-8", "replace").strip()}}
+    if isinstance(found, list) and found and isinstance(found[0], Mapping):
+        return found[0]
+    return found if isinstance(found, Mapping) else {"error": {"message": str(found)[:SHOWN]}}
+
+
+def no_reason(status: int) -> str:
+    """What is said of an error that says nothing."""
+    return f"HTTP {status}" if status else "The vendor gave no reason."

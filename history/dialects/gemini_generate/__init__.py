@@ -1,0 +1,11 @@
+"""Gemini generateContent: as many responses as calls, signatures on the parts that they belong to."""
+
+from history.dialects.gemini_generate.encoding import encode as encode
+from history.dialects.gemini_generate.replies import PROVIDER as PROVIDER
+from history.dialects.gemini_generate.replies import decode_error as decode_error
+from history.dialects.gemini_generate.replies import decode_reply as decode_reply
+from history.dialects.gemini_generate.replies import encode_error as encode_error
+from history.dialects.gemini_generate.replies import encode_reply as encode_reply
+from history.dialects.gemini_generate.requests import decode_request as decode_request
+from history.dialects.gemini_generate.streams import stream_decoder as stream_decoder
+from history.dialects.gemini_generate.streams import stream_encoder as stream_encoder

@@ -1,0 +1,195 @@
+"""A context as a request to Gemini.
+
+The rules that matter: one content with exactly as many functionResponses as there were calls; a signature goes back on
+the part that follows it in our record, above all on the first call of a turn; thoughts themselves are never sent back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from history.context import Context
+from history.context_entries import ContextEntry, Role
+from history.dialects.gemini_generate.replies import DIALECT, PROVIDER, signed
+from history.dialects.loose import without_empty
+from history.dialects.vocabulary import CallOptions, Encoded, LossCode
+from history.dialects.writing import Writing, base64_of, schema_of, with_system_in_first_input
+from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
+
+# What Gemini documents for a call whose signature is lost.
+SENTINEL = "skip_thought_signature_validator"
+ID_LIMIT = 128
+LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH", "xhigh": "HIGH"}
+MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+
+Json = dict[str, Any]
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    writer = _Writer(options, dialect=DIALECT, vendor=PROVIDER)
+    if writer.switches.system_role == "remove":
+        context = with_system_in_first_input(context)
+    system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
+    body = {**system, "contents": writer.contents(context), **writer.tools(context), **writer.configuration()}
+    return writer.encoded(context, body, path=path_for(options.model, stream=options.stream))
+
+
+def path_for(model: str, *, stream: bool) -> str:
+    name = quote(model.removeprefix("models/"), safe="")
+    return f"/v1beta/models/{name}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
+
+
+class _Writer(Writing):
+    def contents(self, context: Context) -> list[Json]:
+        """What one side said in a row is one content; only user text may be kept apart from function responses."""
+        written: list[Json] = []
+        for entry in self.entries(context):
+            role, groups = self.content(entry)
+            for parts in groups:
+                if written and written[-1]["role"] == role and not self.stays_apart(written[-1], parts):
+                    written[-1]["parts"] += parts
+                elif parts:
+                    written.append({"role": role, "parts": parts})
+        return written
+
+    def stays_apart(self, before: Json, parts: list[Json]) -> bool:
+        if not self.switches.separate_user_text:
+            return False
+        return "functionResponse" in before["parts"][-1] and not any("functionResponse" in part for part in parts)
+
+    def content(self, entry: ContextEntry) -> tuple[str, list[list[Json]]]:
+        """The role, and the parts in groups that may become contents of their own."""
+        screen = [{"text": text}] if (text := self.live_screen(entry)) else []
+        if entry.role is Role.MODEL_OUTPUT:
+            role, groups = "model", [self.answer(entry)]
+        elif entry.role is Role.TOOL_RESULT:
+            role, groups = "user", [*self.results(entry), screen]
+        elif entry.role is Role.SYSTEM:
+            self.lose(LossCode.SYSTEM_AS_TEXT)
+            role, groups = "user", [[{"text": f"<system>\n{text_of(entry.parts)}\n</system>"}]]
+        else:
+            role, groups = "user", [[*self.parts(entry.parts), *screen]]
+        if not any(groups):
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        return role, groups
+
+    def answer(self, entry: ContextEntry) -> list[Json]:
+        written: list[Json] = []
+        signature = ""
+        for part in entry.parts:
+            if isinstance(part, Reasoning):
+                if self.may_return(part):
+                    _sign(written, signature)
+                    signature = part.signature
+            elif isinstance(part, ToolRequest):
+                written.append(self.call(part, signature, is_first=not _has_call(written)))
+                signature = ""
+            elif said := self.part(part):
+                _sign(written, signature)
+                written.append(said)
+                signature = ""
+        _sign(written, signature)
+        return written
+
+    def call(self, call: ToolRequest, signature: str, *, is_first: bool) -> Json:
+        if not signature and is_first and self.switches.signature_sentinel:
+            self.lose(LossCode.SIGNATURE_REPLACED, name=call.name)
+            signature = SENTINEL
+        call_id = self.call_id(call.call_id, limit=ID_LIMIT)
+        function = {"id": call_id, "name": call.name, "args": self.arguments_object(call)}
+        return {"functionCall": function, **without_empty(thoughtSignature=signature)}
+
+    def results(self, entry: ContextEntry) -> list[list[Json]]:
+        """The responses, and apart from them media that the model does not take inside."""
+        moved: list[Json] = []
+        responses = []
+        for result in entry.results:
+            responses.append(self.response(result))
+            if not self.switches.media_in_results and (media := _media(result)):
+                self.lose(LossCode.MEDIA_MOVED, tool=result.name)
+                moved += [{"text": f"Media from the result of {result.name}:"}, *self.parts(media)]
+        return [responses, moved]
+
+    def response(self, result: ToolResult) -> Json:
+        text = self.result_text(result)
+        told = {"output": text} if result.status == "success" else {"error": text}
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        function: Json = {"id": call_id, "name": result.name, "response": told}
+        if self.switches.media_in_results and (media := _media(result)):
+            function["parts"] = [part for part in self.parts(media) if "text" not in part]
+        for part in result.parts:
+            if not isinstance(part, Text | Media):
+                self.leave_out(part)
+        return {"functionResponse": {name: value for name, value in function.items() if value != []}}
+
+    def parts(self, parts: tuple[Part, ...]) -> list[Json]:
+        return [written for part in parts if (written := self.part(part))]
+
+    def part(self, part: Part) -> Json | None:
+        """A part, or nothing where there would be nothing in it: Gemini refuses that."""
+        if isinstance(part, Text):
+            return {"text": part.text} if part.text else None
+        if isinstance(part, Media):
+            return self.media(part)
+        self.leave_out(part)
+        return None
+
+    def media(self, media: Media) -> Json:
+        content = self.bytes_of(media)
+        if content is not None:
+            return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
+        if media.url:
+            return {"fileData": {"mimeType": media.media_type, "fileUri": media.url}}
+        return {"text": self.note(media, LossCode.MEDIA_UNAVAILABLE)}
+
+    def tools(self, context: Context) -> Json:
+        functions: list[Json] = []
+        offered: list[Any] = []
+        for tool, hosted in self.offered(context.tools):
+            if hosted:
+                offered.append(hosted)
+            else:
+                described = without_empty(description=tool.description)
+                functions.append({"name": tool.name, **described, "parametersJsonSchema": schema_of(tool)})
+        if functions:
+            offered.insert(0, {"functionDeclarations": functions})
+        return {"tools": offered, **self.tool_choice()} if offered else {}
+
+    def tool_choice(self) -> Json:
+        mode, names = MODES.get(self.options.tool_choice), None
+        if self.options.tool_name:
+            mode, names = "ANY", [self.options.tool_name]
+        if not mode:
+            return {}
+        return {"toolConfig": {"functionCallingConfig": {"mode": mode, **without_empty(allowedFunctionNames=names)}}}
+
+    def configuration(self) -> Json:
+        options = self.options
+        level = LEVELS.get(options.reasoning_effort)
+        if options.reasoning_effort and not level:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="reasoning_effort")
+        found = without_empty(
+            maxOutputTokens=options.max_tokens,
+            temperature=options.temperature,
+            topP=options.top_p,
+            stopSequences=list(options.stop),
+            thinkingConfig={"thinkingLevel": level, "includeThoughts": True} if level else None,
+        )
+        return without_empty(generationConfig=found)
+
+
+def _has_call(parts: list[Json]) -> bool:
+    return any("functionCall" in part for part in parts)
+
+
+def _sign(parts: list[Json], signature: str) -> None:
+    """A signature that no call follows belongs to the text before it; where there is none, it has an empty one."""
+    if signature and parts and parts[-1].get("text") and "thoughtSignature" not in parts[-1]:
+        parts[-1]["thoughtSignature"] = signature
+    else:
+        parts += signed(signature)
+
+
+def _media(result: ToolResult) -> tuple[Media, ...]:
+    return tuple(part for part in result.parts if isinstance(part, Media))

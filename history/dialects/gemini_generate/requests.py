@@ -1,0 +1,142 @@
+"""A request that a client of Gemini sent, read into entries. Calls without an id get one made from what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from history.dialects.gemini_generate.encoding import SENTINEL
+from history.dialects.gemini_generate.replies import DIALECT, PROVIDER
+from history.dialects.loose import compact, items, number, obj, objs, string, whole
+from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
+from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
+from history.dialects.writing import HOSTED, HOSTED_BY
+from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolResult
+
+KNOWN = ("model", "contents", "systemInstruction", "system_instruction", "tools", "toolConfig", "generationConfig")
+CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
+
+
+def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
+    body = check_request(body, needs=("contents",))
+    reading = _Reading(provider=provider or PROVIDER, at=at)
+    given = body.get("contents")
+    for content in [given] if isinstance(given, str | Mapping) else items(given):
+        reading.content({"parts": [{"text": content}]} if isinstance(content, str) else obj(content))
+    return DecodedRequest(
+        entries=tuple(reading.entries),
+        system=_system(body.get("systemInstruction") or body.get("system_instruction")),
+        tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
+        model=string(body.get("model")).removeprefix("models/"),
+        options=_options(body),
+        session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
+        blobs=reading.blobs,
+        extra=extra_of(body, *KNOWN),
+        losses=tuple(reading.losses),
+    )
+
+
+class _Reading(Reading):
+    def content(self, content: Mapping[str, Any]) -> None:
+        given = content.get("parts")
+        parts = [given] if isinstance(given, Mapping) else objs(given)
+        if content.get("role") == "model":
+            self.calls.clear()
+            self.answer([said for part in parts for said in self.said(part)])
+            return
+        answers = [part for part in parts if obj(part.get("functionResponse"))]
+        self.find([self.response(obj(part["functionResponse"])) for part in answers])
+        self.hear([said for part in parts if part not in answers for said in self.said(part)])
+
+    def said(self, part: Mapping[str, Any]) -> list[Part]:
+        """A signature is a part of its own, in the same place as in a reply."""
+        signature = string(part.get("thoughtSignature"))
+        signature = "" if signature == SENTINEL else signature
+        if part.get("thought") is True:
+            return [Reasoning(text=string(part.get("text")), signature=signature, provider=self.provider)]
+        signed: list[Part] = [Reasoning(signature=signature, provider=self.provider)] if signature else []
+        said = self.part(part)
+        if said is None:
+            return signed
+        return [said, *signed] if isinstance(said, Text) else [*signed, said]
+
+    def part(self, part: Mapping[str, Any]) -> Part | None:
+        if isinstance(text := part.get("text"), str):
+            return Text(text=text, extra=extra_of(part, "text", "thoughtSignature")) if text else None
+        if call := obj(part.get("functionCall")):
+            name, arguments = string(call.get("name")), arguments_text(call.get("args"))
+            return self.call(call_id=string(call.get("id")), name=name, arguments=arguments)
+        return self.attachment(part) or other(part)
+
+    def attachment(self, part: Mapping[str, Any]) -> Media | None:
+        inline, file = obj(part.get("inlineData")), obj(part.get("fileData"))
+        name = string(inline.get("displayName")) or string(file.get("displayName"))
+        if (content := from_base64(inline.get("data"))) is not None:
+            return self.keep(content, media_type=string(inline.get("mimeType")), name=name)
+        url, media_type = string(file.get("fileUri")), string(file.get("mimeType"))
+        return Media(media_type=media_type, url=url, name=name) if url else None
+
+    def response(self, response: Mapping[str, Any]) -> ToolResult:
+        given = response.get("response")
+        told = obj(given)
+        error, output = told.get("error"), told.get("output", told.get("result"))
+        if error and "output" not in told:
+            parts = _told(error)
+        else:
+            parts = _told(given if output is None else output)
+        parts += [media for part in objs(response.get("parts")) if (media := self.attachment(part))]
+        status: Any = "failed" if error and "output" not in told else "success"
+        call_id, name = string(response.get("id")), string(response.get("name"))
+        return self.result(call_id=call_id, name=name, parts=parts, status=status)
+
+
+def _told(value: Any) -> list[Part]:
+    text = value if isinstance(value, str) else compact(value)
+    return [Text(text=text)] if text else []
+
+
+def _system(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    parts = obj(given).get("parts")
+    found = [parts] if isinstance(parts, Mapping) else objs(parts)
+    return joined([string(part.get("text")) for part in found])
+
+
+def _tools(group: Mapping[str, Any]) -> list[ToolDefinition]:
+    """A group declares functions, or names something that Google runs itself."""
+    declared = objs(group.get("functionDeclarations")) or objs(group.get("function_declarations"))
+    hosted = {name: value for name, value in group.items() if name not in ("functionDeclarations",)}
+    if declared:
+        return [_function(function) for function in declared]
+    name = next(iter(hosted), "")
+    return [ToolDefinition(name=name, extra={HOSTED: group, HOSTED_BY: DIALECT})] if name else []
+
+
+def _function(function: Mapping[str, Any]) -> ToolDefinition:
+    schema = obj(function.get("parametersJsonSchema")) or obj(function.get("parameters"))
+    known = ("name", "description", "parameters", "parametersJsonSchema")
+    return ToolDefinition(
+        name=string(function.get("name")),
+        description=string(function.get("description")),
+        parameters=schema,
+        extra=extra_of(function, *known),
+    )
+
+
+def _options(body: Mapping[str, Any]) -> CallOptions:
+    given = obj(body.get("generationConfig"))
+    calling = obj(obj(body.get("toolConfig")).get("functionCallingConfig"))
+    names = items(calling.get("allowedFunctionNames"))
+    return CallOptions(
+        model=string(body.get("model")).removeprefix("models/"),
+        max_tokens=whole(given.get("maxOutputTokens")),
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("topP")),
+        stop=tuple(string(word) for word in items(given.get("stopSequences"))),
+        tool_choice=CHOICES.get(string(calling.get("mode")), ""),
+        tool_name=string(names[0]) if len(names) == 1 else "",
+        reasoning_effort=string(obj(given.get("thinkingConfig")).get("thinkingLevel")).lower(),
+    )

@@ -1,0 +1,113 @@
+"""Gemini's stream, both ways: chunks that look like whole replies, with the counts so far; no word at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from history.assembly import merged_usage
+from history.dialects.gemini_generate.replies import (
+    WORDS,
+    ReplyReader,
+    call_part,
+    chunk,
+    encode_error,
+    portable,
+    signed,
+)
+from history.dialects.sse import sse
+from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, Row, Step
+from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.entries import Usage
+from history.events import (
+    Ended,
+    Event,
+    Failed,
+    MediaPiece,
+    OtherPiece,
+    ReasoningPiece,
+    Skipped,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    """Events, or the array that Gemini streams to those who do not ask for them: a chunk is the same in both."""
+    reader = ReplyReader(provider)
+
+    def read(name: str, data: Mapping[str, Any]) -> Iterable[Event]:
+        return reader.read(data)
+
+    return JsonStreamDecoder(read, read_whole=reader.read)
+
+
+def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
+    return _Encoder(model=model, reply_id=reply_id)
+
+
+class _Encoder:
+    def __init__(self, *, model: str, reply_id: str) -> None:
+        self._model, self._reply_id = model, reply_id
+        self._row = Row()
+        self._usage: Usage | None = None
+        self._ended: Ended | None = None
+        self._has_failed = False
+        # A signature goes out with the call after it, or else by itself.
+        self._signature = ""
+
+    def feed(self, event: Event) -> bytes:
+        match event:
+            case Started():
+                self._model = event.model or self._model
+            case UsageReported():
+                self._usage = merged_usage(self._usage, event.usage)
+            case Ended():
+                self._ended = event
+            case Failed():
+                self._has_failed = True
+                return sse(encode_error(event)[1])
+            case MediaPiece() | OtherPiece() | Skipped():
+                pass
+            case _:
+                return self._written(self._row.feed(event))
+        return b""
+
+    def end(self) -> bytes:
+        if self._has_failed:
+            return b""
+        closed = self._written(self._row.finish())
+        if self._ended is None:
+            return closed
+        parts = self._pending() or [{"text": ""}]
+        return closed + self._chunk(parts, reason=WORDS[self._ended.reason], usage=self._usage or Usage())
+
+    def _written(self, steps: Iterable[Step]) -> bytes:
+        return b"".join(self._chunk([part]) for step in steps for part in self._parts(step))
+
+    def _parts(self, step: Step) -> Iterator[dict[str, Any]]:
+        """Texts at once; a call when it is whole, because its arguments are an object."""
+        match step:
+            case Opened():
+                return
+            case Grew(_, TextPiece(text=text)) if text:
+                yield from (*self._pending(), {"text": text})
+            case Grew(_, ReasoningPiece(text=text)) if text:
+                yield {"text": text, "thought": True}
+            case Closed(block) if isinstance(block.started, ToolCallPiece):
+                started = block.started
+                call = call_part(started.call_id, started.name, block.text("arguments") or "{}")
+                signature, self._signature = self._signature, ""
+                yield {**call, "thoughtSignature": signature} if signature else call
+            case Closed(block) if signature := portable(block.text("signature")):
+                yield from self._pending()
+                self._signature = signature
+
+    def _pending(self) -> list[dict[str, Any]]:
+        signature, self._signature = self._signature, ""
+        return signed(signature)
+
+    def _chunk(self, parts: list[dict[str, Any]], *, reason: str = "", usage: Usage | None = None) -> bytes:
+        return sse(chunk(reply_id=self._reply_id, model=self._model, parts=parts, reason=reason, usage=usage))

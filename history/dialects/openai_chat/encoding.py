@@ -1,0 +1,219 @@
+"""A context as a request to OpenAI Chat Completions.
+
+The rules that matter: one ``tool`` message per call, all directly after the answer that called; no content but null for
+an answer that only calls; results are text, so media in them moves into a user message behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from history.context import Context
+from history.context_entries import ContextEntry, Role
+from history.dialects.loose import without_empty
+from history.dialects.openai_chat.replies import DIALECT, PROVIDER
+from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
+from history.dialects.writing import (
+    Writing,
+    base64_of,
+    data_url,
+    schema_of,
+    with_system_in_first_input,
+)
+from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
+
+# After the base URL as OpenAI's own SDK has it, which ends in /v1.
+PATH = "/chat/completions"
+ID_LIMIT = 40
+SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+
+Json = dict[str, Any]
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    writer = _Writer(options, dialect=DIALECT, vendor=PROVIDER)
+    body = {
+        "model": options.model,
+        "messages": writer.messages(context),
+        **writer.tools(context),
+        **writer.limits(),
+        **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
+        **without_empty(reasoning_effort=options.reasoning_effort),
+        **writer.streaming(),
+    }
+    return writer.encoded(context, body, path=PATH)
+
+
+class _Writer(Writing):
+    def messages(self, context: Context) -> list[Json]:
+        if self.switches.system_role == "remove":
+            context = with_system_in_first_input(context)
+        written = [message for entry in self.entries(context) for message in self.message(entry)]
+        if context.system:
+            written.insert(0, {"role": self.switches.system_role, "content": context.system})
+        return _alternating(written) if self.switches.alternate_roles else written
+
+    def message(self, entry: ContextEntry) -> Iterator[Json]:
+        if entry.role is Role.MODEL_OUTPUT:
+            yield from self.answer(entry)
+        elif entry.role is Role.TOOL_RESULT:
+            yield from self.results(entry)
+        elif entry.role is Role.SYSTEM:
+            yield self.instruction(entry)
+        else:
+            blocks = self.blocks(entry.parts)
+            if screen := self.live_screen(entry):
+                blocks.append(_text(screen))
+            if not blocks:
+                self.lose(LossCode.MESSAGE_LEFT_OUT)
+            else:
+                yield {"role": "user", "content": _plain(blocks)}
+
+    def instruction(self, entry: ContextEntry) -> Json:
+        text = text_of(entry.parts)
+        if self.switches.system_role == "remove":
+            self.lose(LossCode.SYSTEM_AS_TEXT)
+            return {"role": "user", "content": f"<system>\n{text}\n</system>"}
+        return {"role": self.switches.system_role, "content": text}
+
+    def answer(self, entry: ContextEntry) -> Iterator[Json]:
+        """One text and one list of calls is all the room there is: what stood after a call comes before it."""
+        calls = [self.call(call) for call in entry.tool_requests]
+        content = text_of(entry.parts)
+        thinking = [self.thinking(part) for part in entry.parts if isinstance(part, Reasoning)]
+        for part in entry.parts:
+            if not isinstance(part, Text | Reasoning | ToolRequest):
+                self.leave_out(part)
+        if _has_text_after_call(entry.parts):
+            self.lose(LossCode.PARTS_REORDERED)
+        if content or calls:
+            extra = without_empty(reasoning_content=joined(thinking), tool_calls=calls)
+            yield {"role": "assistant", "content": content or None, **extra}
+        else:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+
+    def thinking(self, part: Reasoning) -> str:
+        """Some servers want their own thinking back, as plain text; OpenAI takes none."""
+        if self.switches.reasoning_content and part.provider == self.provider and self.options.return_reasoning:
+            return part.text
+        self.lose(LossCode.REASONING_NOT_CARRIED)
+        return ""
+
+    def call(self, call: ToolRequest) -> Json:
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"id": self.call_id(call.call_id, limit=ID_LIMIT), "type": "function", "function": function}
+
+    def results(self, entry: ContextEntry) -> Iterator[Json]:
+        moved: list[Json] = []
+        messages = []
+        for result in entry.results:
+            messages.append(self.result(result))
+            moved += self.moved(result)
+        if messages and (screen := self.live_screen(entry)):
+            messages[-1]["content"] = joined([messages[-1]["content"], screen])
+        yield from messages
+        if moved:
+            yield {"role": "user", "content": moved}
+
+    def result(self, result: ToolResult) -> Json:
+        self.without_status(result)
+        for part in result.parts:
+            if not isinstance(part, Text | Media):
+                self.leave_out(part)
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
+
+    def moved(self, result: ToolResult) -> list[Json]:
+        media = tuple(part for part in result.parts if isinstance(part, Media))
+        if not media:
+            return []
+        self.lose(LossCode.MEDIA_MOVED, tool=result.name)
+        return [_text(f"Media from the result of {result.name}:"), *self.blocks(media)]
+
+    def blocks(self, parts: tuple[Part, ...]) -> list[Json]:
+        written: list[Json] = []
+        for part in parts:
+            if isinstance(part, Text):
+                written += [_text(part.text)] if part.text else []
+            elif isinstance(part, Media):
+                written.append(self.media(part))
+            else:
+                self.leave_out(part)
+        return written
+
+    def media(self, media: Media) -> Json:
+        content = self.bytes_of(media)
+        if media.media_type.startswith("image/") and (content is not None or media.url):
+            url = media.url if content is None else data_url(media.media_type, content)
+            return {"type": "image_url", "image_url": {"url": url}}
+        if content is None:
+            return _text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        if media.media_type in SOUNDS:
+            sound = {"data": base64_of(content), "format": SOUNDS[media.media_type]}
+            return {"type": "input_audio", "input_audio": sound}
+        if media.media_type == "application/pdf":
+            file = {"filename": media.name or "document.pdf", "file_data": data_url(media.media_type, content)}
+            return {"type": "file", "file": file}
+        if media.media_type.startswith("text/"):
+            return _text(self.text_file(media, content))
+        return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def tools(self, context: Context) -> Json:
+        offered: list[Any] = []
+        for tool, hosted in self.offered(context.tools):
+            function = {"name": tool.name, **without_empty(description=tool.description), "parameters": schema_of(tool)}
+            offered.append(hosted or {"type": "function", "function": function})
+        if not offered:
+            return {}
+        choice: Any = self.options.tool_choice
+        if self.options.tool_name:
+            choice = {"type": "function", "function": {"name": self.options.tool_name}}
+        return {"tools": offered, **without_empty(tool_choice=choice)}
+
+    def limits(self) -> Json:
+        name = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
+        return without_empty(**{name: self.options.max_tokens})
+
+    def streaming(self) -> Json:
+        if not self.options.stream:
+            return {}
+        return {"stream": True, **({"stream_options": {"include_usage": True}} if self.switches.stream_usage else {})}
+
+
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _plain(blocks: list[Json]) -> str | list[Json]:
+    """A single text goes as a text, which every server takes."""
+    return str(blocks[0]["text"]) if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+
+
+def _has_text_after_call(parts: tuple[Part, ...]) -> bool:
+    first = next((place for place, part in enumerate(parts) if isinstance(part, ToolRequest)), len(parts))
+    return any(isinstance(part, Text) for part in parts[first:])
+
+
+def _alternating(messages: list[Json]) -> list[Json]:
+    """What one side said in a row is one message, for servers whose templates insist on turns."""
+    merged: list[Json] = []
+    for message in messages:
+        last = merged[-1] if merged else {}
+        if message["role"] == last.get("role") == "user" or (
+            message["role"] == last.get("role") == "assistant" and "tool_calls" not in last
+        ):
+            merged[-1] = {**last, **message, "content": _together(last["content"], message["content"])}
+        else:
+            merged.append(message)
+    return merged
+
+
+def _together(before: Any, after: Any) -> Any:
+    if isinstance(before, str) and isinstance(after, str | None):
+        return joined([before, after or ""])
+    return [*_as_blocks(before), *_as_blocks(after)]
+
+
+def _as_blocks(content: Any) -> list[Json]:
+    return [_text(content)] if isinstance(content, str) else list(content or ())

@@ -1,0 +1,219 @@
+"""Whole replies of OpenAI Chat Completions and OpenAI's errors, both ways; its counts and its words for an end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from history.assembly import end_reason
+from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body
+from history.dialects.loose import count, items, obj, objs, string, without_empty
+from history.entries import ModelOutput, Part, Text, Usage
+from history.events import (
+    Ended,
+    EndReason,
+    ErrorKind,
+    Event,
+    Failed,
+    Piece,
+    ReasoningPiece,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+
+DIALECT = "openai-chat"
+PROVIDER = "openai"
+
+Json = dict[str, Any]
+
+REASONS: dict[str, EndReason] = {
+    "stop": "stop",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+WORDS: dict[EndReason, str] = {
+    "stop": "stop",
+    "tool_use": "tool_calls",
+    "length": "length",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+    "pause": "stop",
+    "other": "stop",
+}
+# OpenAI's types of errors, and what its codes say more exactly.
+ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
+    "invalid_request": ("invalid_request_error", None),
+    "authentication": ("invalid_request_error", "invalid_api_key"),
+    "billing": ("insufficient_quota", "insufficient_quota"),
+    "permission": ("invalid_request_error", "permission_denied"),
+    "not_found": ("invalid_request_error", "model_not_found"),
+    "conflict": ("invalid_request_error", "conflict"),
+    "too_large": ("invalid_request_error", "request_too_large"),
+    "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
+    "server": ("server_error", None),
+    "overloaded": ("server_error", "overloaded"),
+    "timeout": ("server_error", "timeout"),
+}
+KINDS: dict[str, ErrorKind] = {code: kind for kind, (_, code) in ERRORS.items() if code}
+KINDS |= {
+    "context_length_exceeded": "too_large",
+    "rate_limit_error": "rate_limit",
+    "tokens": "rate_limit",
+    "requests": "rate_limit",
+    "server_error": "server",
+    "authentication_error": "authentication",
+    "overloaded_error": "overloaded",
+    "invalid_request_error": "invalid_request",
+}
+
+
+def ended(word: str, *, has_calls: bool) -> Ended:
+    """Some servers say ``stop`` although they ask for tools."""
+    reason = REASONS.get(word, "other")
+    return Ended(reason="tool_use" if has_calls and reason == "stop" else reason, raw_reason=word)
+
+
+# Usage: OpenAI's prompt_tokens have the cached ones in.
+
+
+def usage_from(raw: Mapping[str, Any]) -> Usage:
+    asked, answered = obj(raw.get("prompt_tokens_details")), obj(raw.get("completion_tokens_details"))
+    return Usage(
+        input_tokens=count(raw.get("prompt_tokens")),
+        output_tokens=count(raw.get("completion_tokens")),
+        cache_read_tokens=count(asked.get("cached_tokens")) or count(raw.get("prompt_cache_hit_tokens")),
+        cache_write_tokens=count(asked.get("cache_write_tokens")),
+        reasoning_tokens=count(answered.get("reasoning_tokens")),
+        raw=raw,
+    )
+
+
+def usage_to(usage: Usage | None) -> Json:
+    usage = usage or Usage()
+    details: Json = {"cached_tokens": usage.cache_read_tokens}
+    if usage.cache_write_tokens:
+        details["cache_write_tokens"] = usage.cache_write_tokens
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": details,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+# Replies.
+
+
+class Calls:
+    """The calls of one answer. Some servers give every call the index 0, or repeat id and name in every piece."""
+
+    def __init__(self) -> None:
+        self._ids: dict[int, str] = {}
+        self._parts: dict[int, str] = {}
+        self.count = 0
+
+    def piece(self, call: Mapping[str, Any], *, place: int) -> ToolCallPiece:
+        index = call.get("index")
+        index = index if isinstance(index, int) else place
+        function = obj(call.get("function"))
+        given, name = string(call.get("id")), string(function.get("name"))
+        is_new = index not in self._parts or bool(given and self._ids[index] and given != self._ids[index])
+        if is_new:
+            self._parts[index], self._ids[index] = f"call-{self.count}", given
+            self.count += 1
+        call_id = given or (f"call_{self.count - 1}" if is_new and name else "")
+        return ToolCallPiece(
+            part=self._parts[index], call_id=call_id, name=name, arguments=string(function.get("arguments"))
+        )
+
+
+def message_events(message: Mapping[str, Any], calls: Calls) -> Iterator[Piece]:
+    """The pieces of a message, or of a delta of one: both have the same fields."""
+    if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
+        yield ReasoningPiece(part="reasoning", text=thinking)
+    for text in _texts(message.get("content")):
+        if text:
+            yield TextPiece(part="text", text=text)
+    if refusal := string(message.get("refusal")):
+        yield TextPiece(part="text", text=refusal)
+    for place, call in enumerate(objs(message.get("tool_calls"))):
+        yield calls.piece(call, place=place)
+    if legacy := obj(message.get("function_call")):
+        yield calls.piece({"index": 0, "function": legacy}, place=0)
+
+
+def _texts(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield content
+    for part in objs(items(content)):
+        yield string(part.get("text"))
+
+
+def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
+    reply = read_body(body)
+    if reply.get("error"):
+        return [decode_error(0, reply)]
+    events: list[Event] = [Started(model=string(reply.get("model")), request_id=string(reply.get("id")))]
+    calls = Calls()
+    choice = next(iter(objs(reply.get("choices"))), {})
+    message = obj(choice.get("message"))
+    events.extend(message_events(message, calls))
+    if usage := obj(reply.get("usage")):
+        events.append(UsageReported(usage=usage_from(usage)))
+    if word := string(choice.get("finish_reason")):
+        is_refused = bool(string(message.get("refusal")))
+        events.append(
+            Ended(reason="refusal", raw_reason=word) if is_refused else ended(word, has_calls=calls.count > 0)
+        )
+    return events
+
+
+def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:
+    reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
+    calls = [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in output.tool_requests
+    ]
+    extra = without_empty(reasoning_content=output.reasoning, tool_calls=calls)
+    message: Json = {"role": "assistant", "content": content_of(output.parts) or None, "refusal": None, **extra}
+    return {
+        "id": reply_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": output.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": WORDS[reason]}],
+        "usage": usage_to(output.usage),
+    }
+
+
+def content_of(parts: tuple[Part, ...]) -> str:
+    """All texts of an answer in one: those in a row are glued, others stand apart."""
+    content, before_was_text = "", False
+    for part in parts:
+        if isinstance(part, Text):
+            content += part.text if before_was_text or not content else f"\n\n{part.text}"
+        before_was_text = isinstance(part, Text)
+    return content
+
+
+# Errors.
+
+
+def decode_error(status: int, body: bytes | Mapping[str, Any]) -> Failed:
+    found = read_body(body)
+    error = obj(found.get("error"))
+    code, kind_word = string(error.get("code")), string(error.get("type"))
+    message = string(error.get("message")) or string(found.get("error")) or string(found.get("message"))
+    kind = KINDS.get(code) or KIND_OF_STATUS.get(status) or KINDS.get(kind_word, "server")
+    return Failed(message=message or no_reason(status), code=code or kind_word, kind=kind, status=status, raw=found)
+
+
+def encode_error(error: Failed) -> tuple[int, Json]:
+    kind, code = ERRORS[error.kind]
+    body = {"message": error.message, "type": kind, "param": None, "code": code}
+    return STATUS_OF_KIND[error.kind], {"error": body}

@@ -1,0 +1,156 @@
+"""A request that a client of OpenAI Chat Completions sent, read into entries. The older ``functions`` are read, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from history.dialects.loose import items, number, obj, objs, string, whole
+from history.dialects.openai_chat.replies import DIALECT, PROVIDER
+from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
+from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
+from history.dialects.writing import HOSTED, HOSTED_BY
+from history.entries import Part, Reasoning, Text, ToolDefinition, ToolRequest, text_of
+
+KNOWN = (
+    *("model", "messages", "tools", "functions", "tool_choice", "function_call", "max_tokens", "temperature", "top_p"),
+    *("max_completion_tokens", "stop", "stream", "reasoning_effort"),
+)
+CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
+HINTS = ("user", "safety_identifier", "prompt_cache_key", "session_id", "conversation_id", "litellm_session_id")
+SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+
+def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    body = check_request(body, needs=("messages",))
+    reading = _Reading(provider=provider or PROVIDER, at=at)
+    for message in objs(body.get("messages")):
+        reading.message(message)
+    return DecodedRequest(
+        entries=tuple(reading.entries),
+        system=joined(reading.instructions),
+        tools=tuple(read_tool(tool) for tool in (*objs(body.get("tools")), *objs(body.get("functions")))),
+        model=string(body.get("model")),
+        options=_options(body),
+        session_hints=session_hints(body, HINTS),
+        blobs=reading.blobs,
+        extra=extra_of(body, *KNOWN),
+        losses=tuple(reading.losses),
+    )
+
+
+class _Reading(Reading):
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        super().__init__(provider=provider, at=at)
+        self.instructions: list[str] = []
+
+    def message(self, message: Mapping[str, Any]) -> None:
+        match message.get("role"):
+            case "assistant":
+                self.answer(self.said(message))
+            case "system" | "developer":
+                self.instruction(self.parts(message.get("content")))
+            case "tool" | "function":
+                given = self.parts(message.get("content"))
+                call_id, name = string(message.get("tool_call_id")), string(message.get("name"))
+                self.find([self.result(call_id=call_id, name=name, parts=given)])
+            case _:
+                self.hear(self.parts(message.get("content")), **_named(message))
+
+    def instruction(self, parts: list[Part]) -> None:
+        """What stands before anything is said is the instruction; what stands later is one in mid-conversation."""
+        if self.entries:
+            self.instruct(parts)
+        else:
+            self.instructions.append(text_of(tuple(parts)))
+
+    def said(self, message: Mapping[str, Any]) -> list[Part]:
+        parts: list[Part] = []
+        if thinking := string(message.get("reasoning_content")) or string(message.get("reasoning")):
+            parts.append(Reasoning(text=thinking, provider=self.provider))
+        parts += self.parts(message.get("content"))
+        if refusal := string(message.get("refusal")):
+            parts.append(Text(text=refusal))
+        parts += [self.read_call(call) for call in objs(message.get("tool_calls"))]
+        if legacy := obj(message.get("function_call")):
+            parts.append(self.read_call({"function": legacy}))
+        return parts
+
+    def read_call(self, call: Mapping[str, Any]) -> ToolRequest:
+        """A function, or a tool that takes plain text (``custom``)."""
+        function = obj(call.get("function")) or obj(call.get("custom"))
+        given = function.get("arguments", function.get("input"))
+        arguments = arguments_text({"input": given} if "custom" in call else given)
+        return self.call(call_id=string(call.get("id")), name=string(function.get("name")), arguments=arguments)
+
+    def parts(self, content: Any) -> list[Part]:
+        if isinstance(content, str):
+            return [Text(text=content)] if content else []
+        return [self.part(part) for part in items(content)]
+
+    def part(self, part: Any) -> Part:
+        if isinstance(part, str):
+            return Text(text=part)
+        found = obj(part)
+        match found.get("type"):
+            case "text" | "input_text" | "output_text" | "refusal":
+                text = found.get("text", found.get("refusal"))
+                return Text(text=text, extra=extra_of(found, "text")) if isinstance(text, str) else other(part)
+            case "image_url":
+                image = found.get("image_url")
+                url = string(obj(image).get("url")) or string(image)
+                extra = extra_of(found, "image_url") | extra_of(obj(image), "url")
+                return self.media(url, media_type="image/*", **extra) or other(part)
+            case "input_audio":
+                sound = obj(found.get("input_audio"))
+                content = from_base64(sound.get("data"))
+                media_type = SOUNDS.get(string(sound.get("format")), "audio/*")
+                return other(part) if content is None else self.keep(content, media_type=media_type)
+            case "file":
+                file = obj(found.get("file"))
+                name, url = string(file.get("filename")), string(file.get("file_data"))
+                return self.media(url, media_type="application/pdf", name=name) or other(part)
+            case _:
+                return other(part)
+
+
+def _named(message: Mapping[str, Any]) -> dict[str, str]:
+    return {"name": name} if (name := string(message.get("name"))) else {}
+
+
+def read_tool(tool: Mapping[str, Any], *, dialect: str = DIALECT) -> ToolDefinition:
+    """A function in any of its three shapes: wrapped, flat, or of the older kind."""
+    function = obj(tool.get("function")) or tool
+    if tool.get("type") not in (None, "function") or not string(function.get("name")):
+        name = string(tool.get("name")) or string(obj(tool.get("custom")).get("name")) or string(tool.get("type"))
+        return ToolDefinition(name=name, extra={HOSTED: tool, HOSTED_BY: dialect})
+    return ToolDefinition(
+        name=string(function.get("name")),
+        description=string(function.get("description")),
+        parameters=obj(function.get("parameters")),
+        extra=extra_of(function, "name", "description", "parameters"),
+    )
+
+
+def session_hints(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    """What a request says about the conversation it belongs to, in its body or in its metadata."""
+    places = (body, obj(body.get("metadata")), obj(body.get("client_metadata")))
+    return {name: string(place.get(name)) for place in reversed(places) for name in names if string(place.get(name))}
+
+
+def _options(body: Mapping[str, Any]) -> CallOptions:
+    choice = body.get("tool_choice", body.get("function_call"))
+    stop = body.get("stop")
+    limit = whole(body.get("max_completion_tokens"))
+    return CallOptions(
+        model=string(body.get("model")),
+        max_tokens=whole(body.get("max_tokens")) if limit is None else limit,
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stop=(stop,) if isinstance(stop, str) else tuple(string(word) for word in items(stop)),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice), ""),
+        tool_name=string((obj(obj(choice).get("function")) or obj(choice)).get("name")),
+        reasoning_effort=string(body.get("reasoning_effort")),
+    )

@@ -1,0 +1,147 @@
+"""The stream of OpenAI Chat Completions, both ways: unnamed chunks, usage in one of its own, ``[DONE]`` at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from history.assembly import merged_usage
+from history.dialects.loose import obj, objs, string
+from history.dialects.openai_chat.replies import (
+    WORDS,
+    Calls,
+    decode_error,
+    decode_reply,
+    encode_error,
+    ended,
+    message_events,
+    usage_from,
+    usage_to,
+)
+from history.dialects.sse import sse
+from history.dialects.streaming import JsonStreamDecoder
+from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.entries import Usage
+from history.events import (
+    Ended,
+    Event,
+    Failed,
+    ReasoningPiece,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+
+DONE = sse("[DONE]")
+
+
+def stream_decoder(provider: str = "") -> StreamDecoder:
+    reader = _Reader(provider)
+    return JsonStreamDecoder(reader.read, read_whole=reader.read_whole, done=reader.done)
+
+
+class _Reader:
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._calls = Calls()
+        self._has_started = self._has_ended = self._is_refused = False
+
+    def read_whole(self, data: Mapping[str, Any]) -> Iterable[Event]:
+        return decode_reply(data)
+
+    def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
+        if data.get("error"):
+            self._has_ended = True
+            yield decode_error(0, data)
+            return
+        if not self._has_started and (data.get("id") or data.get("model")):
+            self._has_started = True
+            model, request_id = string(data.get("model")), string(data.get("id"))
+            yield Started(model=model, request_id=request_id, provider=self._provider)
+        for choice in objs(data.get("choices"))[:1]:
+            yield from self._choice(choice)
+        if usage := obj(data.get("usage")):
+            yield UsageReported(usage=usage_from(usage))
+
+    def done(self) -> Iterable[Event]:
+        """``[DONE]`` without a reason is an end all the same."""
+        if self._has_ended:
+            return ()
+        self._has_ended = True
+        return (ended("stop", has_calls=self._calls.count > 0),)
+
+    def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
+        delta = obj(choice.get("delta"))
+        self._is_refused = self._is_refused or bool(string(delta.get("refusal")))
+        yield from message_events(delta, self._calls)
+        if word := string(choice.get("finish_reason")):
+            self._has_ended = True
+            found = ended(word, has_calls=self._calls.count > 0)
+            yield Ended(reason="refusal", raw_reason=word) if self._is_refused else found
+
+
+def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
+    """`with_usage`: whether the client asked for the chunk with the counts; others would stumble over it."""
+    return _Encoder(model=model, reply_id=reply_id, created=created, with_usage=with_usage)
+
+
+class _Encoder:
+    def __init__(self, *, model: str, reply_id: str, created: int, with_usage: bool) -> None:
+        self._model, self._reply_id, self._created, self._with_usage = model, reply_id, created, with_usage
+        self._usage: Usage | None = None
+        self._ended: Ended | None = None
+        self._has_begun = self._has_failed = self._has_text = self._is_apart = False
+        self._calls: dict[str, int] = {}
+
+    def feed(self, event: Event) -> bytes:
+        match event:
+            case Started():
+                self._model = event.model or self._model
+            case UsageReported():
+                self._usage = merged_usage(self._usage, event.usage)
+            case Ended():
+                self._ended = event
+            case Failed():
+                self._has_failed = True
+                return sse(encode_error(event)[1])
+            case TextPiece():
+                return self._text(event.text) if event.text else b""
+            case ReasoningPiece():
+                self._is_apart = True
+                return self._delta(reasoning_content=event.text) if event.text else b""
+            case ToolCallPiece():
+                self._is_apart = True
+                return self._delta(tool_calls=[self._call(event)])
+        return b""
+
+    def end(self) -> bytes:
+        if self._has_failed or self._ended is None:
+            return b""
+        final = self._delta(finish_reason=WORDS[self._ended.reason])
+        counts = self._chunk(choices=[], usage=usage_to(self._usage)) if self._with_usage else b""
+        return final + counts + DONE
+
+    def _text(self, text: str) -> bytes:
+        """There is one text only: what comes after something else begins a new paragraph of it."""
+        gap = "\n\n" if self._has_text and self._is_apart else ""
+        self._has_text, self._is_apart = True, False
+        return self._delta(content=gap + text)
+
+    def _call(self, piece: ToolCallPiece) -> dict[str, Any]:
+        function = {"arguments": piece.arguments}
+        if piece.part in self._calls:
+            return {"index": self._calls[piece.part], "function": function}
+        index = self._calls[piece.part] = len(self._calls)
+        return {"index": index, "id": piece.call_id, "type": "function", "function": {"name": piece.name, **function}}
+
+    def _delta(self, *, finish_reason: str | None = None, **delta: Any) -> bytes:
+        if not self._has_begun:
+            self._has_begun = True
+            delta = {"role": "assistant", "content": "", **delta}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return self._chunk(choices=[choice], **({"usage": None} if self._with_usage else {}))
+
+    def _chunk(self, **fields: Any) -> bytes:
+        head = {"id": self._reply_id, "object": "chat.completion.chunk", "created": self._created}
+        return sse({**head, "model": self._model, **fields})

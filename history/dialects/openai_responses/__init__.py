@@ -1,0 +1,11 @@
+"""OpenAI Responses: a flat list of items; reasoning stands before what it led to, calls before their outputs."""
+
+from history.dialects.openai_responses.encoding import encode as encode
+from history.dialects.openai_responses.replies import PROVIDER as PROVIDER
+from history.dialects.openai_responses.replies import decode_error as decode_error
+from history.dialects.openai_responses.replies import decode_reply as decode_reply
+from history.dialects.openai_responses.replies import encode_error as encode_error
+from history.dialects.openai_responses.replies import encode_reply as encode_reply
+from history.dialects.openai_responses.requests import decode_request as decode_request
+from history.dialects.openai_responses.streams import stream_decoder as stream_decoder
+from history.dialects.openai_responses.streams import stream_encoder as stream_encoder

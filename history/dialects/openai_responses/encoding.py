@@ -1,0 +1,204 @@
+"""A context as a request to OpenAI Responses, without anything kept on the vendor's side (``store: false``).
+
+The rules that matter: each reasoning item is followed by what it led to; messages come before calls, all calls of an
+answer before all outputs; reasoning goes back encrypted, as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from history.context import Context
+from history.context_entries import ContextEntry, Role
+from history.dialects.loose import without_empty
+from history.dialects.openai_responses.replies import DIALECT, PROVIDER
+from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
+from history.dialects.writing import Writing, data_url, schema_of, with_system_in_first_input
+from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of, thawed
+
+# After the base URL as OpenAI's own SDK has it, which ends in /v1.
+PATH = "/responses"
+ID_LIMIT = 64
+
+Json = dict[str, Any]
+
+
+def encode(context: Context, options: CallOptions) -> Encoded:
+    writer = _Writer(options, dialect=DIALECT, vendor=PROVIDER)
+    body = {
+        "model": options.model,
+        **writer.conversation(context),
+        **writer.tools(context),
+        **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
+        **writer.reasoning(),
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        **({"stream": True} if options.stream else {}),
+    }
+    if options.stop:
+        writer.lose(LossCode.OPTION_NOT_CARRIED, name="stop")
+    return writer.encoded(context, body, path=PATH)
+
+
+class _Writer(Writing):
+    def conversation(self, context: Context) -> Json:
+        role = self.switches.system_role
+        if role == "remove":
+            context = with_system_in_first_input(context)
+        items = [item for entry in self.entries(context) for item in self.items(entry)]
+        if not context.system or role == "developer":
+            opening = [_message("developer", [_text(context.system)])] if context.system else []
+            return {"input": [*opening, *items]}
+        return {"instructions": context.system, "input": items}
+
+    def items(self, entry: ContextEntry) -> Iterator[Json]:
+        if entry.role is Role.MODEL_OUTPUT:
+            yield from self.answer(entry)
+        elif entry.role is Role.TOOL_RESULT:
+            yield from self.results(entry)
+        elif entry.role is Role.SYSTEM:
+            yield self.instruction(entry)
+        else:
+            blocks = self.blocks(entry.parts)
+            if screen := self.live_screen(entry):
+                blocks.append(_text(screen))
+            if blocks:
+                yield _message("user", blocks)
+            else:
+                self.lose(LossCode.MESSAGE_LEFT_OUT)
+
+    def instruction(self, entry: ContextEntry) -> Json:
+        text = text_of(entry.parts)
+        if self.switches.system_role == "remove":
+            self.lose(LossCode.SYSTEM_AS_TEXT)
+            return _message("user", [_text(f"<system>\n{text}\n</system>")])
+        return _message(self.switches.system_role, [_text(text)])
+
+    def answer(self, entry: ContextEntry) -> Iterator[Json]:
+        """Between two reasoning items messages come before calls, so that each keeps its own followers."""
+        written: list[Json] = []
+        for thought, parts in _thoughts(entry.parts):
+            said = [item for part in parts if (item := self.said(part))]
+            ordered = sorted(said, key=lambda item: item["type"] == "function_call")
+            if ordered != said:
+                self.lose(LossCode.PARTS_REORDERED)
+            if thought is not None and self.may_return(thought):
+                if ordered:
+                    written.append(_reasoning(thought))
+                else:
+                    self.lose(LossCode.REASONING_ALONE)
+            written += ordered
+        if not written:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+        yield from written
+
+    def said(self, part: Part) -> Json | None:
+        if isinstance(part, Text):
+            return _message("assistant", [{"type": "output_text", "text": part.text}]) if part.text else None
+        if isinstance(part, ToolRequest):
+            call_id = self.call_id(part.call_id, limit=ID_LIMIT)
+            return {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": part.arguments}
+        self.leave_out(part)
+        return None
+
+    def results(self, entry: ContextEntry) -> Iterator[Json]:
+        outputs = [self.result(result) for result in entry.results]
+        if outputs and (screen := self.live_screen(entry)):
+            last = outputs[-1]["output"]
+            outputs[-1]["output"] = joined([last, screen]) if isinstance(last, str) else [*last, _text(screen)]
+        yield from outputs
+        if not self.switches.media_in_results:
+            yield from self.moved(entry)
+
+    def result(self, result: ToolResult) -> Json:
+        self.without_status(result)
+        output: str | list[Json] = self.result_text(result)
+        if self.switches.media_in_results and any(isinstance(part, Media) for part in result.parts):
+            output = self.blocks(result.parts)
+            if result.error and result.error not in result.text:
+                output.append(_text(result.error))
+        call_id = self.call_id(result.call_id, limit=ID_LIMIT)
+        return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+    def moved(self, entry: ContextEntry) -> Iterator[Json]:
+        for result in entry.results:
+            media = tuple(part for part in result.parts if isinstance(part, Media))
+            if media:
+                self.lose(LossCode.MEDIA_MOVED, tool=result.name)
+                yield _message("user", [_text(f"Media from the result of {result.name}:"), *self.blocks(media)])
+
+    def blocks(self, parts: tuple[Part, ...]) -> list[Json]:
+        written: list[Json] = []
+        for part in parts:
+            if isinstance(part, Text):
+                written += [_text(part.text)] if part.text else []
+            elif isinstance(part, Media):
+                written.append(self.media(part))
+            else:
+                self.leave_out(part)
+        return written
+
+    def media(self, media: Media) -> Json:
+        content = self.bytes_of(media)
+        if content is None and not media.url:
+            return _text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+        if media.media_type.startswith("image/"):
+            url = media.url if content is None else data_url(media.media_type, content)
+            return {"type": "input_image", "detail": "auto", "image_url": url}
+        if media.media_type == "application/pdf":
+            if content is None:
+                return {"type": "input_file", "file_url": media.url}
+            name = media.name or "document.pdf"
+            return {"type": "input_file", "filename": name, "file_data": data_url(media.media_type, content)}
+        if media.media_type.startswith("text/") and content is not None:
+            return _text(self.text_file(media, content))
+        return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def tools(self, context: Context) -> Json:
+        offered: list[Any] = []
+        for tool, hosted in self.offered(context.tools):
+            function = {"name": tool.name, **without_empty(description=tool.description), "parameters": schema_of(tool)}
+            offered.append(hosted or {"type": "function", **function, "strict": False})
+        if not offered:
+            return {}
+        choice: Any = self.options.tool_choice
+        if self.options.tool_name:
+            choice = {"type": "function", "name": self.options.tool_name}
+        return {"tools": offered, **without_empty(tool_choice=choice)}
+
+    def reasoning(self) -> Json:
+        effort = self.options.reasoning_effort
+        return {"reasoning": {"effort": effort, "summary": "auto"}} if effort else {}
+
+
+def _thoughts(parts: tuple[Part, ...]) -> Iterator[tuple[Reasoning | None, list[Part]]]:
+    """The parts of an answer, cut before each piece of reasoning."""
+    thought: Reasoning | None = None
+    followers: list[Part] = []
+    for part in parts:
+        if isinstance(part, Reasoning):
+            yield thought, followers
+            thought, followers = part, []
+        else:
+            followers.append(part)
+    yield thought, followers
+
+
+def _text(text: str) -> Json:
+    return {"type": "input_text", "text": text}
+
+
+def _message(role: str, content: list[Json]) -> Json:
+    return {"type": "message", "role": role, "content": content}
+
+
+def _reasoning(part: Reasoning) -> Json:
+    """As it came: with its id, and its summary in the pieces that it had."""
+    summary = thawed(part.extra.get("summary")) or ([{"type": "summary_text", "text": part.text}] if part.text else [])
+    return {
+        "type": "reasoning",
+        **without_empty(id=part.extra.get("id")),
+        "summary": summary,
+        "encrypted_content": part.signature or part.redacted,
+    }

@@ -1,0 +1,142 @@
+"""A request that a client of OpenAI Responses sent, read into entries. Items of the model in a row are one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from history.dialects.loose import compact, items, number, obj, objs, string, whole
+from history.dialects.openai_chat.requests import CHOICES, read_tool, session_hints
+from history.dialects.openai_responses.replies import DIALECT, PROVIDER, call_of, reasoning_extra, reasoning_text
+from history.dialects.reading import Reading, check_request, extra_of, other
+from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
+from history.entries import Part, Reasoning, Text, text_of
+
+KNOWN = (
+    *("model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "top_p"),
+    *("stream", "reasoning", "store", "include"),
+)
+HINTS = (
+    *("previous_response_id", "prompt_cache_key", "session_id", "thread_id", "conversation_id"),
+    *("user", "safety_identifier"),
+)
+
+
+def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
+    body = check_request(body, needs=("input", "prompt", "previous_response_id"))
+    reading = _Reading(provider=provider or PROVIDER, at=at)
+    given = body.get("input")
+    for item in [{"role": "user", "content": given}] if isinstance(given, str) else objs(given):
+        reading.item(item)
+    reading.flush()
+    return DecodedRequest(
+        entries=tuple(reading.entries),
+        system=joined([string(body.get("instructions")), *reading.instructions]),
+        tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
+        model=string(body.get("model")),
+        options=_options(body),
+        session_hints=session_hints(body, HINTS) | _conversation(body),
+        blobs=reading.blobs,
+        extra=extra_of(body, *KNOWN),
+        losses=tuple(reading.losses),
+    )
+
+
+class _Reading(Reading):
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        super().__init__(provider=provider, at=at)
+        self.instructions: list[str] = []
+        self.saying: list[Part] = []
+
+    def flush(self) -> None:
+        """What the model said so far is one answer."""
+        self.answer(self.saying)
+        self.saying = []
+
+    def item(self, item: Mapping[str, Any]) -> None:
+        kind = string(item.get("type")) or ("message" if "role" in item else "")
+        if kind == "message":
+            self.message(item)
+        elif kind == "reasoning":
+            self.saying.append(self.reasoning(item))
+        elif call := call_of(item):
+            call_id, name, arguments = call
+            self.saying.append(self.call(call_id=call_id, name=name, arguments=arguments or "{}"))
+        elif kind.endswith("_output") and "output" in item:
+            self.flush()
+            call_id = string(item.get("call_id"))
+            self.find([self.result(call_id=call_id, name="", parts=self.output(item.get("output")))])
+        else:
+            self.saying.append(other(item))
+
+    def message(self, item: Mapping[str, Any]) -> None:
+        parts = self.parts(item.get("content"))
+        if item.get("role") == "assistant":
+            self.saying += parts
+            return
+        self.flush()
+        if item.get("role") not in ("system", "developer"):
+            self.hear(parts)
+        elif self.entries:
+            self.instruct(parts)
+        else:
+            self.instructions.append(text_of(tuple(parts)))
+
+    def reasoning(self, item: Mapping[str, Any]) -> Reasoning:
+        signature = string(item.get("encrypted_content"))
+        return Reasoning(
+            text=reasoning_text(item), signature=signature, provider=self.provider, extra=reasoning_extra(item)
+        )
+
+    def output(self, given: Any) -> list[Part]:
+        """What a tool gave back: a text, a list of parts, or any object at all."""
+        if isinstance(given, str | list | tuple):
+            return self.parts(given)
+        return [Text(text=compact(given))] if given else []
+
+    def parts(self, content: Any) -> list[Part]:
+        if isinstance(content, str):
+            return [Text(text=content)] if content else []
+        return [self.part(part) for part in items(content)]
+
+    def part(self, part: Any) -> Part:
+        if isinstance(part, str):
+            return Text(text=part)
+        found = obj(part)
+        match found.get("type"):
+            case "input_text" | "output_text" | "text" | "refusal" | "summary_text":
+                text = found.get("text", found.get("refusal"))
+                extra = extra_of(found, "text", "refusal", "logprobs")
+                extra = {name: value for name, value in extra.items() if value != []}
+                return Text(text=text, extra=extra) if isinstance(text, str) else other(part)
+            case "input_image":
+                image = found.get("image_url")
+                url, extra = string(image) or string(obj(image).get("url")), extra_of(found, "image_url", "detail")
+                return self.media(url, media_type="image/*", **extra) or other(part)
+            case "input_file":
+                name = string(found.get("filename"))
+                source = string(found.get("file_data")) or string(found.get("file_url"))
+                return self.media(source, media_type="application/pdf", name=name) or other(part)
+            case _:
+                return other(part)
+
+
+def _conversation(body: Mapping[str, Any]) -> dict[str, str]:
+    given = body.get("conversation")
+    name = string(given) or string(obj(given).get("id"))
+    return {"conversation": name} if name else {}
+
+
+def _options(body: Mapping[str, Any]) -> CallOptions:
+    choice = body.get("tool_choice")
+    return CallOptions(
+        model=string(body.get("model")),
+        max_tokens=whole(body.get("max_output_tokens")),
+        temperature=number(body.get("temperature")),
+        top_p=number(body.get("top_p")),
+        stream=body.get("stream") is True,
+        tool_choice=CHOICES.get(string(choice), ""),
+        tool_name=string(obj(choice).get("name")),
+        reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
+    )

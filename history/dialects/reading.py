@@ -1,0 +1,179 @@
+"""What every decoder of requests needs while it reads one: the entries so far, the bytes of media, the open calls."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from history.context import SYSTEM_CHANNEL
+from history.dialects.loose import compact, is_too_deep
+from history.dialects.vocabulary import DialectError, Loss, LossCode, Said
+from history.dialects.writing import INVALID_JSON
+from history.entries import (
+    PARTS,
+    Media,
+    ModelInput,
+    ModelOutput,
+    OtherPart,
+    Part,
+    ResultStatus,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+    now,
+)
+
+
+def check_request(body: Any, *, needs: tuple[str, ...]) -> Mapping[str, Any]:
+    """The body, if it is a request at all: an object with at least one of these fields."""
+    if not isinstance(body, Mapping):
+        raise DialectError(f"a request is a JSON object, got {type(body).__name__}")
+    if not any(name in body for name in needs):
+        raise DialectError(f"a request has {' or '.join(needs)}; this one has neither")
+    if is_too_deep(body):
+        raise DialectError("this request is nested too deeply to be read")
+    return body
+
+
+def arguments_text(arguments: Any) -> str:
+    """Arguments as JSON text. What was wrapped because it was cut off is taken out again."""
+    if isinstance(arguments, str):
+        return arguments or "{}"
+    if (
+        isinstance(arguments, Mapping)
+        and list(arguments) == [INVALID_JSON]
+        and isinstance(arguments[INVALID_JSON], str)
+    ):
+        return str(arguments[INVALID_JSON])
+    return compact(arguments) if arguments else "{}"
+
+
+def call_id_for(name: str, arguments: str, *, taken: Mapping[str, Any] | set[str]) -> str:
+    """An id for a call that came without one: the same for the same call, in a reply and in every later request."""
+    mark = hashlib.sha256(f"{name}\0{arguments}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    call_id, repeated = f"call_{mark}", 1
+    while call_id in taken:
+        repeated += 1
+        call_id = f"call_{mark}_{repeated}"
+    return call_id
+
+
+class Reading:
+    """One request as it is read. Parts go to whoever speaks; calls are remembered until they are answered."""
+
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        self.provider = provider
+        self.at = at or now()
+        self.entries: list[Said] = []
+        self.blobs: dict[str, bytes] = {}
+        self.losses: list[Loss] = []
+        # The calls of the latest answer, by id, and those of them that nobody has answered yet.
+        self.calls: dict[str, ToolRequest] = {}
+        self.names: dict[str, str] = {}
+
+    def lose(self, code: LossCode, **values: Any) -> None:
+        self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
+
+    # Who speaks.
+
+    def hear(self, parts: list[Part], **metadata: Any) -> None:
+        if parts:
+            self.entries.append(ModelInput(at=self.at, channel="relay", parts=tuple(parts), metadata=metadata))
+
+    def instruct(self, parts: list[Part], **metadata: Any) -> None:
+        """An instruction in the middle of a conversation."""
+        if parts:
+            channel = SYSTEM_CHANNEL
+            self.entries.append(ModelInput(at=self.at, channel=channel, parts=tuple(parts), metadata=metadata))
+
+    def answer(self, parts: list[Part]) -> None:
+        if parts:
+            self.entries.append(ModelOutput(at=self.at, parts=tuple(parts), provider=self.provider))
+
+    def find(self, results: list[ToolResult]) -> None:
+        """Results directly after other results answer the same calls."""
+        if not results:
+            return
+        if self.entries and isinstance(self.entries[-1], ToolResults):
+            results = [*self.entries[-1].results, *results]
+            self.entries.pop()
+        self.entries.append(ToolResults(at=self.at, results=tuple(results)))
+
+    # Calls and results.
+
+    def call(self, *, call_id: str, name: str, arguments: str, **extra: Any) -> ToolRequest:
+        request = ToolRequest(
+            call_id=call_id or call_id_for(name, arguments, taken=self.calls),
+            name=name,
+            arguments=arguments,
+            extra=extra,
+        )
+        self.calls[request.call_id] = request
+        self.names[request.call_id] = name
+        return request
+
+    def result(
+        self, *, call_id: str, name: str, parts: list[Part], status: ResultStatus = "success", **extra: Any
+    ) -> ToolResult:
+        if not call_id:
+            call_id = next((key for key, call in self.calls.items() if call.name == name), "")
+        self.calls.pop(call_id, None)
+        name = name or self.names.get(call_id, "")
+        return ToolResult(call_id=call_id, name=name, status=status, parts=tuple(parts), extra=extra)
+
+    # Media.
+
+    def keep(self, content: bytes, *, media_type: str, name: str = "", **extra: Any) -> Media:
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.blobs[sha256] = content
+        return Media(media_type=media_type, sha256=sha256, size=len(content), name=name, extra=extra)
+
+    def media(self, source: str, *, media_type: str, name: str = "", **extra: Any) -> Media | None:
+        """Media behind a URL; the bytes are taken out of a ``data:`` URL. None if there is nothing in it."""
+        if not source.startswith("data:"):
+            return Media(media_type=media_type, url=source, name=name, extra=extra) if source else None
+        head, comma, rest = source[5:].partition(",")
+        content = from_base64(rest) if head.endswith(";base64") else unquote_to_bytes(rest)
+        if not comma or content is None:
+            return None
+        return self.keep(content, media_type=head.partition(";")[0] or media_type, name=name, **extra)
+
+
+def from_base64(text: Any) -> bytes | None:
+    """The bytes, of the usual or the URL-safe alphabet; None if the text is no base64."""
+    if not isinstance(text, str):
+        return None
+    try:
+        return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+
+
+def extra_of(block: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    """What a block says besides the fields that we read."""
+    return {
+        name: value for name, value in block.items() if name not in known and name not in _OWN and value is not None
+    }
+
+
+# Names that our own parts use: a foreign field of that name would be read as ours when it comes back from storage.
+_OWN = frozenset(
+    {"type", "text", "signature", "provider", "redacted", "call_id", "name", "arguments"}
+    | {"media_type", "sha256", "url", "size", "extra", "data"}
+)
+
+
+def other(data: Any) -> OtherPart:
+    return OtherPart(data=as_other(data))
+
+
+def as_other(data: Any) -> Mapping[str, Any]:
+    """A part of a type that we do not know, as it came; under another name where its type means something to us."""
+    if not isinstance(data, Mapping):
+        return {"type": "unread", "value": data}
+    return {"type": "unread", "value": data} if data.get("type") in PARTS else data

@@ -1,0 +1,187 @@
+"""What every encoder needs while it writes one request: the options, the bytes of media, and a list of losses."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from history.context import Context
+from history.context_entries import ContextEntry, Role
+from history.dialects.loose import parsed
+from history.dialects.vocabulary import CallOptions, Encoded, Loss, LossCode, joined
+from history.entries import Media, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
+
+# What a tool request is sent as where an object is needed and the model's text is none.
+INVALID_JSON = "INVALID_JSON"
+
+# Where a request keeps a tool that a vendor runs itself, and whose it is.
+HOSTED, HOSTED_BY = "hosted", "hosted_by"
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """The arguments as an object; None if they are none."""
+    try:
+        found = parsed(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+class Writing:
+    """One request in the making. `dialect` and `vendor` are whose language this is."""
+
+    def __init__(self, options: CallOptions, *, dialect: str, vendor: str) -> None:
+        self.options, self.switches = options, options.switches
+        self.dialect = dialect
+        self.provider = options.provider or vendor
+        self.losses: list[Loss] = []
+        self.seq = 0
+        self._ids: dict[str, str] = {}
+
+    def lose(self, code: LossCode, **values: Any) -> None:
+        self.losses.append(Loss(code=code, seq=self.seq, values=values))
+
+    def entries(self, context: Context) -> Iterator[ContextEntry]:
+        """One by one; losses are noted to the entry that is being written."""
+        for entry in context.entries:
+            self.seq = entry.seq
+            yield entry
+        self.seq = 0
+
+    def encoded(self, context: Context, body: dict[str, Any], *, path: str) -> Encoded:
+        debug = {}
+        if self.options.include_debug:
+            debug = {
+                "dialect": self.dialect,
+                "origins": [list(entry.origin) for entry in context.entries],
+                "tokens": context.tokens,
+                "repairs": [remark.code.value for remark in context.report.remarks],
+                "losses": [loss.code.value for loss in self.losses],
+            }
+        return Encoded(body=body, path=path, losses=tuple(self.losses), debug=debug)
+
+    # Texts.
+
+    def live_screen(self, entry: ContextEntry) -> str:
+        """The text that shows the live screen; the dialect decides where it goes."""
+        return f"[Live Screen]\n{entry.live_screen}" if entry.live_screen and self.options.include_live_screen else ""
+
+    def result_text(self, result: ToolResult) -> str:
+        """What a result says; an error that its text does not tell is told after it."""
+        told = result.error and result.error in result.text
+        return joined([result.text, "" if told else result.error])
+
+    def without_status(self, result: ToolResult) -> None:
+        if result.status != "success":
+            self.lose(LossCode.STATUS_NOT_CARRIED, name=result.name, status=result.status)
+
+    # Reasoning.
+
+    def may_return(self, part: Reasoning) -> bool:
+        """Whether this goes back: signed, and by the provider that is called."""
+        if not self.options.return_reasoning:
+            self.lose(LossCode.REASONING_NOT_CARRIED)
+        elif not part.signature and not part.redacted:
+            self.lose(LossCode.REASONING_UNSIGNED)
+        elif part.provider != self.provider:
+            self.lose(LossCode.REASONING_FOREIGN, provider=part.provider or "an unknown provider")
+        else:
+            return True
+        return False
+
+    # Calls.
+
+    def arguments_object(self, call: ToolRequest) -> dict[str, Any]:
+        found = arguments_of(call.arguments)
+        if found is None:
+            self.lose(LossCode.ARGUMENTS_WRAPPED, name=call.name)
+            return {INVALID_JSON: call.arguments}
+        return found
+
+    def call_id(self, given: str, *, limit: int, refused: re.Pattern[str] | None = None) -> str:
+        """An id in the form that the vendor takes: one for a call and its result, another for every other call."""
+        if given not in self._ids:
+            wanted = refused.sub("_", given) if refused else given
+            if not wanted or len(wanted) > limit or wanted in self._ids.values():
+                mark = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+                wanted = f"{wanted[: limit - 9] or 'call'}_{mark}"
+            if wanted != given:
+                self.lose(LossCode.CALL_ID_CHANGED, given=given, call_id=wanted)
+            self._ids[given] = wanted
+        return self._ids[given]
+
+    # Parts that have no place.
+
+    def leave_out(self, part: OtherPart | Reasoning | ToolRequest | Media) -> None:
+        kind = part.data.get("type", "unknown") if isinstance(part, OtherPart) else part.type
+        self.lose(LossCode.PART_NOT_CARRIED, type=str(kind))
+
+    def offered(self, tools: Iterable[ToolDefinition]) -> Iterator[tuple[ToolDefinition, Mapping[str, Any] | None]]:
+        """The tools, each with its own form if it is one that this vendor runs."""
+        for tool in tools:
+            if HOSTED not in tool.extra:
+                yield tool, None
+            elif tool.extra.get(HOSTED_BY) == self.dialect:
+                yield tool, thawed(tool.extra[HOSTED])
+            else:
+                self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
+
+    # Media.
+
+    def bytes_of(self, media: Media) -> bytes | None:
+        if not media.sha256 or self.options.media is None:
+            return None
+        try:
+            return self.options.media(media.sha256)
+        except LookupError:
+            return None
+
+    def note(self, media: Media, code: LossCode) -> str:
+        """What stands in place of media that cannot be sent."""
+        name = media.name or media.type
+        self.lose(code, name=name, media_type=media.media_type)
+        return f"[Attachment {name} ({media.media_type}) could not be sent]"
+
+    def text_file(self, media: Media, content: bytes) -> str:
+        """A text file as text, for those who take no files."""
+        name = media.name or media.media_type
+        self.lose(LossCode.MEDIA_AS_TEXT, name=name, media_type=media.media_type)
+        return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
+
+
+def base64_of(content: bytes) -> str:
+    return base64.b64encode(content).decode("ascii")
+
+
+def data_url(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{base64_of(content)}"
+
+
+def schema_of(tool: ToolDefinition) -> dict[str, Any]:
+    """A tool's parameters; vendors insist on an object."""
+    return thawed(tool.parameters) or {"type": "object", "properties": {}}
+
+
+def first_input(entries: Sequence[ContextEntry]) -> int | None:
+    return next((place for place, entry in enumerate(entries) if entry.role is Role.MODEL_INPUT), None)
+
+
+def with_system_in_first_input(context: Context) -> Context:
+    """For models that know no instruction: it stands before the first thing that the user says."""
+    place = first_input(context.entries)
+    if not context.system or place is None:
+        return context
+    entry = context.entries[place]
+    parts: tuple[Part, ...] = (Text(text=context.system), *entry.parts)
+    prefixed = ContextEntry(
+        role=entry.role, parts=parts, results=entry.results, live_screen=entry.live_screen, origin=entry.origin
+    )
+    return Context(
+        entries=(*context.entries[:place], prefixed, *context.entries[place + 1 :]),
+        tools=context.tools,
+        report=context.report,
+        tokens=context.tokens,
+    )
