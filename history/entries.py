@@ -4,8 +4,8 @@ Every entry says *when* it happened and *what kind* of fact it is. Entries are w
 loss: a field that still has its default is left out, a field of a later schema is kept in ``extra`` and written again,
 and a kind that we do not know becomes an :class:`UnknownEntry` that holds exactly what was read.
 
-Which entries may reach a model is a question of type: only those with ``to_context`` satisfy
-:class:`history.context.Renderable`, so a debug log or a notebook edit cannot be sent by mistake.
+Which entries may reach a model is a question of type: ``history.context.to_context`` takes only the union
+``Renderable``, so a debug log or a notebook edit cannot be sent by mistake.
 """
 
 from __future__ import annotations

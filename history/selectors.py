@@ -21,6 +21,7 @@ from history.snapshots import snapshot
 __all__ = [
     "MAX_PAGE",
     "Page",
+    "Reach",
     "Viewer",
     "entries_of",
     "find_session",
@@ -28,6 +29,7 @@ __all__ = [
     "messages_of",
     "nodes_of",
     "nodes_to",
+    "reach_of",
     "sessions_of_workspace",
     "sessions_visible_to",
     "snapshot",
@@ -50,17 +52,39 @@ class Page:
 # What a viewer may see.
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whose sessions somebody can see at all; both None: everybody's."""
+
+    owner_id: int | None = None
+    api_key_id: int | None = None
+
+    def as_q(self) -> Q:
+        if self.api_key_id is not None:
+            return Q(api_key_id=self.api_key_id)
+        return Q() if self.owner_id is None else Q(owner_id=self.owner_id)
+
+
+def reach_of(viewer: Viewer) -> Reach | None:
+    """None: nobody's. Which of them are served just now is for `sessions_visible_to` to say."""
+    if isinstance(viewer, ApiKey):
+        if holds(viewer, "admin"):
+            return Reach()
+        return Reach(owner_id=viewer.owner_id) if viewer.owner_wide else Reach(api_key_id=viewer.pk)
+    if not viewer.is_authenticated:
+        return None
+    return Reach() if _may(viewer, "view_session") else Reach(owner_id=viewer.pk)
+
+
 def sessions_visible_to(viewer: Viewer) -> QuerySet[Session]:
     """The rule behind every page, socket, search and export: a stranger's session is not there at all."""
-    if isinstance(viewer, ApiKey):
-        return _served().filter(_recorded_for(viewer))
-    if not viewer.is_authenticated:
+    reach = reach_of(viewer)
+    if reach is None:
         return Session.objects.none()
-    if _may(viewer, "hold_session") and _may(viewer, "view_session"):
-        return _kept().filter(Q(hidden_at=None) | Q(hold=True))
-    if _may(viewer, "view_session"):
-        return _served()
-    return _served().filter(owner_id=viewer.pk)
+    served = _kept().filter(reach.as_q())
+    if reach == Reach() and not isinstance(viewer, ApiKey) and _may(viewer, "hold_session"):
+        return served.filter(Q(hidden_at=None) | Q(hold=True))
+    return served.filter(hidden_at=None)
 
 
 def find_session(viewer: Viewer, session_id: UUID | str) -> Session | None:
@@ -80,16 +104,6 @@ def sessions_of_workspace(viewer: Viewer, *, agent: str, workspace: str) -> Quer
 def _kept() -> QuerySet[Session]:
     """Expired sessions are never served, even before the purge has come by; held ones do not expire."""
     return Session.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()) | Q(hold=True))
-
-
-def _served() -> QuerySet[Session]:
-    return _kept().filter(hidden_at=None)
-
-
-def _recorded_for(key: ApiKey) -> Q:
-    if holds(key, "admin"):
-        return Q()
-    return Q(owner_id=key.owner_id) if key.owner_wide else Q(api_key=key)
 
 
 def _may(user: Any, right: str) -> bool:

@@ -18,13 +18,12 @@ from uuid import UUID
 from django.db import connection
 
 from history.bodies import MissingBlob
-from history.keyring import holds
-from history.models import ApiKey, Message, SearchRow
+from history.models import Message, SearchRow
 from history.projections import searched_text
 from history.search import engines, rows
 from history.search.queries import Group, Query, Term, understood
 from history.search.snippets import Snippet, beginning_of, snippet_of
-from history.selectors import Viewer, entries_of, sessions_visible_to
+from history.selectors import Reach, Viewer, entries_of, reach_of, sessions_visible_to
 
 MANY = 2_000
 MAX_PAGE = 100
@@ -152,10 +151,11 @@ def search(
 
 def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
     """What to ask the engine; None for somebody who may see nothing."""
-    if not isinstance(viewer, ApiKey) and not viewer.is_authenticated:
+    reach = reach_of(viewer)
+    if reach is None:
         return None
     query = understood(typed)
-    scope = [*_viewer_groups(viewer), *_filter_groups(filters)]
+    scope = [*_reach_groups(reach), *_filter_groups(filters)]
     if not scope and not query.needed:
         scope = [_any([rows.EVERY_MESSAGE])]
     excluded = (Term((rows.HAS_ERROR,)),) if filters.has_error is False else ()
@@ -164,16 +164,10 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
     return Asked(query, asked, filters, served)
 
 
-def _viewer_groups(viewer: Any) -> list[Group]:
+def _reach_groups(reach: Reach) -> list[Group]:
     """Narrows to what the viewer could see at all; whether they do see it is for `sessions_visible_to` to say."""
-    if isinstance(viewer, ApiKey):
-        if holds(viewer, "admin"):
-            return []
-        own = rows.number_word("o", viewer.owner_id) if viewer.owner_wide else rows.number_word("k", viewer.pk)
-        return [_any([own])]
-    if viewer.is_staff and viewer.has_perm("history.view_session"):
-        return []
-    return [_any([rows.number_word("o", viewer.pk)])]
+    letters = {"o": reach.owner_id, "k": reach.api_key_id}
+    return [_any([rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None]
 
 
 def _filter_groups(filters: Filters) -> list[Group]:
