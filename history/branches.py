@@ -12,13 +12,14 @@ from history.models import Message, Session
 
 SHOWN_BESIDE = 1_000
 
-# From an entry to its newest child, and on to that one's, until there is none.
+# From an entry to its newest child, and on to that one's, until there is none. The sum keeps both databases from
+# walking the numbers of the whole session backwards for the highest: the few children are found by their parent.
 _DESCEND = """
 WITH RECURSIVE descend (seq) AS (
     SELECT seq FROM history_message WHERE session_id = %s AND seq = %s
     UNION ALL
     SELECT (
-        SELECT max(below.seq) FROM history_message below
+        SELECT max(below.seq + 0) FROM history_message below
         WHERE below.session_id = %s AND below.parent_seq = descend.seq AND below.kind NOT IN ({kinds})
     ) FROM descend WHERE descend.seq IS NOT NULL
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from history import recorder
+from history.branches import newest_leaf
 from history.entries import (
     DebugLog,
     Gap,
@@ -209,6 +211,14 @@ def test_another_version_is_shown_with_all_that_followed_it(reader: Client, bran
     assert shown(html) == [1, 2, 3, 4]
     assert "another branch" in html
     assert 'href="?leaf=4&amp;at=3#m3"' in html
+
+
+def test_a_long_branch_is_found_as_fast_as_it_is_long(ada: Any) -> None:
+    session = long_chat(ada, 2_000)
+    recorder.edit(session, seq=2, entry=answered("other"))
+    began = time.perf_counter()
+    assert newest_leaf(session, 3) == 2_000
+    assert time.perf_counter() - began < 1  # by walking the whole session at each step it takes several
 
 
 def test_reading_a_branch_moves_nothing(reader: Client, branched: Session) -> None:

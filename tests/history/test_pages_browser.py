@@ -1,0 +1,93 @@
+"""Reading a session in a browser: what a person sees, opens and follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Page, expect
+
+from history import recorder
+from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
+from history.models import Session
+from tests.browser.conftest import browser, look, page, see, site  # noqa: F401  fixtures
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.browser
+
+ANSWER = """The processor is idle, so the build is **waiting**, not computing:
+
+| Suspect | What speaks for it | Check |
+|---|---|---|
+| Package cache | slow since Monday’s image | `du -sh ~/.cache` |
+| Disk | the disk query itself timed out | `iostat -x 1` |
+
+```sh
+iostat -x 1 5 | awk 'NR>6 {print $1, $NF}'
+```
+
+1. Run it now
+   - and once more at night
+2. 再看一次磁盘
+"""
+
+
+@pytest.fixture
+def signed_in(page: Page, site: str, ada: Any) -> Page:
+    client = Client()
+    client.force_login(ada)
+    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    return page
+
+
+@pytest.fixture
+def conversation(ada: Any) -> Session:
+    session = recorder.start_session(owner=ada, title="Why is the build server slow?", source="relay", client="Codex")
+    usage = Usage(input_tokens=76_000, output_tokens=412)
+    asked = ModelOutput(parts=(Reasoning(text="CPU first."), Text(text="I will look."), call("a"), call("b")))
+    outcomes = results(result("a", "CPU 3 %"), result("b", "", status="failed", error="timed out"))
+    entries = [
+        SystemInstructionSet(instruction="You look after the build machines."),
+        said("The build takes twice as long since Monday."),
+        asked,
+        outcomes,
+        answered(ANSWER, usage=usage, duration=3.1),
+        said("Go on."),
+        answered("Move the cache", status="interrupted", end_reason="client_gone"),
+    ]
+    recorder.append_many(session, entries, after=0)
+    recorder.edit(session, seq=6, entry=said("Go on, please."))
+    return session
+
+
+def test_a_person_reads_opens_a_call_and_looks_at_another_version(
+    signed_in: Page, conversation: Session, see: Callable[[str], None]
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Why is the build server slow?")
+    see("session")
+    for folded in page.locator("details.tool > summary, details.fold > summary").all():
+        folded.click()
+    expect(page.get_by_text("timed out", exact=True)).to_be_visible()
+    see("session-open")
+    page.get_by_label("Previous version").click()
+    expect(page.get_by_text("This is another branch")).to_be_visible()
+    expect(page.get_by_text("The answer was cut short.")).to_be_visible()
+    see("session-branch")
+
+
+def test_older_entries_replace_the_page_and_back_brings_it_back(
+    signed_in: Page, ada: Any, see: Callable[[str], None]
+) -> None:
+    page = signed_in
+    session = chat_of(ada, *[f"text {number}" for number in range(1, 51)])
+    page.goto(f"/s/{session.pk}/")
+    page.get_by_role("link", name="Older", exact=True).click()
+    expect(page.locator("article").first).to_have_attribute("id", "m11")
+    assert page.url.endswith("?before=31")
+    see("session-older")
+    page.go_back()
+    expect(page.locator("article").first).to_have_attribute("id", "m31")
