@@ -1,5 +1,7 @@
 """Reading a session in a browser: what a person sees, opens and follows."""
 
+# ruff: noqa: F811  fixtures are named twice: where they are imported and where they are asked for
+
 from __future__ import annotations
 
 from collections.abc import Callable
