@@ -38,8 +38,6 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _BLOB = re.compile(r'"\$(?:json_)?blob":"([0-9a-f]{64})"')
 Blobs = Mapping[str, bytes | memoryview]
 
-_RESERVED = ("$blob", "$json_blob", "$literal")
-
 
 class EntryTooLarge(ValueError):
     """The entry is larger than the record takes. Store the payload as an attachment or cut it before."""
@@ -152,8 +150,7 @@ def _spilled(value: Any, limit: int, blobs: dict[str, bytes]) -> Any:
     if isinstance(value, dict):
         if isinstance(value, _Reference):
             return value
-        spilled = {key: _spilled(item, limit, blobs) for key, item in value.items()}
-        return {"$literal": spilled} if any(key in value for key in _RESERVED) else spilled
+        return {_escaped(key): _spilled(item, limit, blobs) for key, item in value.items()}
     return value
 
 
@@ -162,13 +159,16 @@ def _restored(value: Any, blobs: Blobs) -> Any:
         return [_restored(item, blobs) for item in value]
     if not isinstance(value, dict):
         return value
-    if "$literal" in value:
-        return {key: _restored(item, blobs) for key, item in value["$literal"].items()}
     if "$blob" in value:
         return _text_of(value["$blob"], blobs)
     if "$json_blob" in value:
         return json.loads(_text_of(value["$json_blob"], blobs))
-    return {key: _restored(item, blobs) for key, item in value.items()}
+    return {key[key.startswith("$$") :]: _restored(item, blobs) for key, item in value.items()}
+
+
+def _escaped(key: str) -> str:
+    """Names that begin with a dollar sign are ours; somebody else's get one more."""
+    return f"${key}" if key.startswith("$") else key
 
 
 def _text_of(name: str, blobs: Blobs) -> str:

@@ -181,7 +181,8 @@ def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResul
     waiting = list(entry.results)
     ordered: list[ToolResult] = []
     for call_id, name in calls:
-        match = next((result for result in waiting if result.call_id == call_id), None)
+        # The rows of calls, from which open ones are known, keep ids short and clean.
+        match = next((one for one in waiting if projections.same_id(one.call_id, call_id)), None)
         if match is None:
             raise PairingError(f"the call {call_id!r} of {name} has no result; answer every call, if only as skipped")
         waiting.remove(match)

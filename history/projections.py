@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from history.bodies import LONG_TEXT, clean, clean_json
@@ -56,8 +57,8 @@ def _answer_columns(entry: ModelOutput) -> dict[str, Any]:
         "input_tokens": bounded(usage.input_tokens) if usage else 0,
         "output_tokens": bounded(usage.output_tokens) if usage else 0,
         "usage_source": usage.source if usage else "",
-        "latency": entry.latency,
-        "duration": entry.duration,
+        "latency": finite(entry.latency),
+        "duration": finite(entry.duration),
         "request_id": short(entry.request_id, 200),
     }
 
@@ -116,13 +117,18 @@ def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
     }
 
 
+def same_id(one: str, other: str) -> bool:
+    """Whether two ids of calls are the same in the rows of calls, where they are short and clean."""
+    return one == other or short(one, 200) == short(other, 200)
+
+
 def outcome_columns(result: ToolResult) -> dict[str, Any]:
     return {
         "status": result.status,
         "result": clean(result.text[:LONG_TEXT]),
         "error": clean(result.error[:LONG_TEXT]),
         "started_at": result.started_at,
-        "duration": result.duration,
+        "duration": finite(result.duration),
     }
 
 
@@ -139,6 +145,10 @@ NO_OUTCOME: dict[str, Any] = {
 
 def short(text: str, limit: int) -> str:
     return clean(text[:limit]) if text else ""
+
+
+def finite(number: float | None) -> float | None:
+    return number if number is None or math.isfinite(number) else None
 
 
 def bounded(number: int) -> int:

@@ -33,6 +33,7 @@ SESSION_STATE = (
     "agent",
     "model",
     "last_activity_at",
+    "stored_at",
     "expires_at",
 )
 # What is read to decide what the rows say.
@@ -65,13 +66,27 @@ def flush(drafts: Sequence[Draft]) -> None:
 
 def save_sessions(sessions: Sequence[Session]) -> None:
     for session in sessions:
-        session.expires_at = policy_for(session.source, session.api_key).expiry(timezone.now())
+        session.stored_at = timezone.now()
+        session.expires_at = policy_for(session.source, session.api_key).expiry(session.stored_at)
     rows.update(Session, sessions, SESSION_STATE)
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
     """Bytes under their hash; who stored the same ones before has done the work. In one order, against deadlocks."""
     Blob.objects.bulk_create(sorted(blobs, key=lambda blob: blob.pk), ignore_conflicts=True)
+
+
+def _hold(blobs: Sequence[Blob]) -> None:
+    """Keep a purge in the same instant from removing what somebody else had stored before and nobody used any more."""
+    names = [blob.sha256 for blob in blobs]
+    for _ in range(3):
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT sha256 FROM history_blob WHERE sha256 = ANY(%s) FOR KEY SHARE", [names])
+            held = {name for (name,) in cursor.fetchall()}
+        if missing := [blob for blob in blobs if blob.sha256 not in held]:
+            Blob.objects.bulk_create(missing, ignore_conflicts=True)
+        else:
+            return
 
 
 def move_head(session: Session, *, to: int) -> None:
@@ -83,6 +98,8 @@ def move_head(session: Session, *, to: int) -> None:
     left = entries.filter(on_path=True, seq__gt=joins)
     session.message_count -= left.filter(kind__in=CONVERSATION).count()
     left.update(on_path=False)
+    if joins:  # what still holds below the anchor of a trim is on every path that begins there
+        entries.filter(seq__lte=min(joins, session.trimmed_through)).update(on_path=True)
     for start in range(0, len(beside), 500):
         joined = entries.filter(seq__in=beside[start : start + 500])
         session.message_count += joined.filter(kind__in=CONVERSATION).count()
@@ -164,7 +181,7 @@ def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
     """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
     waiting = list(enumerate(entry.results))
     for call in calls:
-        match = next((pair for pair in waiting if pair[1].call_id[:200] == call.call_id), None)
+        match = next((pair for pair in waiting if projections.same_id(pair[1].call_id, call.call_id)), None)
         if match is None or call.answered_by is not None:
             continue
         waiting.remove(match)
@@ -181,7 +198,10 @@ def _project_outcomes(session: Session, *, since: int) -> None:
     on_path = Message.objects.filter(session=session, on_path=True, seq__gte=since, kind__in=CONVERSATION)
     steps = list(on_path.order_by("seq").values_list("seq", "kind"))
     answers = {seq: later for (seq, _), (later, kind) in pairwise(steps) if kind == ToolResults.kind}
-    calls = ToolCall.objects.filter(session=session, message__on_path=True, message__seq__gte=since)
+    # Calls whose texts were dropped by policy keep the outcome that they had: nobody can read another.
+    calls = ToolCall.objects.filter(
+        session=session, message__on_path=True, message__seq__gte=since, message__dropped_at=None
+    )
     stale: dict[int | None, list[ToolCall]] = {}
     for call in calls.select_related("message").defer("message__body", "message__content"):
         if call.answered_by != answers.get(call.message.seq):

@@ -180,7 +180,7 @@ def call_ids(entry: Entry | None) -> tuple[Sequence[str], Sequence[str]]:
     if isinstance(entry, ModelOutput):
         return [projections.short(request.call_id, 200) for request in entry.tool_requests], ()
     if isinstance(entry, ToolResults):
-        return (), [result.call_id[:200] for result in entry.results]
+        return (), [projections.short(result.call_id, 200) for result in entry.results]
     return (), ()
 
 
