@@ -75,6 +75,12 @@ class StoreContract:
         node = store.ledger(session)[stored.seq - 1]
         assert (node.seq, node.parent, node.entry) == (2, 1, EVERY_KIND[name])
 
+    def test_what_looks_like_a_reference_or_is_no_number_verifies(self, store: Store) -> None:
+        session = chat(store, "hello")
+        store.append(session, said("x", metadata={"$blob": "a" * 64, "$$blob": {"$json_blob": "b" * 64}}), after=1)
+        store.append(session, answered("x", latency=float("nan"), duration=float("inf")), after=2)
+        assert store.verify(session) == []
+
     def test_a_text_of_a_megabyte_comes_back_whole(self, store: Store) -> None:
         session = chat(store, "hello", "长 text " * 150_000)
         assert texts(store, session)[1] == "长 text " * 150_000
@@ -269,6 +275,14 @@ class StoreContract:
         assert [call.status for call in store.calls(session)] == ["pending"]
         store.append(session, outcomes("a", text="on it"), after=3)
         assert [call.result for call in store.calls(session)] == ["on it"]
+
+    @pytest.mark.parametrize("call_id", ["c" * 500, "nul\0 and \ud800", ""])
+    def test_a_call_with_an_odd_id_is_answered_all_the_same(self, store: Store, call_id: str) -> None:
+        session = chat(store, "look")
+        store.append(session, asked(call_id), after=1)
+        store.append(session, outcomes(call_id), after=2)
+        assert [call.status for call in store.calls(session)] == ["success"]
+        assert store.verify(session) == []
 
     # Counters, forks, search.
 

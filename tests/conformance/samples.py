@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -76,23 +77,23 @@ EVERY_KIND: dict[str, Entry] = {
 }  # fmt: skip
 
 
-def asked(*call_ids: str, text: str = "", name: str = "clock", **fields: object) -> ModelOutput:
+def asked(*call_ids: str, text: str = "", name: str = "clock", **fields: Any) -> ModelOutput:
     calls = tuple(ToolRequest(call_id=call_id, name=name, arguments='{"zone": "utc"}') for call_id in call_ids)
     said = (Text(text=text),) if text else ()
-    return ModelOutput(parts=(*said, *calls), model="model-1", **fields)  # type: ignore[arg-type]
+    return ModelOutput(parts=(*said, *calls), model="model-1", **fields)
 
 
-def outcomes(*call_ids: str, text: str = "noon", name: str = "clock", **fields: object) -> ToolResults:
-    results = (ToolResult(call_id=one, name=name, parts=(Text(text=text),), **fields) for one in call_ids)  # type: ignore[arg-type]
+def outcomes(*call_ids: str, text: str = "noon", name: str = "clock", **fields: Any) -> ToolResults:
+    results = (ToolResult(call_id=one, name=name, parts=(Text(text=text),), **fields) for one in call_ids)
     return ToolResults(results=tuple(results))
 
 
-def said(text: str) -> ModelInput:
-    return ModelInput(parts=(Text(text=text),))
+def said(text: str, **fields: Any) -> ModelInput:
+    return ModelInput(parts=(Text(text=text),), **fields)
 
 
-def answered(text: str) -> ModelOutput:
-    return ModelOutput(parts=(Text(text=text),), model="model-1")
+def answered(text: str, **fields: Any) -> ModelOutput:
+    return ModelOutput(parts=(Text(text=text),), model="model-1", **fields)
 
 
 # Histories: stretches that a page may cut anywhere, except inside a call and its results.

@@ -31,7 +31,7 @@ from history.entries import (
 from tests.conformance.samples import EVERY_KIND, ODD
 
 # Any code point at all: NUL, lone surrogates, what JSON escapes; and what looks like our own references.
-LOOK_ALIKES = st.sampled_from(["$blob", "$json_blob", "$literal", "0" * 64, '{"$blob":"' + "0" * 64 + '"}'])
+LOOK_ALIKES = st.sampled_from(["$blob", "$json_blob", "$$blob", "$", "0" * 64, '{"$blob":"' + "0" * 64 + '"}'])
 TEXTS = st.text(st.characters(), max_size=40) | LOOK_ALIKES
 NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False)
 JSON = st.recursive(

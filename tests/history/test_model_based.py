@@ -305,7 +305,12 @@ class Histories(RuleBasedStateMachine):
         return places[where % len(places)]
 
     def row(self, session: PlainSession, where: int) -> Node | None:
-        rows = [row for row in session.rows if session.can_follow(row.seq) and session.can_follow(row.parent)]
+        """An entry that can be said differently; the head cannot be moved to the anchor of a trim."""
+        rows = [
+            row
+            for row in session.rows
+            if session.can_follow(row.seq) and (row.parent == 0 or row.parent > session.trimmed_through)
+        ]
         return rows[where % len(rows)] if rows else None
 
     def append(self, pick: int, where: int | None, entries: list[Entry]) -> None:
