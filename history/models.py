@@ -115,6 +115,8 @@ class Session(models.Model):
 
     created_at = models.DateTimeField(_("created"), default=timezone.now)
     last_activity_at = models.DateTimeField(_("last activity"), default=timezone.now)
+    # When we last stored something, by our own clock; an import's activity may lie years back.
+    stored_at = models.DateTimeField(_("stored"), default=timezone.now)
     pinned_at = models.DateTimeField(_("pinned"), null=True, blank=True)
     archived_at = models.DateTimeField(_("archived"), null=True, blank=True)
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)

@@ -30,7 +30,7 @@ WITH RECURSIVE climb (seq, parent_seq, on_path) AS (
     JOIN history_message above ON above.session_id = %s AND above.seq = climb.parent_seq
     WHERE NOT climb.on_path
 )
-SELECT seq, on_path FROM climb
+SELECT seq, parent_seq, on_path FROM climb
 """
 
 read_messages: Read[Message] = partial(rows.read, Message)
@@ -80,14 +80,19 @@ class Path:
 
 
 def climb(session_id: UUID, leaf: int) -> tuple[list[int], int]:
-    """From `leaf` up to the head's path: the entries beside it, newest first, and where they join it (0: nowhere)."""
+    """From `leaf` up to the head's path: the entries beside it, newest first, and where they join it.
+
+    A branch that meets no row of the path begins at the start (0) or at the anchor of a trim: its topmost parent says.
+    """
     name = _stored(session_id)
     with connection.cursor() as cursor:
         cursor.execute(_CLIMB, [name, leaf, name])
         steps = cursor.fetchall()
-    beside = [seq for seq, on_path in steps if not on_path]
-    joins = next((seq for seq, on_path in steps if on_path), 0)
-    return beside, joins
+    beside = [seq for seq, _, on_path in steps if not on_path]
+    meets = next((seq for seq, _, on_path in steps if on_path), None)
+    if meets is not None:
+        return beside, meets
+    return beside, steps[-1][1] if steps else 0
 
 
 def head_at(session: Session, version: int) -> int:

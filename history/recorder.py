@@ -54,14 +54,16 @@ def start_session(
 ) -> Session:
     """A new, empty session. Until when it is kept is decided now, and again with every entry."""
     refuse_when_off()
-    begun = fields.pop("created_at", None) or timezone.now()
+    now = timezone.now()
+    begun = fields.pop("created_at", None) or now
     session = Session(
         owner=owner,
         api_key=api_key,
         source=source,
         created_at=begun,
         last_activity_at=begun,
-        expires_at=policy_for(source, api_key).expiry(timezone.now()),
+        stored_at=now,
+        expires_at=policy_for(source, api_key).expiry(now),
         **fields,
     )
     session.title = projections.short(session.title, 200)
@@ -163,6 +165,8 @@ def store_blob(content: bytes, *, media_type: str) -> str:
     name = sha256(content).hexdigest()
     with writing():
         storage.store_blobs([Blob(sha256=name, data=content, size=len(content), media_type=media_type[:100])])
+        # One that was stored long ago and used by nobody would otherwise go with the next purge, before it is named.
+        Blob.objects.filter(pk=name).update(created_at=timezone.now())
     return name
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from uuid import UUID
 
+from django.db import connection
 from django.db.models import prefetch_related_objects
 from django.utils import timezone
 
@@ -73,20 +74,26 @@ def save_sessions(sessions: Sequence[Session]) -> None:
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
     """Bytes under their hash; who stored the same ones before has done the work. In one order, against deadlocks."""
-    Blob.objects.bulk_create(sorted(blobs, key=lambda blob: blob.pk), ignore_conflicts=True)
-
-
-def _hold(blobs: Sequence[Blob]) -> None:
-    """Keep a purge in the same instant from removing what somebody else had stored before and nobody used any more."""
-    names = [blob.sha256 for blob in blobs]
+    missing = sorted(blobs, key=lambda blob: blob.pk)
     for _ in range(3):
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT sha256 FROM history_blob WHERE sha256 = ANY(%s) FOR KEY SHARE", [names])
-            held = {name for (name,) in cursor.fetchall()}
-        if missing := [blob for blob in blobs if blob.sha256 not in held]:
-            Blob.objects.bulk_create(missing, ignore_conflicts=True)
-        else:
+        Blob.objects.bulk_create(missing, ignore_conflicts=True)
+        missing = _gone(missing)
+        if not missing:
             return
+
+
+def _gone(blobs: Sequence[Blob]) -> list[Blob]:
+    """What a purge removed in the same instant, because nobody had used it any more; the rest is held until we commit.
+
+    On SQLite there is no such instant: one transaction writes at a time.
+    """
+    if connection.vendor != "postgresql":
+        return []
+    with connection.cursor() as cursor:
+        names = [blob.pk for blob in blobs]
+        cursor.execute("SELECT sha256 FROM history_blob WHERE sha256 = ANY(%s) ORDER BY 1 FOR KEY SHARE", [names])
+        held = {name for (name,) in cursor.fetchall()}
+    return [blob for blob in blobs if blob.pk not in held]
 
 
 def move_head(session: Session, *, to: int) -> None:

@@ -117,7 +117,7 @@ def _remove_due(run: _Purge) -> None:
         run.note(resumed=len(ids))
         _finish(run, ids)
     for scope in scopes():
-        align_expiry(scope, run.now, told=run.check_time)
+        align_expiry(scope, told=run.check_time)
         _remove_all(run, expired(scope, run.now), why="expired")
         _remove_all(run, trashed(scope, run.now), why="trashed")
     for sessions in _over_cap(run.now):
@@ -229,9 +229,12 @@ def expired(scope: Scope, now: datetime) -> QuerySet[Session]:
     days = scope.policy.keep_days
     if not days:
         return Session.objects.none()
-    if scope.source == Session.Source.IMPORT:
-        return _free(scope).filter(expires_at__lte=now)
-    return _free(scope).filter(last_activity_at__lte=now - timedelta(days=days))
+    return _free(scope).filter(**{f"{_counts_from(scope)}__lte": now - timedelta(days=days)})
+
+
+def _counts_from(scope: Scope) -> str:
+    """An import is kept from the day of import; its activity is the original one, perhaps years ago."""
+    return "stored_at" if scope.source == Session.Source.IMPORT else "last_activity_at"
 
 
 def trashed(scope: Scope, now: datetime) -> QuerySet[Session]:
@@ -273,24 +276,21 @@ def _staying(scope: Scope, now: datetime) -> QuerySet[Session]:
     return _free(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
 
 
-def align_expiry(scope: Scope, now: datetime, *, told: Callable[[], None]) -> None:
+def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
     """Bring stored times of expiry in line with the policy of today, where they are not."""
-    stale, until = _stale_expiry(scope, now)
+    stale, until = _stale_expiry(scope)
     while ids := list(stale.order_by().values_list("pk", flat=True)[: removal.BATCH]):
         with writing():
             Session.objects.filter(pk__in=ids).update(expires_at=until)
         told()
 
 
-def _stale_expiry(scope: Scope, now: datetime) -> tuple[QuerySet[Session], Any]:
+def _stale_expiry(scope: Scope) -> tuple[QuerySet[Session], Any]:
     """The sessions whose time is not what it should be, and what that is."""
     rows, life = _free(scope), timedelta(days=scope.policy.keep_days)
     if not life:
         return rows.exclude(expires_at=None), None
-    if scope.source == Session.Source.IMPORT:
-        # Their activity is the original one, and the day of import is not stored: it is at the latest today.
-        return rows.filter(Q(expires_at=None) | Q(expires_at__gt=now + life + TOLERANCE)), now + life
-    right = F("last_activity_at") + life
+    right = F(_counts_from(scope)) + life
     off = Q(expires_at__lt=right - TOLERANCE) | Q(expires_at__gt=right + TOLERANCE)
     return rows.filter(Q(expires_at=None) | off), right
 

@@ -143,16 +143,19 @@ class _NoTexts(dict[str, bytes]):
 
 
 def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet[Session]:
-    """Sessions whose oldest text is older than that. Imports are left out: their times are not when we got them."""
+    """Sessions whose oldest text is older than that; an import's texts are as old as the import."""
     texts = Message.objects.filter(session=OuterRef("pk"), dropped_at=None, is_state=False).order_by("seq")
     oldest = Subquery(texts.values("created_at")[:1])
-    ours = sessions.filter(hold=False, created_at__lt=before).exclude(source=Session.Source.IMPORT)
-    return ours.annotate(oldest_text=oldest).filter(oldest_text__lt=before)
+    imported = Q(source=Session.Source.IMPORT)
+    old = (~imported & Q(oldest_text__lt=before)) | (imported & Q(stored_at__lt=before, oldest_text__isnull=False))
+    return sessions.filter(hold=False, created_at__lt=before).annotate(oldest_text=oldest).filter(old)
 
 
 def plan_drop(session: Session, *, before: datetime) -> Plan:
     outline = outline_of(session)
     young = Message.objects.filter(session=session, created_at__gte=before).order_by("seq")
+    if session.source == Session.Source.IMPORT:
+        young = young.none()
     first = young.values_list("seq", flat=True).first()
     return Plan(session.pk, session.version, turns.cut_before(first or session.version + 1, outline), outline)
 
