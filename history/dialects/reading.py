@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from history.context import SYSTEM_CHANNEL
-from history.dialects.loose import compact, is_too_deep
+from history.dialects.loose import compact, is_too_deep, string
 from history.dialects.vocabulary import DialectError, Loss, LossCode, Said
 from history.dialects.writing import INVALID_JSON
 from history.entries import (
@@ -176,4 +176,4 @@ def as_other(data: Any) -> Mapping[str, Any]:
     """A part of a type that we do not know, as it came; under another name where its type means something to us."""
     if not isinstance(data, Mapping):
         return {"type": "unread", "value": data}
-    return {"type": "unread", "value": data} if data.get("type") in PARTS else data
+    return {"type": "unread", "value": data} if string(data.get("type")) in PARTS else data

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.assembly import Assembler, events_of
@@ -139,6 +139,7 @@ PIECES: st.SearchStrategy[Event] = st.one_of(
 
 
 @given(st.lists(PIECES), st.integers(0, 30))
+@settings(deadline=None)
 def test_an_answer_goes_on_after_a_restart_as_if_nothing_had_happened(events: list[Event], cut: int) -> None:
     before = Assembler(provider="p").feed_all(events[:cut])
     resumed = Assembler.resume(before.output(at=AT), names=before.part_names).feed_all(events[cut:])
@@ -151,6 +152,7 @@ def _sorted(assembler: Assembler) -> list[tuple[str, Part]]:
 
 
 @given(st.lists(PIECES))
+@settings(deadline=None)
 def test_events_of_an_answer_fold_into_the_same_answer(events: list[Event]) -> None:
     output = Assembler(provider="p", model="m").feed_all([*events, Ended(reason="stop")]).output(at=AT)
     assert Assembler().feed_all(events_of(output)).output(at=AT) == output

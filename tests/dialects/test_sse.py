@@ -2,7 +2,7 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.dialects.sse import Documents, SSEDecoder, sse
@@ -57,6 +57,7 @@ def test_a_lone_surrogate_is_written_as_an_escape() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", "ping"]), st.text(max_size=8)), max_size=5), st.data())
+@settings(deadline=None)
 def test_any_chunking_gives_the_same_events(sent: list[tuple[str, str]], data: st.DataObject) -> None:
     written = b"".join(sse({"text": text}, name=name) for name, text in sent)
     found = events(*cut(written, data))
@@ -64,6 +65,7 @@ def test_any_chunking_gives_the_same_events(sent: list[tuple[str, str]], data: s
 
 
 @given(st.binary(), st.data())
+@settings(deadline=None)
 def test_random_bytes_give_the_same_events_in_any_chunking(written: bytes, data: st.DataObject) -> None:
     assert events(*cut(written, data)) == events(written)
 
@@ -72,6 +74,7 @@ OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), st.sampled_from(['"', "\
 
 
 @given(OBJECTS, st.booleans(), st.data())
+@settings(deadline=None)
 def test_objects_are_found_in_an_array_or_in_a_row(
     objects: list[dict[str, str]], in_array: bool, data: st.DataObject
 ) -> None:

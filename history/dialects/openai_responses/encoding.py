@@ -95,7 +95,8 @@ class _Writer(Writing):
 
     def said(self, part: Part) -> Json | None:
         if isinstance(part, Text):
-            return _message("assistant", [{"type": "output_text", "text": part.text}]) if part.text else None
+            # As a plain text: as a list it would need the id that it had at the vendor.
+            return {"type": "message", "role": "assistant", "content": part.text} if part.text else None
         if isinstance(part, ToolRequest):
             call_id = self.call_id(part.call_id, limit=ID_LIMIT)
             return {"type": "function_call", "call_id": call_id, "name": part.name, "arguments": part.arguments}
