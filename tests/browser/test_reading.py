@@ -1,7 +1,5 @@
 """Reading a session in a browser: what a person sees, opens and follows."""
 
-# ruff: noqa: F811  fixtures are named twice: where they are imported and where they are asked for
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +12,6 @@ from playwright.sync_api import Page, expect
 from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Session
-from tests.browser.conftest import browser, look, page, see, site  # noqa: F401  fixtures
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
