@@ -469,7 +469,12 @@ def test_gemini_media_system_tools_and_options_are_read() -> None:
                 {"functionDeclarations": [{"name": "cpu", "parametersJsonSchema": {"type": "object"}}]},
                 {"googleSearch": {}},
             ],
-            "generationConfig": {"temperature": 1, "topP": 0.95, "thinkingConfig": {"thinkingLevel": "HIGH"}},
+            "generationConfig": {
+                "temperature": 1,
+                "topP": 0.95,
+                "topK": 64,
+                "thinkingConfig": {"thinkingLevel": "HIGH"},
+            },
         },
     )
     image, file, code = parts(decoded.entries[0])
@@ -477,6 +482,7 @@ def test_gemini_media_system_tools_and_options_are_read() -> None:
     assert isinstance(code, OtherPart)
     assert [tool.name for tool in decoded.tools] == ["cpu", "googleSearch"]
     assert (decoded.options.temperature, decoded.options.reasoning_effort) == (1, "high")
+    assert decoded.extra["generationConfig"]["topK"] == 64
 
 
 def test_gemini_the_sentinel_is_no_signature() -> None:

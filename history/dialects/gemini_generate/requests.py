@@ -33,7 +33,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
         options=_options(body),
         session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
         blobs=reading.blobs,
-        extra=extra_of(body, *KNOWN),
+        extra=extra_of(body, *KNOWN) | _other_configuration(body),
         losses=tuple(reading.losses),
     )
 
@@ -124,6 +124,12 @@ def _function(function: Mapping[str, Any]) -> ToolDefinition:
         parameters=schema,
         extra=extra_of(function, *known),
     )
+
+
+def _other_configuration(body: Mapping[str, Any]) -> dict[str, Any]:
+    known = ("maxOutputTokens", "temperature", "topP", "stopSequences")
+    rest = extra_of(obj(body.get("generationConfig")), *known)
+    return {"generationConfig": rest} if rest else {}
 
 
 def _options(body: Mapping[str, Any]) -> CallOptions:
