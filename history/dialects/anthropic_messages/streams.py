@@ -120,7 +120,7 @@ class _Encoder:
                 self._ended = event
             case Failed():
                 self._has_failed = True
-                return sse(encode_error(event)[1], name="error")
+                return self._written(self._row.finish()) + sse(encode_error(event)[1], name="error")
             case MediaPiece() | OtherPiece() | Skipped():
                 pass
             case _:

@@ -180,10 +180,9 @@ def parts_of(parts: tuple[Part, ...]) -> list[Json]:
     signature = ""
     for part in parts:
         if isinstance(part, Reasoning):
+            written += signed(signature)
             written += [{"text": part.text, "thought": True}] if part.text else []
-            if ours := portable(part.signature):
-                written += signed(signature)
-                signature = ours
+            signature = portable(part.signature)
         elif isinstance(part, ToolRequest):
             call = call_part(part.call_id, part.name, part.arguments)
             written.append({**call, "thoughtSignature": signature} if signature else call)

@@ -68,7 +68,7 @@ class _Encoder:
                 self._ended = event
             case Failed():
                 self._has_failed = True
-                return sse(encode_error(event)[1])
+                return self._flush() + sse(encode_error(event)[1])
             case MediaPiece() | OtherPiece() | Skipped():
                 pass
             case _:
@@ -78,11 +78,14 @@ class _Encoder:
     def end(self) -> bytes:
         if self._has_failed:
             return b""
-        closed = self._written(self._row.finish())
+        flushed = self._flush()
         if self._ended is None:
-            return closed
-        parts = self._pending() or [{"text": ""}]
-        return closed + self._chunk(parts, reason=WORDS[self._ended.reason], usage=self._usage or Usage())
+            return flushed
+        return flushed + self._chunk([{"text": ""}], reason=WORDS[self._ended.reason], usage=self._usage or Usage())
+
+    def _flush(self) -> bytes:
+        closed = self._written(self._row.finish())
+        return closed + b"".join(self._chunk([part]) for part in self._pending())
 
     def _written(self, steps: Iterable[Step]) -> bytes:
         return b"".join(self._chunk([part]) for step in steps for part in self._parts(step))
@@ -95,7 +98,7 @@ class _Encoder:
             case Grew(_, TextPiece(text=text)) if text:
                 yield from (*self._pending(), {"text": text})
             case Grew(_, ReasoningPiece(text=text)) if text:
-                yield {"text": text, "thought": True}
+                yield from (*self._pending(), {"text": text, "thought": True})
             case Closed(block) if isinstance(block.started, ToolCallPiece):
                 started = block.started
                 call = call_part(started.call_id, started.name, block.text("arguments") or "{}")

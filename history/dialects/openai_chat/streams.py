@@ -93,6 +93,7 @@ class _Encoder:
         self._ended: Ended | None = None
         self._has_begun = self._has_failed = self._has_text = self._is_apart = False
         self._calls: dict[str, int] = {}
+        self._thinking = ""
 
     def feed(self, event: Event) -> bytes:
         match event:
@@ -108,8 +109,7 @@ class _Encoder:
             case TextPiece():
                 return self._text(event.text) if event.text else b""
             case ReasoningPiece():
-                self._is_apart = True
-                return self._delta(reasoning_content=event.text) if event.text else b""
+                return self._thought(event) if event.text else b""
             case ToolCallPiece():
                 self._is_apart = True
                 return self._delta(tool_calls=[self._call(event)])
@@ -127,6 +127,11 @@ class _Encoder:
         gap = "\n\n" if self._has_text and self._is_apart else ""
         self._has_text, self._is_apart = True, False
         return self._delta(content=gap + text)
+
+    def _thought(self, piece: ReasoningPiece) -> bytes:
+        gap = "\n\n" if self._thinking and self._thinking != piece.part else ""
+        self._thinking, self._is_apart = piece.part, True
+        return self._delta(reasoning_content=gap + piece.text)
 
     def _call(self, piece: ToolCallPiece) -> dict[str, Any]:
         function = {"arguments": piece.arguments}

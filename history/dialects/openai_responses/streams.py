@@ -212,12 +212,13 @@ class _Encoder:
 
     def _fail(self, failed: Failed) -> bytes:
         self._has_failed = True
+        closed = self._begin() + self._written(self._row.finish())
         error = encode_error(failed)[1]["error"]
         told = {"code": error["code"] or error["type"], "message": error["message"]}
         found = {**self._response(), "status": "failed", "error": told}
         if self._usage:
             found["usage"] = usage_to(self._usage)
-        return self._begin() + self._event("response.failed", response=found)
+        return closed + self._event("response.failed", response=found)
 
     def _response(self) -> Json:
         items = list(self._items)
