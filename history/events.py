@@ -26,6 +26,7 @@ ErrorKind = Literal[
     "not_found",
     "conflict",
     "too_large",
+    "context_length",
     "rate_limit",
     "server",
     "overloaded",

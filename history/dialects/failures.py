@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,13 +17,20 @@ STATUS_OF_KIND: dict[ErrorKind, int] = {
     "not_found": 404,
     "conflict": 409,
     "too_large": 413,
+    "context_length": 400,
     "rate_limit": 429,
     "server": 500,
     "overloaded": 503,
     "timeout": 504,
 }
 KIND_OF_STATUS: dict[int, ErrorKind] = {status: kind for kind, status in STATUS_OF_KIND.items()}
-KIND_OF_STATUS |= {408: "timeout", 422: "invalid_request", 529: "overloaded"}
+KIND_OF_STATUS |= {400: "invalid_request", 408: "timeout", 422: "invalid_request", 529: "overloaded"}
+# How vendors and local servers say that a conversation is longer than the model can read.
+_TOO_LONG = re.compile(
+    r"prompt is too long|context[ _](length|window|size)|exceeds the (maximum number of tokens|limit)"
+    r"|exceed_context_size|input token count",
+    re.IGNORECASE,
+)
 
 # A proxy's page says enough in its beginning.
 SHOWN = 500
@@ -39,6 +47,11 @@ def read_body(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(found, list) and found and isinstance(found[0], Mapping):
         return found[0]
     return found if isinstance(found, Mapping) else {"error": {"message": str(found)[:SHOWN]}}
+
+
+def refined(kind: ErrorKind, told: str) -> ErrorKind:
+    """Most vendors tell only in words that a request is too long for the model."""
+    return "context_length" if kind == "invalid_request" and _TOO_LONG.search(told) else kind
 
 
 def no_reason(status: int) -> str:

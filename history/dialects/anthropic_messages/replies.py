@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.assembly import end_reason
-from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body
+from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
 from history.dialects.loose import count, obj, objs, string
 from history.dialects.reading import arguments_text, as_other
 from history.dialects.streaming import PartNames
@@ -58,12 +58,14 @@ ERRORS: dict[ErrorKind, str] = {
     "not_found": "not_found_error",
     "conflict": "conflict_error",
     "too_large": "request_too_large",
+    "context_length": "invalid_request_error",
     "rate_limit": "rate_limit_error",
     "server": "api_error",
     "overloaded": "overloaded_error",
     "timeout": "timeout_error",
 }
 KINDS: dict[str, ErrorKind] = {word: kind for kind, word in ERRORS.items()}
+KINDS["invalid_request_error"] = "invalid_request"
 OVERLOADED = 529
 
 
@@ -175,7 +177,7 @@ def decode_error(status: int, body: bytes | Mapping[str, Any]) -> Failed:
     error = obj(found.get("error"))
     code = string(error.get("type"))
     message = string(error.get("message")) or string(found.get("message")) or no_reason(status)
-    kind = KINDS.get(code) or KIND_OF_STATUS.get(status, "server")
+    kind = refined(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
     return Failed(message=message, code=code, kind=kind, status=status, raw=found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.assembly import end_reason
-from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body
+from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
 from history.dialects.loose import count, obj, objs, string, whole
 from history.dialects.reading import arguments_text, as_other, call_id_for, from_base64
 from history.dialects.streaming import PartNames
@@ -60,6 +60,7 @@ ERRORS: dict[ErrorKind, str] = {
     "not_found": "NOT_FOUND",
     "conflict": "ABORTED",
     "too_large": "INVALID_ARGUMENT",
+    "context_length": "INVALID_ARGUMENT",
     "rate_limit": "RESOURCE_EXHAUSTED",
     "server": "INTERNAL",
     "overloaded": "UNAVAILABLE",
@@ -228,7 +229,10 @@ def decode_error(status: int, body: bytes | Mapping[str, Any]) -> Failed:
     status = status or whole(error.get("code")) or 0
     code = string(error.get("status"))
     message = string(error.get("message")) or string(found.get("error")) or no_reason(status)
-    kind = KINDS.get(code) or KIND_OF_STATUS.get(status, "server")
+    kind = refined(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
+    # A wrong key is an invalid argument to Google; only the details say which.
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in objs(error.get("details"))):
+        kind = "authentication"
     return Failed(message=message, code=code, kind=kind, status=status, raw=found)
 
 

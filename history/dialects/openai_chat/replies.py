@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.assembly import end_reason
-from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body
+from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
 from history.dialects.loose import count, items, obj, objs, string, without_empty
 from history.entries import ModelOutput, Part, Text, Usage
 from history.events import (
@@ -53,6 +53,7 @@ ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
     "not_found": ("invalid_request_error", "model_not_found"),
     "conflict": ("invalid_request_error", "conflict"),
     "too_large": ("invalid_request_error", "request_too_large"),
+    "context_length": ("invalid_request_error", "context_length_exceeded"),
     "rate_limit": ("rate_limit_error", "rate_limit_exceeded"),
     "server": ("server_error", None),
     "overloaded": ("server_error", "overloaded"),
@@ -60,7 +61,6 @@ ERRORS: dict[ErrorKind, tuple[str, str | None]] = {
 }
 KINDS: dict[str, ErrorKind] = {code: kind for kind, (_, code) in ERRORS.items() if code}
 KINDS |= {
-    "context_length_exceeded": "too_large",
     "rate_limit_error": "rate_limit",
     "tokens": "rate_limit",
     "requests": "rate_limit",
@@ -210,6 +210,7 @@ def decode_error(status: int, body: bytes | Mapping[str, Any]) -> Failed:
     code, kind_word = string(error.get("code")), string(error.get("type"))
     message = string(error.get("message")) or string(found.get("error")) or string(found.get("message"))
     kind = KINDS.get(code) or KIND_OF_STATUS.get(status) or KINDS.get(kind_word, "server")
+    kind = refined(kind, f"{kind_word} {message}")
     return Failed(message=message or no_reason(status), code=code or kind_word, kind=kind, status=status, raw=found)
 
 

@@ -1,0 +1,97 @@
+"""One conversation, several vendors: every request is fit for the vendor it goes to, every stream for its client."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from history.assembly import Assembler
+from history.context import ContextOptions, Snapshot, render_context
+from history.dialects import DIALECTS, CallOptions, LossCode
+from history.entries import Entry, ModelInput, ModelOutput, Node, Text, ToolResult, ToolResults
+from history.repair import unpaired
+from tests.dialects.samples import ANTHROPIC, AT, CHAT, GEMINI, NAMES, STREAMS, TOOLS, answer
+
+
+@pytest.mark.parametrize("upstream", NAMES)
+@pytest.mark.parametrize("client", NAMES)
+def test_a_stream_of_one_vendor_is_understood_by_a_client_of_any_other(upstream: str, client: str) -> None:
+    decoder = DIALECTS[upstream].stream_decoder("acme")
+    encoder = DIALECTS[client].stream_encoder(model="m", reply_id="r1")
+    stream = b"".join(encoder.feed(event) for event in (*decoder.feed(STREAMS[upstream]), *decoder.close()))
+    translated, original = answer(client, stream + encoder.end()), answer(upstream, STREAMS[upstream])
+    assert translated.text == original.text
+    assert [(call.call_id, call.name, json.loads(call.arguments)) for call in translated.tool_requests] == [
+        (call.call_id, call.name, json.loads(call.arguments)) for call in original.tool_requests
+    ]
+    assert (translated.status, translated.end_reason) == (original.status, original.end_reason)
+    assert translated.usage is not None
+    assert (translated.usage.input_tokens, translated.usage.output_tokens) == (100, 20)
+
+
+def mixed_session() -> list[Entry]:
+    """Anthropic plans, OpenAI executes with two parallel tools, Gemini reviews and calls once more."""
+    entries: list[Entry] = [ModelInput(at=AT, parts=(Text(text="How is the machine?"),))]
+    for dialect, provider, stream in (
+        ("anthropic-messages", "anthropic", ANTHROPIC),
+        ("openai-chat", "openai", CHAT),
+        ("gemini-generate", "gemini", GEMINI),
+    ):
+        decoder = DIALECTS[dialect].stream_decoder(provider)
+        events = decoder.feed(stream) + decoder.close()
+        output = Assembler().feed_all(events).output(at=AT)
+        results = tuple(
+            ToolResult(call_id=call.call_id, name=call.name, parts=(Text(text="fine"),))
+            for call in output.tool_requests
+        )
+        entries += [output, ToolResults(at=AT, results=results)]
+    return entries
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_mixed_session_is_in_order_of_time_and_fit_for_every_vendor(name: str) -> None:
+    nodes = tuple(Node(seq=seq, parent=seq - 1, entry=entry) for seq, entry in enumerate(mixed_session(), 1))
+    snapshot = Snapshot(session_id="s", version=len(nodes), nodes=nodes, system_instruction="Be kind.", tools=TOOLS)
+    context = render_context(snapshot, ContextOptions())
+    assert [entry.seq for entry in context.entries] == [1, 2, 3, 4, 5, 6, 7]
+    encoded = DIALECTS[name].encode(context, CallOptions(model="m", stream=True))
+    decoded = DIALECTS[name].decode_request(encoded.body)
+    said = [entry for entry in decoded.entries if isinstance(entry, ModelOutput)]
+    assert [len(entry.tool_requests) for entry in said] == [2, 2, 2]
+    assert len({call.call_id for entry in said for call in entry.tool_requests}) == 6
+    assert unpaired(context.entries) == ()
+    signature = "c2ln" in json.dumps(encoded.body)
+    assert signature == (name == "gemini-generate")
+
+
+def test_only_the_answer_of_gemini_itself_goes_back_to_it_with_a_signature() -> None:
+    nodes = tuple(Node(seq=seq, parent=seq - 1, entry=entry) for seq, entry in enumerate(mixed_session(), 1))
+    context = render_context(Snapshot(session_id="s", version=7, nodes=nodes), ContextOptions())
+    encoded = DIALECTS["gemini-generate"].encode(context, CallOptions(model="m"))
+    replaced = [loss.seq for loss in encoded.losses if loss.code is LossCode.SIGNATURE_REPLACED]
+    assert replaced == [2, 4]
+
+
+def test_dialects_know_nothing_of_django_and_open_no_connection() -> None:
+    script = (
+        "import sys, history.dialects, history.assembly\n"
+        "bad = {'django', 'channels', 'socket', 'aiohttp', 'requests', 'ssl'} & set(sys.modules)\n"
+        "print(*sorted(bad))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_long_answer_in_many_pieces_costs_no_more_than_its_length(name: str) -> None:
+    """Counted in bytes that are written, not in time: an encoder that repeats what it said would show here."""
+
+    def written(pieces: int) -> int:
+        encoder = DIALECTS[name].stream_encoder(model="m", reply_id="r1")
+        decoder = DIALECTS["gemini-generate"].stream_decoder()
+        chunk = b'data: {"candidates":[{"content":{"parts":[{"text":"word "}]}}]}\n\n'
+        events = [event for _ in range(pieces) for event in decoder.feed(chunk)]
+        return sum(len(encoder.feed(event)) for event in events) + len(encoder.end())
+
+    assert written(2_000) < 2.2 * written(1_000)
