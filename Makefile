@@ -54,7 +54,7 @@ bench: .venv/.dev
 	$(BIN)/python -m bench
 
 faults: .venv/.dev
-	$(BIN)/python -m bench.faults
+	$(BIN)/python -m faults
 
 messages: .venv/.dev
 	$(BIN)/python manage.py messages

@@ -33,8 +33,8 @@ WHERE owner_id = %s AND hidden_at IS NULL AND (expires_at IS NULL OR expires_at 
 ORDER BY last_activity_at DESC, id DESC LIMIT 20
 """
 FTS_SQL = """
-SELECT rowid, (SELECT content FROM history_message WHERE id = rowid / 65536) FROM history_searchindex
-WHERE history_searchindex MATCH %s ORDER BY rowid DESC LIMIT 20
+SELECT i.rowid, m.seq, m.content FROM history_searchindex i JOIN history_message m ON m.id = i.rowid / 65536
+WHERE history_searchindex MATCH %s ORDER BY i.rowid DESC LIMIT 20
 """
 GIN_SQL = """
 WITH hits AS MATERIALIZED (SELECT id FROM history_searchrow WHERE tokens @@ %s::tsquery LIMIT 2001)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.db import connection
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
@@ -33,6 +36,7 @@ __all__ = [
     "sessions_of_workspace",
     "sessions_visible_to",
     "snapshot",
+    "visible_sql",
 ]
 
 Viewer = AbstractBaseUser | AnonymousUser | ApiKey
@@ -81,10 +85,18 @@ def sessions_visible_to(viewer: Viewer) -> QuerySet[Session]:
     reach = reach_of(viewer)
     if reach is None:
         return Session.objects.none()
-    served = _kept().filter(reach.as_q())
-    if reach == Reach() and not isinstance(viewer, ApiKey) and _may(viewer, "hold_session"):
-        return served.filter(Q(hidden_at=None) | Q(hold=True))
-    return served.filter(hidden_at=None)
+    return _served(reach, sees_held=_sees_held(viewer), moment=timezone.now())
+
+
+def visible_sql(viewer: Viewer, columns: tuple[str, ...]) -> tuple[str, list[Any]] | None:
+    """The same rule for SQL written by hand, compiled once per kind of viewer; None: nothing at all."""
+    reach = reach_of(viewer)
+    if reach is None:
+        return None
+    kind = Reach(owner_id=reach.owner_id and _SOMEBODY, api_key_id=reach.api_key_id and _SOMEBODY)
+    sql, parameters = _compiled(kind, _sees_held(viewer), columns, connection.vendor)
+    now = {_SOME_TIME: connection.ops.adapt_datetimefield_value(timezone.now())}
+    return sql, [now.get(value, reach.owner_id or reach.api_key_id) for value in parameters]
 
 
 def find_session(viewer: Viewer, session_id: UUID | str) -> Session | None:
@@ -101,9 +113,31 @@ def sessions_of_workspace(viewer: Viewer, *, agent: str, workspace: str) -> Quer
     return sessions_visible_to(viewer).filter(agent=agent, workspace=workspace)
 
 
-def _kept() -> QuerySet[Session]:
-    """Expired sessions are never served, even before the purge has come by; held ones do not expire."""
-    return Session.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()) | Q(hold=True))
+def _served(reach: Reach, *, sees_held: bool, moment: datetime) -> QuerySet[Session]:
+    """Neither expired, even before the purge has come by, nor hidden; held sessions do not expire."""
+    kept = Q(expires_at=None) | Q(expires_at__gt=moment) | Q(hold=True)
+    shown = Q(hidden_at=None) | Q(hold=True) if sees_held else Q(hidden_at=None)
+    return Session.objects.filter(kept, shown, reach.as_q())
+
+
+# What stands in a compiled rule where a time and an id belong.
+_SOME_TIME, _SOMEBODY = datetime(2000, 1, 1, tzinfo=UTC), -1
+
+
+@cache
+def _compiled(kind: Reach, sees_held: bool, columns: tuple[str, ...], vendor: str) -> tuple[str, tuple[Any, ...]]:
+    rows = _served(kind, sees_held=sees_held, moment=_SOME_TIME).order_by().values(*columns)
+    sql, parameters = rows.query.sql_with_params()
+    time = connection.ops.adapt_datetimefield_value(_SOME_TIME)
+    marks = tuple(_SOME_TIME if value == time else value for value in parameters)
+    if unknown := [value for value in marks if value not in (_SOME_TIME, _SOMEBODY)]:
+        raise TypeError(f"the rule has parameters that nobody fills in: {unknown}")
+    return sql, marks
+
+
+def _sees_held(viewer: Viewer) -> bool:
+    """Whether they see what its owner has hidden, as long as it is under hold."""
+    return not isinstance(viewer, ApiKey) and _may(viewer, "hold_session") and _may(viewer, "view_session")
 
 
 def _may(user: Any, right: str) -> bool:

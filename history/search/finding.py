@@ -23,7 +23,7 @@ from history.projections import searched_text
 from history.search import engines, rows
 from history.search.queries import Group, Query, Term, understood
 from history.search.snippets import Snippet, beginning_of, snippet_of
-from history.selectors import Reach, Viewer, entries_of, reach_of, sessions_visible_to
+from history.selectors import Reach, Viewer, entries_of, reach_of, visible_sql
 
 MANY = 2_000
 MAX_PAGE = 100
@@ -125,7 +125,7 @@ class Asked:
     typed: Query
     query: Query
     filters: Filters
-    served: tuple[str, tuple[Any, ...]]  # SQL of the sessions that the viewer may see
+    served: tuple[str, list[Any]]  # SQL of the sessions that the viewer may see
 
     def narrowed(self, *words: str) -> Asked:
         """The same search, among the messages that have one of these scope words."""
@@ -151,8 +151,8 @@ def search(
 
 def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
     """What to ask the engine; None for somebody who may see nothing."""
-    reach = reach_of(viewer)
-    if reach is None:
+    reach, served = reach_of(viewer), visible_sql(viewer, SESSION_COLUMNS)
+    if reach is None or served is None:
         return None
     query = understood(typed)
     scope = [*_reach_groups(reach), *_filter_groups(filters)]
@@ -160,7 +160,6 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
         scope = [_any([rows.EVERY_MESSAGE])]
     excluded = (Term((rows.HAS_ERROR,)),) if filters.has_error is False else ()
     asked = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
-    served = sessions_visible_to(viewer).order_by().values(*SESSION_COLUMNS).query.sql_with_params()
     return Asked(query, asked, filters, served)
 
 
