@@ -27,7 +27,7 @@ from history.selectors import Reach, Viewer, entries_of, reach_of, visible_sql
 
 MANY = 2_000
 MAX_PAGE = 100
-SPARE = 5  # beyond a page: one to know that there is more, a few that may turn out to be hidden
+SPARE = 1  # beyond a page, to know that there is more
 LARGEST_ROUND = 2_000
 ROUNDS = 12
 NARROWED_MONTHS = 24
@@ -145,7 +145,8 @@ def search(
     if asked is None:
         return Results(query=understood(query))
     found, read_on = _page(asked, before, max(1, min(limit, MAX_PAGE)))
-    hits = tuple(_hit(asked.typed.terms, row) for row in found)
+    terms = asked.typed.terms
+    hits = tuple(_hit(terms, row) for row in found)
     return Results(hits=hits, next_before=read_on, query=asked.typed, asked=asked)
 
 

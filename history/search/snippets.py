@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, takewhile
 
 from history.search.queries import Term
@@ -82,12 +83,21 @@ def _backed_to_space(text: str, place: int) -> int:
 
 def _occurrences(folded: str, term: Term) -> Iterator[tuple[int, int]]:
     """Where in a folded text a term stands."""
+    if pattern := _cjk_pattern(term):
+        yield from (match.span() for match in pattern.finditer(folded))
+        return
     place = 0
     while (place := folded.find(term.words[0], place)) >= 0:
         end = _end_of_term(folded, term, place)
         if end is not None:
             yield place, end
         place += 1
+
+
+@lru_cache(maxsize=256)
+def _cjk_pattern(term: Term) -> re.Pattern[str] | None:
+    """Where each character is a word, no word ends in the middle of another: a simple pattern does."""
+    return re.compile(" *".join(term.words)) if all(map(is_cjk, term.words)) else None
 
 
 def _end_of_term(folded: str, term: Term, place: int) -> int | None:
