@@ -59,8 +59,11 @@ class Packed:
 
 
 def pack(entry: Entry) -> Packed:
-    value = entry_to_json(entry)
-    body = dump(value)
+    try:
+        value = entry_to_json(entry)
+        body = dump(value)
+    except RecursionError:
+        raise EntryTooLarge("an entry is nested too deeply to be stored; flatten its metadata or arguments") from None
     if len(body) > MAX_ENTRY_CHARS:
         raise EntryTooLarge(f"an entry takes at most {MAX_ENTRY_CHARS:,} characters; this one has {len(body):,}")
     limit = LONG_STATE if isinstance(entry, SystemInstructionSet | ToolsOffered) else LONG_TEXT

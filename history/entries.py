@@ -439,7 +439,10 @@ def entry_from_json(data: Any) -> Entry:
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         return UnknownEntry(data=data, at=_time_or_now(data.get("at")), problem=f"schema version {version}")
     fields = {key: value for key, value in data.items() if key not in ("kind", "v")}
-    return _value_from_json(cls, fields, data["kind"])
+    try:
+        return _value_from_json(cls, fields, data["kind"])
+    except RecursionError:
+        raise EntryError(f"{data['kind']} is nested too deeply") from None
 
 
 def read_entry(data: Any) -> Entry:
@@ -584,9 +587,11 @@ def _mapping(item: Any, place: str) -> Mapping[str, Any]:
 def _time(item: Any, place: str) -> datetime:
     try:
         read = datetime.fromisoformat(item)
-    except (TypeError, ValueError):
+        read = read if read.tzinfo else read.replace(tzinfo=UTC)
+        read.astimezone(UTC)  # the first and the last day of the calendar may have no place in another zone
+    except (TypeError, ValueError, OverflowError):
         raise EntryError(f"{place}: expected an ISO 8601 time, got {item!r}") from None
-    return read if read.tzinfo else read.replace(tzinfo=UTC)
+    return read
 
 
 def _scalar(hint: type) -> Decode:

@@ -254,3 +254,17 @@ def test_entries_that_name_others_can_be_renumbered() -> None:
     assert Retracted(seq=4).renumbered(lambda seq: seq + 10).seq == 14
     assert HeadMoved(to=4).renumbered(lambda seq: seq + 10).to == 14
     assert Gap(reason="x").renumbered(lambda seq: seq + 10).text == "x"
+
+
+@pytest.mark.parametrize("time", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "yesterday", 7])
+def test_a_time_that_no_calendar_holds_is_named(time: object) -> None:
+    with pytest.raises(EntryError, match=r"model_input\.at: expected an ISO 8601 time"):
+        entry_from_json({"kind": "model_input", "at": time})
+
+
+def test_what_is_nested_too_deeply_is_refused_and_not_a_crash() -> None:
+    deep: object = "end"
+    for _ in range(5_000):
+        deep = [deep]
+    with pytest.raises(EntryError, match="nested too deeply"):
+        entry_from_json({"kind": "model_input", "at": "2026-01-02T03:04:05+00:00", "metadata": {"deep": deep}})
