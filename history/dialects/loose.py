@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from history.entries import EMPTY, thawed
+from history.entries import EMPTY
 
 # Deeper than any real message; freezing and writing walk recursively, so there must be an end.
 MAX_DEPTH = 100
@@ -47,16 +47,26 @@ def whole(value: Any) -> int | None:
 def parsed(text: str | bytes) -> Any:
     """Strict JSON, or a ValueError: no NaN, no nesting that nobody could walk."""
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = _DECODER.decode(text if isinstance(text, str) else text.decode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if is_too_deep(value):
+    if _may_be_deep(text) and is_too_deep(value):
         raise ValueError("nested too deeply")
     return value
 
 
+def _may_be_deep(text: str | bytes) -> bool:
+    """Counting brackets is quick, and nearly every text has too few to nest deeply."""
+    if isinstance(text, bytes):
+        return text.count(b"{") + text.count(b"[") >= MAX_DEPTH
+    return text.count("{") + text.count("[") >= MAX_DEPTH
+
+
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def is_too_deep(value: Any) -> bool:
@@ -74,17 +84,28 @@ def is_too_deep(value: Any) -> bool:
     return True
 
 
+def _plain(value: Any) -> Any:
+    """Our own values hold read-only mappings, which the encoder does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
+_ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
+
+
 def compact(value: Any) -> str:
     """One way to write JSON, so that equal values give equal texts."""
-    return json.dumps(thawed(value), ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def as_bytes(value: Any) -> bytes:
     """JSON for the wire. A lone surrogate has no UTF-8 form and is sent as an escape."""
     try:
-        return compact(value).encode()
+        return _ENCODER.encode(value).encode()
     except UnicodeEncodeError:
-        return json.dumps(thawed(value), separators=(",", ":")).encode("ascii")
+        return _ASCII_ENCODER.encode(value).encode("ascii")
 
 
 def without_empty(**fields: Any) -> dict[str, Any]:

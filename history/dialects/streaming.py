@@ -8,7 +8,7 @@ from typing import Any
 
 from history.dialects.loose import parsed
 from history.dialects.sse import Documents, ServerSentEvent, SSEDecoder
-from history.events import Event, Piece, Skipped, TextPiece, ToolCallPiece
+from history.events import Event, Piece, ReasoningPiece, Skipped, TextPiece, ToolCallPiece
 
 # How much of an event that could not be read is shown.
 SHOWN = 200
@@ -149,6 +149,13 @@ class Closed:
 Step = Opened | Grew | Closed
 
 
+def _is_nothing(piece: Piece) -> bool:
+    """A text or a thought of no characters would begin a block and never fill it."""
+    if isinstance(piece, TextPiece):
+        return not piece.text
+    return isinstance(piece, ReasoningPiece) and not (piece.text or piece.signature or piece.redacted)
+
+
 class Row:
     """Blocks that come one after another, as most vendors want them, from pieces that may come mixed.
 
@@ -164,7 +171,7 @@ class Row:
         self._is_begun = False
 
     def feed(self, piece: Piece) -> Iterator[Step]:
-        block = self._block_of(piece)
+        block = None if _is_nothing(piece) else self._block_of(piece)
         if block is None:
             return
         block.take(piece)

@@ -189,7 +189,9 @@ class Dialect(Protocol):
     @property
     def PROVIDER(self) -> str: ...  # noqa: N802 - a constant of the module
 
-    def encode(self, context: Context, options: CallOptions) -> Encoded: ...
+    def encode(self, context: Context, options: CallOptions) -> Encoded:
+        """The context must be paired, as `render_context` and `context_of` leave it."""
+        ...
 
     def stream_decoder(self, provider: str = "") -> StreamDecoder: ...
 

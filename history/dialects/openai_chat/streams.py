@@ -26,6 +26,8 @@ from history.events import (
     Ended,
     Event,
     Failed,
+    MediaPiece,
+    OtherPiece,
     ReasoningPiece,
     Started,
     TextPiece,
@@ -109,10 +111,13 @@ class _Encoder:
             case TextPiece():
                 return self._text(event.text) if event.text else b""
             case ReasoningPiece():
+                self._is_apart = True
                 return self._thought(event) if event.text else b""
             case ToolCallPiece():
                 self._is_apart = True
                 return self._delta(tool_calls=[self._call(event)])
+            case MediaPiece() | OtherPiece():
+                self._is_apart = True
         return b""
 
     def end(self) -> bytes:
@@ -130,7 +135,7 @@ class _Encoder:
 
     def _thought(self, piece: ReasoningPiece) -> bytes:
         gap = "\n\n" if self._thinking and self._thinking != piece.part else ""
-        self._thinking, self._is_apart = piece.part, True
+        self._thinking = piece.part
         return self._delta(reasoning_content=gap + piece.text)
 
     def _call(self, piece: ToolCallPiece) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def _item(part: Part, name: str) -> Iterator[Json]:
     match part:
         case Text():
             yield message_item(name, part.text)
-        case Reasoning():
+        case Reasoning() if part.text or part.signature:
             yield reasoning_item(name, part.text, part.signature)
         case ToolRequest():
             yield call_item(name, part.call_id, part.name, part.arguments)

@@ -187,7 +187,8 @@ class _Encoder:
                 self._ended = event
             case Failed():
                 return self._fail(event)
-            case MediaPiece() | OtherPiece() | Skipped():
+            case MediaPiece() | OtherPiece() | Skipped() | ReasoningPiece(text="", signature=""):
+                # Thinking that is shown to nobody has no place in an item.
                 pass
             case _:
                 return self._begin() + self._written(self._row.feed(event))
