@@ -17,13 +17,13 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 from django.db.models import F
 from django.utils import timezone
 
 from history import bodies, recorder, redaction
 from history.entries import Entry, ModelOutput, Status, entry_to_json, read_entry, thawed
-from history.errors import NoSuchEntry
+from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.recorder import Appended, refuse_when_off
 from history.redaction_walk import Redactors
@@ -37,7 +37,7 @@ SERVER_LOST = "server_lost"
 # How an exchange can end, and what that makes of its answer (rule 4).
 _STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "failed"}
 
-_redactors: dict[UUID, Redactors] = {}  # of the exchanges that run here
+_redactors: dict[UUID, Redactors | None] = {}  # of the exchanges that run here; None: their key keeps no texts
 _noted: dict[UUID, ModelOutput | None] = {}  # the answer so far, or None when the last flush wrote it
 _lock = threading.Lock()
 
@@ -52,15 +52,11 @@ def open_exchange(
 ) -> Exchange:
     """Write down that a call is about to be made, and from what; long inputs are kept as blobs."""
     refuse_when_off()
-    stored, blobs = bodies.pack_inputs(inputs or {})
-    exchange = Exchange(
-        session=session,
-        owner=owner,
-        after=after,
-        history_version=session.version if session else 0,
-        inputs=stored,
-        **fields,
-    )
+    version = session.version if session else 0
+    exchange = Exchange(session=session, owner=owner, after=after, history_version=version, **fields)
+    redactors = _redactors_of(exchange)
+    kept = redaction.redacted_json(inputs or {}, redactors) if redactors else {}
+    exchange.inputs, blobs = bodies.pack_inputs(kept)
     with writing():
         exchange.save(force_insert=True)
         if blobs:
@@ -68,7 +64,7 @@ def open_exchange(
             links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
             Exchange.blobs.through.objects.bulk_create(links)
     with _lock:
-        _redactors[exchange.pk] = _redactors_of(exchange)
+        _redactors[exchange.pk] = redactors
         _noted[exchange.pk] = None
     return exchange
 
@@ -84,11 +80,12 @@ def flush_partials() -> int:
     """Write what was noted, and the sign of life of every exchange that runs in this process, in one batch."""
     with _lock:
         noted = dict(_noted)
+        texts = {pk: (output, _redactors[pk]) for pk, output in noted.items()}
         _noted.update(dict.fromkeys(noted))
     if not noted:
         return 0
     try:
-        _write_partials(noted)
+        _write_partials({pk: _stored_partial(output, redactors) for pk, (output, redactors) in texts.items()})
     except DatabaseError:
         _note_again(noted)
         raise
@@ -119,7 +116,8 @@ def finish(
     if silent_since is None:  # its own writer: should this fail, silence will tell the sweep
         _forget(exchange.pk)
     if fields.get("error"):
-        fields["error"] = redaction.redacted_text(fields["error"], _redactors_of(exchange))[0]
+        redactors = _redactors_of(exchange)
+        fields["error"] = redaction.redacted_text(fields["error"], redactors)[0] if redactors else ""
     with writing():
         running = Exchange.objects.filter(pk=exchange.pk, ended_at=None)
         ended = (running.filter(heartbeat_at__lt=silent_since) if silent_since else running).update(
@@ -143,8 +141,16 @@ def sweep() -> int:
     """Turn exchanges whose writer is gone into interrupted messages with what there was of the answer."""
     limit = timezone.now() - LIVES_FOR
     lost = list(Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
+    failed: list[Exception] = []
     for exchange in lost:
-        finish(exchange, partial_of(exchange), end_reason=SERVER_LOST, silent_since=limit)
+        try:
+            finish(exchange, partial_of(exchange), end_reason=SERVER_LOST, silent_since=limit)
+        except (OperationalError, InterfaceError):  # the database is away, for all of them
+            raise
+        except Exception as error:  # noqa: BLE001 - told below; one that cannot be ended must not hold up the others
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("exchanges that could not be ended", failed)
     return len(lost)
 
 
@@ -163,23 +169,22 @@ def partial_of(exchange: Exchange) -> ModelOutput | None:
     return entry if isinstance(entry, ModelOutput) else None
 
 
-def _redactors_of(exchange: Exchange) -> Redactors:
+def _redactors_of(exchange: Exchange) -> Redactors | None:
+    """None where the key keeps no texts at all: times, counts and the end are written down, nothing of a body is."""
     key = exchange.session.api_key if exchange.session else exchange.api_key
     mode = key.recording if key else "full"
-    return redaction.redactors_for(mode if redaction.stores_bodies(mode) else "no_replies")
+    return redaction.redactors_for(mode) if redaction.stores_bodies(mode) else None
 
 
-def _write_partials(noted: Mapping[UUID, ModelOutput | None]) -> None:
+def _write_partials(partials: Mapping[UUID, str | None]) -> None:
     """One statement for all texts and one for all signs of life; an exchange that has ended is left alone."""
     table, key = Exchange._meta.db_table, Exchange._meta.pk
     moment = timezone.now()
     at = Exchange._meta.get_field("heartbeat_at").get_db_prep_save(moment, connection)
     texts = [
-        (_stored_partial(pk, output), at, key.get_db_prep_value(pk, connection))
-        for pk, output in noted.items()
-        if output is not None
+        (partial, at, key.get_db_prep_value(pk, connection)) for pk, partial in partials.items() if partial is not None
     ]
-    silent = [pk for pk, output in noted.items() if output is None]
+    silent = [pk for pk, partial in partials.items() if partial is None]
     with writing():
         if texts:
             sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
@@ -189,10 +194,10 @@ def _write_partials(noted: Mapping[UUID, ModelOutput | None]) -> None:
             Exchange.objects.filter(pk__in=silent, ended_at=None).update(heartbeat_at=moment)
 
 
-def _stored_partial(exchange_id: UUID, output: ModelOutput) -> str:
-    redactors = _redactors.get(exchange_id)
-    kept = redaction.redacted(output, redactors).entry if redactors else output
-    return bodies.dump(entry_to_json(kept))
+def _stored_partial(output: ModelOutput | None, redactors: Redactors | None) -> str | None:
+    if output is None or redactors is None:
+        return None
+    return bodies.dump(entry_to_json(redaction.redacted(output, redactors).entry))
 
 
 def _note_again(noted: Mapping[UUID, ModelOutput | None]) -> None:
@@ -212,12 +217,15 @@ def _forget(exchange_id: UUID) -> None:
 def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:
     status = _STATUS_OF_END.get(end_reason, "interrupted")
     is_empty = status == "interrupted" and not output.parts
-    if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED:
+    if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED or not _redactors_of(exchange):
         return None
     answer = replace(output, status=status, end_reason=output.end_reason or end_reason)
     try:
         appended = recorder.append(exchange.session, answer, after=exchange.after)
+    except HistoryOff:  # its key was told meanwhile to keep no texts
+        return None
     except NoSuchEntry:  # what it answers was trimmed meanwhile; the answer is kept all the same
+        exchange.session.refresh_from_db(fields=["head"])
         appended = recorder.append(exchange.session, answer, after=exchange.session.head)
     Exchange.objects.filter(pk=exchange.pk).update(message=Message(pk=appended.message_id))
     return appended

@@ -12,12 +12,12 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from history import exchanges, keys, recorder, selectors
+from history import exchanges, keys, recorder, retention, selectors
 from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
-from history.models import Exchange, Message, Session, TokenCalibration
+from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
 from tests.history.elsewhere import Elsewhere
-from tests.talk import answered, call, chat_of
+from tests.talk import answered, call, chat_of, said
 
 pytestmark = pytest.mark.django_db
 
@@ -314,11 +314,38 @@ def test_one_exchange_that_cannot_be_ended_does_not_keep_the_others_from_it(ada:
     exchanges.flush_partials()
     silent(first, for_seconds=60)
     silent(second)
-    Exchange.objects.filter(pk=first.pk).update(after=999)
-    exchanges.sweep()
+    Exchange.objects.filter(pk=first.pk).update(partial="no JSON at all")
+    with pytest.raises(ExceptionGroup):
+        exchanges.sweep()
+    first.refresh_from_db()
     second.refresh_from_db()
-    assert second.end_reason == "server_lost"
-    assert len(answers(session)) >= 1
+    assert (first.end_reason, second.end_reason) == ("", "server_lost")
+    assert len(answers(session)) == 1
+
+
+def test_a_key_told_meanwhile_to_keep_no_texts_ends_its_calls_without_an_answer(ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada, recording="full").api_key
+    session = chat_of(ada, "question", source="relay", api_key=key)
+    lost = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.note_partial(lost.pk, answered("half"))
+    exchanges.flush_partials()
+    silent(lost)
+    ApiKey.objects.filter(pk=key.pk).update(recording="metadata")
+    exchanges.sweep()
+    lost.refresh_from_db()
+    assert (lost.end_reason, lost.partial, answers(session)) == ("server_lost", "", [])
+
+
+def test_an_answer_to_something_trimmed_meanwhile_is_kept_at_the_head_of_today(ada: Any, settings: Any) -> None:
+    session = chat_of(ada, "question", source="relay")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    elsewhere = Session.objects.get(pk=session.pk)
+    recorder.move_head(elsewhere, to=0)
+    recorder.append_many(elsewhere, [said("a"), answered("b"), said("c"), answered("d")], after=0)
+    settings.CHAT_HISTORY_MAX_MESSAGES = 2
+    assert retention.purge(dry_run=False).trimmed
+    assert exchanges.finish(exchange, answered("whole"), end_reason="done") is not None
+    assert [message.content for message in answers(session)] == ["d", "whole"]
 
 
 def test_a_partial_answer_that_cannot_be_read_still_ends(ada: Any) -> None:
