@@ -177,6 +177,17 @@ def test_effort_is_adaptive_thinking_or_a_budget_and_excludes_a_temperature() ->
     assert body["thinking"]["budget_tokens"] < body["max_tokens"]
 
 
+def test_no_thinking_is_asked_for_where_anthropic_would_refuse_it() -> None:
+    encoded = encode(canonical(), reasoning_effort="high", tool_choice="required")
+    assert "thinking" not in encoded.body
+    assert codes(encoded) == [LossCode.OPTION_NOT_CARRIED]
+    budget = Switches(thinking_budget=True)
+    assert "thinking" not in encode(canonical(), reasoning_effort="high", switches=budget).body
+    given = context(said("hi"), answered(SIGNED, CALLS[0]), found(RESULTS[0]))
+    assert "thinking" in encode(given, reasoning_effort="high", switches=budget).body
+    assert "thinking" in encode(canonical(said("go")), reasoning_effort="high").body
+
+
 def test_options_become_anthropics_fields() -> None:
     encoded = encode(canonical(), temperature=0.5, top_p=0.9, stop=("END",), stream=True, tool_choice="required")
     body = encoded.body

@@ -190,6 +190,12 @@ def test_chat_servers_that_repeat_id_and_name_in_each_piece_are_understood() -> 
     )
 
 
+def test_chat_arguments_that_are_an_object_already_are_read() -> None:
+    call = {"index": 0, "id": "a", "function": {"name": "cpu", "arguments": {"core": 1}}}
+    stream = sent({"choices": [{"delta": {"tool_calls": [call]}}]})
+    assert answer("openai-chat", stream).tool_requests[0].arguments == '{"core":1}'
+
+
 def test_chat_stop_with_calls_is_an_end_for_tools() -> None:
     call = {"index": 0, "id": "a", "function": {"name": "cpu", "arguments": "{}"}}
     stream = sent({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "stop"}]})

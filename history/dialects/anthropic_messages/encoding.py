@@ -154,9 +154,12 @@ class _Writer(Writing):
         return {"type": kinds[self.options.tool_choice]} if self.options.tool_choice else None
 
     def think(self, body: Json) -> None:
-        """Thinking and a temperature exclude each other."""
+        """Thinking and a temperature exclude each other; so do thinking and a tool that must be used."""
         effort = self.options.reasoning_effort
         if not effort or effort == "none":
+            return
+        if self.must_not_think(body):
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="reasoning_effort")
             return
         if self.switches.thinking_budget:
             budget = BUDGETS.get(effort, BUDGETS["medium"])
@@ -168,6 +171,15 @@ class _Writer(Writing):
         for name in ("temperature", "top_p"):
             if body.pop(name, None) is not None:
                 self.lose(LossCode.OPTION_NOT_CARRIED, name=name)
+
+    def must_not_think(self, body: Json) -> bool:
+        """With a budget, an answer that waits for its results must have begun with thinking, or none is allowed."""
+        if body.get("tool_choice", {}).get("type") in ("any", "tool"):
+            return True
+        contents = [message["content"] for message in body["messages"]]
+        if not self.switches.thinking_budget or len(contents) < 2 or contents[-1][0]["type"] != "tool_result":
+            return False
+        return contents[-2][0]["type"] not in ("thinking", "redacted_thinking")
 
 
 def _texts(text: str) -> list[Json]:

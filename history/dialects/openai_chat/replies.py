@@ -7,7 +7,7 @@ from typing import Any
 
 from history.assembly import end_reason
 from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
-from history.dialects.loose import count, items, obj, objs, string, without_empty
+from history.dialects.loose import compact, count, items, obj, objs, string, without_empty
 from history.entries import ModelOutput, Part, Text, Usage
 from history.events import (
     Ended,
@@ -127,9 +127,11 @@ class Calls:
             self._parts[index], self._ids[index] = f"call-{self.count}", given
             self.count += 1
         call_id = given or (f"call_{self.count - 1}" if is_new and name else "")
-        return ToolCallPiece(
-            part=self._parts[index], call_id=call_id, name=name, arguments=string(function.get("arguments"))
-        )
+        # Some local servers send an object where a text should be.
+        arguments = string(function.get("arguments"))
+        if asked := obj(function.get("arguments")):
+            arguments = compact(asked)
+        return ToolCallPiece(part=self._parts[index], call_id=call_id, name=name, arguments=arguments)
 
 
 def message_events(message: Mapping[str, Any], calls: Calls) -> Iterator[Piece]:
