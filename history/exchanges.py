@@ -217,7 +217,7 @@ def _forget(exchange_id: UUID) -> None:
 def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:
     status = _STATUS_OF_END.get(end_reason, "interrupted")
     is_empty = status == "interrupted" and not output.parts
-    if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED or not _redactors_of(exchange):
+    if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED:
         return None
     answer = replace(output, status=status, end_reason=output.end_reason or end_reason)
     try:

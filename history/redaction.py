@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -65,6 +65,11 @@ def redacted_text(text: str, redactors: Redactors) -> tuple[str, Counter[str]]:
     """One text that is no part of an entry: an error body, a URL, a title."""
     walk = Walk(redactors)
     return walk.text(text), walk.hits
+
+
+def redacted_json(tree: Mapping[str, Any], redactors: Redactors) -> Mapping[str, Any]:
+    """A JSON tree that is no part of an entry: what a call was made from."""
+    return tree if redactors.do_nothing else Walk(redactors).mapping(tree)
 
 
 def without_reply(entry: Entry) -> Entry:
