@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from history.models import ApiKey, Session
+
+
+# A century. Longer rules would lead out of the calendar, and then nothing could be written or purged any more.
+MOST_DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +55,16 @@ def scopes() -> Iterator[Scope]:
 def policy_for(source: str, api_key: ApiKey | None = None) -> Policy:
     """What holds for sessions of this source; each limit of the key, where it has one, counts instead."""
     rule = _rule_of(source)
-    if api_key is None:
+    if api_key is not None:
+        rule = Policy(
+            keep_days=_first(api_key.keep_days, rule.keep_days),
+            keep_body_days=_first(api_key.keep_body_days, rule.keep_body_days),
+            max_messages=_first(api_key.max_messages, rule.max_messages),
+            max_sessions=_first(api_key.max_sessions, rule.max_sessions),
+        )
+    if max(rule.keep_days, rule.keep_body_days) <= MOST_DAYS:
         return rule
-    return Policy(
-        keep_days=_first(api_key.keep_days, rule.keep_days),
-        keep_body_days=_first(api_key.keep_body_days, rule.keep_body_days),
-        max_messages=_first(api_key.max_messages, rule.max_messages),
-        max_sessions=_first(api_key.max_sessions, rule.max_sessions),
-    )
+    return replace(rule, keep_days=min(rule.keep_days, MOST_DAYS), keep_body_days=min(rule.keep_body_days, MOST_DAYS))
 
 
 def _rule_of(source: str) -> Policy:

@@ -61,7 +61,7 @@ def start_session(
         api_key=api_key,
         source=source,
         created_at=begun,
-        last_activity_at=begun,
+        last_activity_at=min(begun, now),
         stored_at=now,
         expires_at=policy_for(source, api_key).expiry(now),
         **fields,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -218,6 +218,24 @@ def test_a_shorter_rule_takes_a_session_from_view_at_the_next_purge(ada: Any, se
     retention.purge(dry_run=False)
     session.refresh_from_db()
     assert abs(session.expires_at - days(10)) < timedelta(minutes=5)
+
+
+@pytest.mark.parametrize("number", [999_999, 4_000_000, 2**31 - 1])
+def test_a_rule_longer_than_the_calendar_neither_stops_writing_nor_purging(
+    ada: Any, settings: Any, number: int
+) -> None:
+    settings.CHAT_HISTORY_TTL_DAYS = settings.CHAT_HISTORY_BODY_DAYS = number
+    key = key_of(ada, keep_days=number, keep_body_days=number)
+    relayed = [chat_of(ada, "a word", source="relay", api_key=api_key) for api_key in (None, key)]
+    assert retention.purge(dry_run=False, now=days(365)).is_complete
+    assert {session.pk for session in relayed} == set(left())
+
+
+def test_a_session_that_claims_to_begin_in_the_future_is_purged_like_any_other(ada: Any) -> None:
+    begun = datetime(9999, 12, 31, tzinfo=UTC)
+    recorder.start_session(owner=ada, source="relay", created_at=begun)
+    assert retention.purge(dry_run=False).is_complete
+    assert retention.purge(dry_run=False, now=days(31)).expired == 1
 
 
 def test_what_a_key_says_counts_instead_of_the_rule(ada: Any) -> None:
