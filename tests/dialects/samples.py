@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from history.assembly import Assembler
 from history.context import Context
@@ -42,6 +44,21 @@ def assemble(events: Sequence[Event], *, provider: str = "acme") -> ModelOutput:
 
 def answer(name: str, *chunks: bytes) -> ModelOutput:
     return assemble(decode(name, *chunks))
+
+
+def check_type(kind: Any, body: Any) -> None:
+    """Whether a request has the type that the vendor's own SDK gives it. Lists are checked only when somebody looks."""
+    # The lists need the adapter as long as they are looked at.
+    adapter = TypeAdapter(kind)
+    _look_at(adapter.validate_python(body))
+
+
+def _look_at(value: Any) -> None:
+    if isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for item in value:
+            _look_at(item)
 
 
 # One answer, "Let me look." and two parallel calls, in each language.

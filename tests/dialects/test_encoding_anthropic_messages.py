@@ -5,11 +5,22 @@ import re
 from typing import Any
 
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
 from history.dialects import CallOptions, Encoded, LossCode, Switches, anthropic_messages
 from history.entries import Media, Reasoning, Text, ToolDefinition, ToolRequest
-from tests.dialects.samples import CALLS, PNG, RESULTS, answered, canonical, context, found, instructed, result, said
+from tests.dialects.samples import (
+    CALLS,
+    PNG,
+    RESULTS,
+    answered,
+    canonical,
+    check_type,
+    context,
+    found,
+    instructed,
+    result,
+    said,
+)
 
 SIGNED = Reasoning(text="hm", signature="sig==", provider="anthropic")
 
@@ -20,7 +31,7 @@ def encode(given: Any, **options: Any) -> Encoded:
 
 def messages(given: Any, **options: Any) -> list[dict[str, Any]]:
     encoded = encode(given, **options)
-    TypeAdapter(MessageCreateParamsNonStreaming).validate_python(encoded.body)
+    check_type(MessageCreateParamsNonStreaming, encoded.body)
     return list(encoded.body["messages"])
 
 

@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
 from history.dialects import CallOptions, Encoded, LossCode, Switches, openai_chat
 from history.entries import Media, OtherPart, Reasoning, Text, ToolRequest
-from tests.dialects.samples import CALLS, PNG, answered, canonical, context, found, instructed, result, said
+from tests.dialects.samples import CALLS, PNG, answered, canonical, check_type, context, found, instructed, result, said
 
 OPTIONS = CallOptions(model="gpt-x")
 
@@ -19,7 +18,7 @@ def encode(given: Any, **options: Any) -> Encoded:
 
 def messages(given: Any, **options: Any) -> list[dict[str, Any]]:
     encoded = encode(given, **options)
-    TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(encoded.body)
+    check_type(CompletionCreateParamsNonStreaming, encoded.body)
     return list(encoded.body["messages"])
 
 

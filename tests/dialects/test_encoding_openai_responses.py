@@ -4,11 +4,10 @@ import json
 from typing import Any
 
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
-from pydantic import TypeAdapter
 
 from history.dialects import CallOptions, Encoded, LossCode, Switches, openai_responses
 from history.entries import Media, Reasoning, ToolRequest
-from tests.dialects.samples import CALLS, PNG, answered, canonical, context, found, instructed, result, said
+from tests.dialects.samples import CALLS, PNG, answered, canonical, check_type, context, found, instructed, result, said
 
 SIGNED = Reasoning(text="hm", signature="gAAA", provider="openai", extra={"id": "rs_1"})
 
@@ -19,7 +18,7 @@ def encode(given: Any, **options: Any) -> Encoded:
 
 def items(given: Any, **options: Any) -> list[dict[str, Any]]:
     encoded = encode(given, **options)
-    TypeAdapter(ResponseCreateParamsNonStreaming).validate_python(encoded.body)
+    check_type(ResponseCreateParamsNonStreaming, encoded.body)
     return list(encoded.body["input"])
 
 
