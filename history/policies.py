@@ -11,7 +11,6 @@ from django.db.models import Q, QuerySet
 
 from history.models import ApiKey, Session
 
-
 # A century. Longer rules would lead out of the calendar, and then nothing could be written or purged any more.
 MOST_DAYS = 36_500
 

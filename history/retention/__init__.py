@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import Q
 from django.utils import timezone
 
 from history import audit
@@ -51,41 +52,43 @@ class BeingRemoved(HistoryError):
 
 def hide(session: Session, *, actor: Any, reason: str = "") -> bool:
     """The owner's delete. False when it was hidden already."""
-    return _change(session, "hide", only_if={"hidden_at": None}, to={"hidden_at": timezone.now()}, by=actor, why=reason)
+    return _change(session, "hide", only_if=Q(hidden_at=None), to={"hidden_at": timezone.now()}, by=actor, why=reason)
 
 
 def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:
     """Undo a delete, as long as the session lies in the trash. False when it was not hidden."""
-    _refuse_when_going(session)
-    return _change(
-        session, "unhide", only_if={"hidden_at__gt": BEYOND_RECALL}, to={"hidden_at": None}, by=actor, why=reason
-    )
+    in_the_trash = Q(hidden_at__gt=BEYOND_RECALL)
+    unhidden = _change(session, "unhide", only_if=in_the_trash, to={"hidden_at": None}, by=actor, why=reason)
+    return unhidden or _refuse_when_going(session)
 
 
 def hold(session: Session, *, actor: Any, reason: str) -> bool:
     """Keep a session whatever the rules say. False when it is held already."""
-    _refuse_when_going(session)
-    return _change(session, "hold", only_if={"hold": False}, to={"hold": True}, by=actor, why=reason)
+    free = Q(hold=False) & (Q(hidden_at=None) | Q(hidden_at__gt=BEYOND_RECALL))
+    return _change(session, "hold", only_if=free, to={"hold": True}, by=actor, why=reason) or _refuse_when_going(
+        session
+    )
 
 
 def release(session: Session, *, actor: Any, reason: str) -> bool:
     """Let the rules apply again; what they ask for happens at the next purge. False when it was not held."""
-    return _change(session, "release", only_if={"hold": True}, to={"hold": False}, by=actor, why=reason)
+    return _change(session, "release", only_if=Q(hold=True), to={"hold": False}, by=actor, why=reason)
 
 
 def erase(session: Session, *, actor: Any, reason: str) -> removal.Removed:
     """Remove a session for good, now. A hold is not overruled."""
     me = Session.objects.filter(pk=session.pk)
     ids = removal.mark(me, why="erased", reason=reason, **_who(actor))
-    if not ids and me.filter(hold=True).exists():
+    # Whoever removes it already may have stopped half-way. One that is not marked was held just now.
+    if not ids and me.exists() and not removal.marked().filter(pk=session.pk).exists():
         raise UnderHold(f"session {session.pk} is under hold: release it first")
     return sum(removal.finish([session.pk]), removal.Removed())
 
 
-def _change(session: Session, action: str, *, only_if: dict[str, Any], to: dict[str, Any], by: Any, why: str) -> bool:
+def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by: Any, why: str) -> bool:
     """One column, decided by the row count; what happened is told to the audit chain in the same transaction."""
     with writing():
-        changed = Session.objects.filter(pk=session.pk, **only_if).update(**to)
+        changed = Session.objects.filter(only_if, pk=session.pk).update(**to)
         if changed:
             audit.record(action, session=session.pk, reason=why, **_who(by))
     for name, value in to.items():
@@ -94,9 +97,11 @@ def _change(session: Session, action: str, *, only_if: dict[str, Any], to: dict[
     return bool(changed)
 
 
-def _refuse_when_going(session: Session) -> None:
+def _refuse_when_going(session: Session) -> bool:
+    """False, if nothing was changed for another reason."""
     if removal.marked().filter(pk=session.pk).exists():
         raise BeingRemoved(f"session {session.pk} is being removed")
+    return False
 
 
 def _who(actor: Any) -> dict[str, int | None]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.utils import timezone
 
 from history import exchanges, recorder, retention, search, selectors, verification
 from history.entries import Media, ModelInput
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
+from history.retention import removal
 from history.retention.removal import BATCH
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -416,6 +421,36 @@ def test_a_half_removed_session_cannot_be_brought_back_or_held(ada: Any, staff: 
     assert retention.purge(dry_run=False, now=days(31)).resumed == 1
     assert left() == []
     assert len(told("remove")) == 1
+
+
+def just_before(beginning: str, do: Callable[[], object]) -> AbstractContextManager[None]:
+    """Somebody else does something right before our first statement that begins so."""
+    waiting = [do]
+
+    def between(execute: Any, sql: str, *rest: Any) -> Any:
+        if waiting and sql.startswith(beginning):
+            waiting.pop()()
+        return execute(sql, *rest)
+
+    return connection.execute_wrapper(between)
+
+
+def test_a_hold_that_comes_an_instant_after_the_removal_began_is_refused(ada: Any, staff: Any) -> None:
+    session = chat_of(ada, "a word")
+    begin = partial(removal.mark, Session.objects.all(), why="erased")
+    with just_before('UPDATE "history_session"', begin), pytest.raises(retention.BeingRemoved):
+        retention.hold(session, actor=staff, reason="too late")
+    assert not Session.objects.get().hold
+
+
+def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold(ada: Any, staff: Any) -> None:
+    session = chat_of(ada, "a word")
+    retention.hold(session, actor=staff, reason="a lawsuit")
+    release = partial(Session.objects.filter(pk=session.pk).update, hold=False)
+    with just_before("SELECT 1", release), pytest.raises(retention.UnderHold):
+        retention.erase(session, actor=ada, reason="asked for")
+    assert Message.objects.count() == 1
+    assert list(verification.verify()) == []
 
 
 def test_a_writer_who_knew_nothing_of_a_removal_does_not_stop_it(ada: Any) -> None:
