@@ -81,7 +81,7 @@ def _trim_once(plan: Plan, cut: int, *, leaving: Sequence[int]) -> Removed | Non
     """One whole step; None when the session has gone on since the plan was made: the next purge plans anew."""
     with writing():
         session = _unchanged(plan)
-        if session is None:
+        if session is None or session.trimmed_through >= cut:  # by another purge, which had the same plan
             return None
         rows = entries_through(session.pk, cut, leaving=leaving)
         _count_out(session, rows)
@@ -190,10 +190,11 @@ def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[in
     with writing():
         if not Session.objects.select_for_update().filter(pk=session_id, hold=False).exists():
             return None
+        # First, so that it waits for a rebuild of the search index that is at these rows; then its rows are seen, too.
+        dropped = Message.objects.filter(pk__in=ids, dropped_at=None).update(**nothing)
         removal.unlink_blobs(ids)
-        search_rows = removal.remove_search_rows(ids)
         ToolCall.objects.filter(message_id__in=ids).update(arguments="", result="", error="")
-        return Message.objects.filter(pk__in=ids, dropped_at=None).update(**nothing), search_rows
+        return dropped, removal.remove_search_rows(ids)
 
 
 def _drop_inputs(plan: Plan) -> None:
