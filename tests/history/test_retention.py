@@ -447,7 +447,7 @@ def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold
     session = chat_of(ada, "a word")
     retention.hold(session, actor=staff, reason="a lawsuit")
     release = partial(Session.objects.filter(pk=session.pk).update, hold=False)
-    with just_before("SELECT 1", release), pytest.raises(retention.UnderHold):
+    with just_before("SELECT %s", release), pytest.raises(retention.UnderHold):
         retention.erase(session, actor=ada, reason="asked for")
     assert Message.objects.count() == 1
     assert list(verification.verify()) == []
