@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as live_settings
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 
 from history import keys, recorder, search, selectors
 from history.context import to_context
@@ -186,3 +186,16 @@ def test_after_an_error_the_history_is_what_it_was_with_its_types(ada: Any) -> N
     assert selectors.entries_of(selectors.messages_of(session).messages) == before
     assert [type(entry).__name__ for entry in before] == ["ModelInput", "ModelOutput", "ToolResults"]
     assert isinstance(selectors.entries_of(selectors.ledger_of(session))[-1], HeadMoved)
+
+
+# Durable.
+
+
+def test_the_database_is_set_to_keep_what_it_has_acknowledged() -> None:
+    asked = {"sqlite": ["PRAGMA journal_mode", "PRAGMA synchronous"], "postgresql": ["SHOW synchronous_commit"]}
+    answers = []
+    with connection.cursor() as cursor:
+        for question in asked[connection.vendor]:
+            cursor.execute(question)
+            answers.append(cursor.fetchone()[0])
+    assert answers in (["wal", 1], ["on"])  # WAL and NORMAL; PostgreSQL's default

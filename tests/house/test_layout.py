@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
+import subprocess
+import tomllib
 
 import pytest
 
@@ -37,3 +41,47 @@ def test_the_licence_is_mit_and_ci_can_be_run() -> None:
     assert (ROOT / "LICENSE").read_text(encoding="utf-8").startswith("MIT License")
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
     assert "make check" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(
+    "step",
+    [
+        "ruff format --check .",
+        "ruff check .",
+        "djade --check",
+        "mypy .",
+        "lint-imports",
+        "manage.py makemigrations --check",
+        "manage.py messages --check",
+        "bin/pytest\n",
+        "tests/on_postgres.py .venv/bin/pytest\n",
+        "tests/on_postgres.py .venv/bin/pytest -m browser",
+    ],
+)
+def test_a_check_leaves_out_no_step(step: str) -> None:
+    done = subprocess.run(["make", "--dry-run", "check"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert step in done.stdout
+
+
+def test_types_are_strict_and_imports_go_one_way() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    assert settings["mypy"]["strict"]
+    layers, pure = settings["importlinter"]["contracts"]
+    assert layers["layers"] == ["project", "relay", "history"]
+    for name in ("entries", "context", "repair", "tokens", "events", "assembly", "dialects"):
+        assert f"history.{name}" in pure["source_modules"]
+    assert "django" in pure["forbidden_modules"]
+
+
+def test_the_environment_is_read_in_one_place() -> None:
+    """`setdefault` of DJANGO_SETTINGS_MODULE names the settings; everything else asks `project.env`."""
+    readers = set()
+    for path in [
+        ROOT / "manage.py",
+        *(file for app in ("project", "history", "relay") for file in (ROOT / app).rglob("*.py")),
+    ]:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.environ", "os.getenv"):
+                readers.add(path.relative_to(ROOT).as_posix())
+    assert readers == {"project/env.py", "project/asgi.py", "manage.py"}
