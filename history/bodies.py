@@ -59,11 +59,8 @@ class Packed:
 
 
 def pack(entry: Entry) -> Packed:
-    try:
-        value = entry_to_json(entry)
-        body = dump(value)
-    except RecursionError:
-        raise EntryTooLarge("an entry is nested too deeply to be stored; flatten its metadata or arguments") from None
+    value = entry_to_json(entry)
+    body = dump(value)
     if len(body) > MAX_ENTRY_CHARS:
         raise EntryTooLarge(f"an entry takes at most {MAX_ENTRY_CHARS:,} characters; this one has {len(body):,}")
     limit = LONG_STATE if isinstance(entry, SystemInstructionSet | ToolsOffered) else LONG_TEXT
@@ -89,7 +86,7 @@ def unpack(body: str, blobs: Blobs) -> Entry:
 def pack_inputs(inputs: Mapping[str, Any]) -> tuple[Any, dict[str, bytes]]:
     """What a call was made from, as JSON for a column, long texts moved to blobs."""
     blobs: dict[str, bytes] = {}
-    return _spilled(_clean_deep(inputs), LONG_STATE, blobs), blobs
+    return _spilled(clean_deep(inputs), LONG_STATE, blobs), blobs
 
 
 def unpack_inputs(inputs: Any, blobs: Blobs) -> Any:
@@ -128,14 +125,15 @@ def clean_json(value: Any) -> Any:
     return value
 
 
-def _clean_deep(value: Any) -> Any:
+def clean_deep(value: Any) -> Any:
+    """A JSON value that any database takes, whole."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {clean(str(key)): _clean_deep(item) for key, item in value.items()}
-    return [_clean_deep(item) for item in value] if isinstance(value, list | tuple) else value
+        return {clean(str(key)): clean_deep(item) for key, item in value.items()}
+    return [clean_deep(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _keep(text: str, blobs: dict[str, bytes]) -> str:

@@ -21,7 +21,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import F
 from django.utils import timezone
 
-from history import bodies, recorder, redaction
+from history import bodies, projections, recorder, redaction, rows
 from history.entries import Entry, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
@@ -53,7 +53,8 @@ def open_exchange(
     """Write down that a call is about to be made, and from what; long inputs are kept as blobs."""
     refuse_when_off()
     version = session.version if session else 0
-    exchange = Exchange(session=session, owner=owner, after=after, history_version=version, **fields)
+    fitting = rows.fitting(Exchange, fields)
+    exchange = Exchange(session=session, owner=owner, after=after, history_version=version, **fitting)
     redactors = _redactors_of(exchange)
     kept = redaction.redacted_json(inputs or {}, redactors) if redactors else {}
     exchange.inputs, blobs = bodies.pack_inputs(kept)
@@ -117,11 +118,13 @@ def finish(
         _forget(exchange.pk)
     if fields.get("error"):
         redactors = _redactors_of(exchange)
-        fields["error"] = redaction.redacted_text(fields["error"], redactors)[0] if redactors else ""
+        fields["error"] = (
+            redaction.redacted_text(fields["error"], redactors)[0][: bodies.LONG_TEXT] if redactors else ""
+        )
     with writing():
         running = Exchange.objects.filter(pk=exchange.pk, ended_at=None)
         ended = (running.filter(heartbeat_at__lt=silent_since) if silent_since else running).update(
-            ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **fields
+            ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **rows.fitting(Exchange, fields)
         )
         if not ended:
             return None
@@ -208,6 +211,13 @@ def _note_again(noted: Mapping[UUID, ModelOutput | None]) -> None:
                 _noted[pk] = output
 
 
+def forget_all() -> None:
+    """Of nothing that was noted is anything left to flush: for a process that begins anew."""
+    with _lock:
+        _noted.clear()
+        _redactors.clear()
+
+
 def _forget(exchange_id: UUID) -> None:
     with _lock:
         _noted.pop(exchange_id, None)
@@ -236,9 +246,8 @@ def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
     usage = output.usage
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return
-    known, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model[:100])
-    known.factor = calibrated(
-        known.factor, samples=known.samples, estimated=exchange.estimated_tokens, actual=usage.input_tokens
-    )
+    known, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)
+    actual = projections.bounded(usage.input_tokens)
+    known.factor = calibrated(known.factor, samples=known.samples, estimated=exchange.estimated_tokens, actual=actual)
     known.samples += 1
     known.save()

@@ -21,7 +21,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from history import projections, storage
+from history import projections, rows, storage
 from history.drafts import Draft, Row
 from history.entries import Entry, HeadMoved
 from history.errors import HistoryOff, NoSuchEntry
@@ -64,9 +64,8 @@ def start_session(
         last_activity_at=min(begun, now),
         stored_at=now,
         expires_at=policy_for(source, api_key).expiry(now),
-        **fields,
+        **rows.fitting(Session, fields),
     )
-    session.title = projections.short(session.title, 200)
     with writing():
         session.save(force_insert=True)
     return session

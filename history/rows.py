@@ -8,17 +8,32 @@ fields; values go through the fields' own conversions wherever a field has any. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 from django.db import connection, models
+
+from history.bodies import clean, clean_deep
 
 M = TypeVar("M", bound=models.Model)
 
 # Fields whose values every driver takes as they are.
 _PLAIN = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
 _ROWS_PER_STATEMENT = 100
+
+
+def fitting(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
+    """What a caller gives, as any database takes it: texts clean, and not longer than their columns."""
+    return {name: _fitting(_field(model, name), value) for name, value in values.items()}
+
+
+def _fitting(field: Any, value: Any) -> Any:
+    if isinstance(field, models.JSONField):
+        return clean_deep(value)
+    if isinstance(field, models.CharField | models.TextField) and isinstance(value, str):
+        return clean(value[: field.max_length])
+    return value
 
 
 def insert(model: type[M], rows: Sequence[M]) -> None:

@@ -250,6 +250,19 @@ def test_usage_and_cost_are_kept_with_the_exchange_and_added_to_the_session(ada:
     assert opened[0].status_code == 200
 
 
+def test_whatever_an_upstream_or_a_client_says_a_call_can_be_opened_and_ended(ada: Any) -> None:
+    session = recorder.start_session(owner=ada, client="c\0" * 100, agent="a" * 200, workspace="/w" * 300)
+    recorder.append(session, said("question"), after=0)
+    named: dict[str, Any] = {"model": "m\0" * 200, "provider": "p" * 200, "metadata": {"header": "\0\ud800"}}
+    exchange = exchanges.open_exchange(session, owner=ada, after=1, estimated_tokens=10, **named)
+    usage = Usage(input_tokens=10**400, source="provider")
+    error = "<html>\0\ud800" + "x" * 100_000
+    exchanges.finish(exchange, answered("so", usage=usage), end_reason="upstream_error", error=error)
+    exchange.refresh_from_db()
+    assert exchange.error.startswith("<html>\ufffd")
+    assert (len(exchange.model), len(exchange.provider), len(exchange.error)) == (100, 60, 65_536)
+
+
 def test_a_call_outside_any_session_ends_without_a_message(ada: Any) -> None:
     exchange = exchanges.open_exchange(None, owner=ada, model="model-1")
     assert exchanges.finish(exchange, answered("x", usage=Usage(input_tokens=9)), end_reason="done") is None
