@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -28,7 +28,10 @@ class Cursor:
         moment = datetime.fromisoformat(at)
         if moment.tzinfo is None:
             raise ValueError("a cursor has a time zone")
-        return cls(moment, UUID(session))
+        try:
+            return cls(moment.astimezone(UTC), UUID(session))
+        except OverflowError:
+            raise ValueError("a cursor lies within the calendar") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

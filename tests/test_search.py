@@ -312,6 +312,14 @@ def test_a_message_from_the_future_is_found_by_its_date(ada: Any, session: Sessi
     assert found(ada, "salt", since=timezone.now() - timedelta(days=1)) == [1]
 
 
+def test_the_ends_of_the_calendar_can_be_asked_for(ada: Any, session: Session) -> None:
+    tell(session, "salt")
+    east, west = (timezone.get_fixed_timezone(minutes) for minutes in (480, -480))
+    first, last = datetime(1, 1, 1, tzinfo=east), datetime(9999, 12, 31, 23, tzinfo=west)
+    assert found(ada, "salt", since=first, until=last) == [1]
+    assert found(ada, "salt", since=datetime(9999, 1, 1, tzinfo=UTC), until=last) == []
+
+
 # Who sees what.
 
 

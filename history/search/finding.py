@@ -55,6 +55,19 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("since", "until"):
+            if (time := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _in_utc(time))
+
+
+def _in_utc(time: datetime) -> datetime:
+    """The first and the last day of the calendar may have no place in another zone."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return (datetime.min if time.year == 1 else datetime.max).replace(tzinfo=UTC)
+
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -184,9 +197,9 @@ def _months(filters: Filters) -> list[str]:
     """The months that the dates touch, where they are few enough to help; created_at decides in the end."""
     if filters.since is None:
         return []
-    first = filters.since.astimezone(UTC)
-    last = (filters.until or datetime.now(UTC)).astimezone(UTC)
+    first, last = filters.since, filters.until or datetime.now(UTC)
     start, end = first.year * 12 + first.month - 1, last.year * 12 + last.month  # one month more: clocks differ
+    end = min(end, datetime.max.year * 12 + 11)
     if end - start > NARROWED_MONTHS:
         return []
     months = [

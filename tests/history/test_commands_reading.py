@@ -93,6 +93,15 @@ def test_sessions_are_filtered_by_owner_key_source_model_and_time(ada: Any, bob:
     assert len(ids(history_json("list", "--until", f"{timezone.now():%Y-%m-%d}"))) == 3
 
 
+def test_times_at_the_ends_of_the_calendar_are_answered_or_refused_in_one_line(ada: Any, settings: Any) -> None:
+    settings.TIME_ZONE = "Asia/Shanghai"
+    session = chat_of(ada, "x")
+    assert ids(history_json("list", "--until", "9999-12-31")) == [str(session.pk)]
+    for arguments in (("--since", "0001-01-01"), ("--before", f"0001-01-01T00:00:00+08:00_{session.pk}")):
+        with pytest.raises(CommandError):
+            history("list", *arguments)
+
+
 def test_a_list_goes_on_where_it_ended(ada: Any) -> None:
     sessions = [chat_of(ada, "x") for _ in range(5)]
     Session.objects.update(last_activity_at=timezone.now())  # the id decides where times are the same

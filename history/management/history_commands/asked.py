@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -75,16 +75,21 @@ def moment(text: str) -> datetime:
         return timezone.now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return (at if at.tzinfo else timezone.make_aware(at)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
             f"'{text}' is no time: write 2026-11-01, 2026-11-01T14:00, or 7d, 12h, 30m for so long ago"
         ) from None
-    return at if at.tzinfo else timezone.make_aware(at)
 
 
 def end_moment(text: str) -> datetime:
-    at = moment(text)
-    return at + timedelta(days=1) if re.fullmatch(r"\d{4}-\d\d-\d\d", text) else at
+    """A day as a whole, with the hour that it may have more or less."""
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return moment(text)
+    try:
+        return moment((date.fromisoformat(text) + timedelta(days=1)).isoformat())
+    except (ValueError, OverflowError):
+        return moment(text)
 
 
 def page_size(text: str) -> int:
