@@ -1,6 +1,7 @@
 """Slows down whoever guesses passwords: so many failures per name and address, and per address, in a quarter hour."""
 
 from datetime import timedelta
+from ipaddress import IPv4Address, IPv6Network, ip_address
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -42,5 +43,18 @@ def address_of(request: HttpRequest) -> str:
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
     trusted = settings.PARLEY_TRUSTED_PROXIES
     if 0 < trusted <= len(forwarded) and forwarded[-trusted]:
-        return forwarded[-trusted][:45]
-    return str(request.META.get("REMOTE_ADDR") or "")[:45]
+        return whose(forwarded[-trusted])
+    return whose(str(request.META.get("REMOTE_ADDR") or ""))
+
+
+def whose(address: str) -> str:
+    """The address; of IPv6 the network of 64 bits, because everybody has as many addresses in theirs as they like."""
+    # Some proxies append the port, 192.0.2.1:4711 or [2001:db8::1]:4711, which is another for each connection.
+    host = address[1:].partition("]")[0] if address.startswith("[") else address
+    try:
+        found = ip_address(host.partition(":")[0] if host.count(":") == 1 else host)
+    except ValueError:
+        return address[:45]
+    if isinstance(found, IPv4Address):
+        return str(found)
+    return str(found.ipv4_mapped or IPv6Network((found.packed, 64), strict=False))

@@ -96,6 +96,22 @@ def test_a_forged_forwarding_header_changes_nothing(rf: RequestFactory) -> None:
         assert failures.address_of(request) == "10.0.0.1"
 
 
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("192.0.2.1:4711", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:bbbb::2", "2001:db8:1:2::/64"),
+        ("[2001:db8:1:2::3]:4711", "2001:db8:1:2::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_whoever_has_many_addresses_counts_once(rf: RequestFactory, address: str, counted: str) -> None:
+    assert failures.address_of(rf.get("/", REMOTE_ADDR=address)) == counted
+
+
 def test_signing_out_needs_a_post(client: Client, ada: User) -> None:
     client.force_login(ada)
     assert client.get("/accounts/signout/").status_code == 405
