@@ -2,12 +2,15 @@
 
 import logging
 import re
+from collections import Counter
+
+from history.detectors import without_credentials
 
 BLOT = "•••"
 SECRETS = (
     # Authorization: Bearer abc, x-api-key: abc, api_key=abc, ?key=abc, "password": "abc"
     re.compile(
-        r"(?P<kept>\b(?:authorization|(?:x-)?(?:goog-)?api[-_]?key|access[-_]token|token|secret|password|key)"
+        r"(?P<kept>(?:\b|(?<=[_-]))(?:authorization|(?:x-)?(?:goog-)?api[-_]?key|access[-_]token|token|secret|password|key)"
         r"[\"']?\s*[:=]\s*[\"']?(?:(?:bearer|basic)\s+)?)(?P<secret>[^\s\"'&,;}]+)",
         re.IGNORECASE,
     ),
@@ -22,7 +25,8 @@ SECRETS = (
 def without_secrets(text: str) -> str:
     for pattern in SECRETS:
         text = pattern.sub(rf"\g<kept>{BLOT}", text)
-    return text
+    # Keys that their own form gives away, ours among them, wherever they stand.
+    return without_credentials(text, Counter())
 
 
 class LineFormatter(logging.Formatter):

@@ -25,6 +25,10 @@ def line(message: str, *arguments: object, exc_info: object = None) -> str:
         "connecting to postgres://me:hunter2@host/x",
         "password=hunter2",
         "api_key = hunter2",
+        "OPENAI_API_KEY=hunter2",
+        "SECRET_KEY='hunter2'",
+        f"no such key: parley_abcd123456_{'hunter2' * 6}",
+        f"upstream refused sk-ant-{'hunter2' * 6}",
     ],
 )
 def test_a_secret_is_blotted_out(text: str) -> None:
