@@ -31,6 +31,11 @@ DEFAULT_SCOPES = ("relay", "read", "export")
 PREFIX_CHARS = 10
 SECRET_CHARS = 43  # of 62 letters and digits: 256 bits
 
+# What the columns of limits hold, where that is not 2,147,483,647.
+LARGEST = {
+    "tokens_per_day": 2**53, "tokens_per_month": 2**53, "cost_per_day": 99_999_999, "cost_per_month": 99_999_999,
+}  # fmt: skip
+
 # The one of this process. A key it gives out is shared by all callers: read it, never change it.
 ring = KeyRing()
 authenticate = ring.authenticate
@@ -170,7 +175,8 @@ def _checked_recording(recording: str) -> str:
 
 def _checked_limits(limits: Limits) -> Limits:
     for name, limit in limits.items():
-        if isinstance(limit, int | Decimal) and limit < 0:
-            refusal = _("%(name)s is %(limit)s: write 0 or more, or leave it out for no limit.")
-            raise CannotCreateError(refusal % {"name": name, "limit": limit})
+        most = LARGEST.get(name, 2**31 - 1)
+        if isinstance(limit, int | Decimal) and not (Decimal(limit).is_finite() and 0 <= limit <= most):
+            refusal = _("%(name)s is %(limit)s: write 0 or more, up to %(most)s, or leave it out for no limit.")
+            raise CannotCreateError(refusal % {"name": name, "limit": limit, "most": most})
     return limits

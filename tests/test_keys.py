@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,22 @@ def test_only_staff_may_own_an_admin_key(ada: User, staff: User) -> None:
     with pytest.raises(keys.NotAllowedError, match="'ada' is not staff"):
         keys.create(name="all", owner=ada, scopes=["admin"])
     assert keys.create(name="all", owner=staff, scopes=["admin", "read"]).api_key.scopes == ["read", "admin"]
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"requests_per_minute": -1},
+        {"requests_per_minute": 2**31},
+        {"tokens_per_month": 2**63},
+        {"cost_per_day": Decimal("NaN")},
+        {"cost_per_day": Decimal("Infinity")},
+        {"cost_per_month": Decimal("100000000")},
+    ],
+)
+def test_a_limit_that_no_column_holds_is_refused_on_every_database(ada: User, limits: Any) -> None:
+    with pytest.raises(keys.CannotCreateError):
+        keys.create(name="laptop", owner=ada, **limits)
 
 
 def test_limits_are_kept_on_the_key(ada: User) -> None:

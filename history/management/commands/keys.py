@@ -98,10 +98,10 @@ def _add_json(parser: CommandParser) -> None:
 
 
 def _days(text: str) -> timedelta:
-    days = timedelta(days=float(text))
-    if days <= timedelta(0):
+    days = float(text)
+    if not 0 < days <= 36_500:  # a century
         raise ValueError(text)
-    return days
+    return timedelta(days=days)
 
 
 def _amount(text: str) -> Decimal:
