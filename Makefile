@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# On all cores; a file stays together, because its tests share what takes long to set up.
+PYTEST := $(BIN)/pytest -n auto --dist loadfile
 TEMPLATES = $(shell find templates -name '*.html')
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -23,14 +25,14 @@ run: .venv/.run
 	@exec $(BIN)/python manage.py serve
 
 test: .venv/.dev browser
-	$(BIN)/pytest
+	$(PYTEST)
 	$(BIN)/pytest -m browser tests/browser
 
 check: .venv/.dev browser lint types contracts
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
 	$(BIN)/python manage.py messages --check
-	$(BIN)/pytest
-	$(BIN)/python tests/on_postgres.py $(BIN)/pytest
+	$(PYTEST)
+	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
 	$(BIN)/pytest -m browser tests/browser
 	$(BIN)/python tests/on_postgres.py $(BIN)/pytest -m browser tests/browser
 

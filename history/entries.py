@@ -18,6 +18,7 @@ from types import MappingProxyType, UnionType
 from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
 SCHEMA_VERSION = 1
+MAX_LEVELS = 100  # of nested lists and objects in metadata; enough for people, too few to exhaust a stack
 
 TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", datetime: "a time"}
 
@@ -40,12 +41,14 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def frozen(value: Any) -> Any:
+def frozen(value: Any, levels: int = MAX_LEVELS) -> Any:
     """The same JSON value, but nobody can change it: lists become tuples, dicts read-only views."""
+    if isinstance(value, Mapping | list | tuple) and not levels:
+        raise EntryError(f"nested too deeply: more than {MAX_LEVELS} levels")
     if isinstance(value, Mapping):
-        return MappingProxyType({key: frozen(item) for key, item in value.items()}) if value else EMPTY
+        return MappingProxyType({key: frozen(item, levels - 1) for key, item in value.items()}) if value else EMPTY
     if isinstance(value, list | tuple):
-        return tuple(frozen(item) for item in value)
+        return tuple(frozen(item, levels - 1) for item in value)
     return value
 
 
@@ -439,10 +442,7 @@ def entry_from_json(data: Any) -> Entry:
     if not isinstance(version, int) or version > SCHEMA_VERSION:
         return UnknownEntry(data=data, at=_time_or_now(data.get("at")), problem=f"schema version {version}")
     fields = {key: value for key, value in data.items() if key not in ("kind", "v")}
-    try:
-        return _value_from_json(cls, fields, data["kind"])
-    except RecursionError:
-        raise EntryError(f"{data['kind']} is nested too deeply") from None
+    return _value_from_json(cls, fields, data["kind"])
 
 
 def read_entry(data: Any) -> Entry:
@@ -450,8 +450,15 @@ def read_entry(data: Any) -> Entry:
     try:
         return entry_from_json(data)
     except EntryError as error:
-        kept = data if isinstance(data, Mapping) else {"kind": "", "value": data}
-        return UnknownEntry(data=kept, at=_time_or_now(kept.get("at")), problem=str(error))
+        return _unreadable(data if isinstance(data, Mapping) else {"kind": "", "value": data}, problem=str(error))
+
+
+def _unreadable(data: Mapping[str, Any], *, problem: str) -> UnknownEntry:
+    at = _time_or_now(data.get("at"))
+    try:
+        return UnknownEntry(data=data, at=at, problem=problem)
+    except EntryError:  # nested too deeply even to be held
+        return UnknownEntry(data={"kind": str(data.get("kind", ""))}, at=at, problem=problem)
 
 
 def _time_or_now(value: Any) -> datetime:

@@ -8,7 +8,13 @@ from django.conf import settings as live_settings
 from django.db import connection
 from django.test import override_settings
 
+from history import exchanges
 from project.accounts.models import User
+
+# Those of pytest-django, and ours that give processes a database of their own.
+DATABASE_FIXTURES = frozenset(
+    {"db", "transactional_db", "elsewhere", "site", "database_url", "empty_database_url", "environment"}
+)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -28,6 +34,32 @@ def django_db_modify_db_settings(
     """On SQLite a file, as in real life: the memory that Django would take knows neither WAL nor waiting for a lock."""
     if connection.vendor == "sqlite":
         connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_noted_before() -> Iterator[None]:
+    """Partial answers that another test noted, in a database that is gone, are nobody's."""
+    exchanges.forget_all()
+    yield
+    exchanges.forget_all()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--database-only", action="store_true", help="leave out tests that never ask for a database")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What never asks for a database is the same on each: once is enough."""
+    if not config.getoption("--database-only"):
+        return
+    asking = [item for item in items if _asks_for_a_database(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not _asks_for_a_database(item)])
+    items[:] = asking
+
+
+def _asks_for_a_database(item: pytest.Item) -> bool:
+    names = set(getattr(item, "fixturenames", ()))
+    return bool(names & DATABASE_FIXTURES) or item.get_closest_marker("django_db") is not None
 
 
 @pytest.fixture

@@ -264,7 +264,11 @@ def test_a_time_that_no_calendar_holds_is_named(time: object) -> None:
 
 def test_what_is_nested_too_deeply_is_refused_and_not_a_crash() -> None:
     deep: object = "end"
-    for _ in range(5_000):
+    for _ in range(200):
         deep = [deep]
+    bottomless = {"kind": "model_input", "at": "2026-01-02T03:04:05+00:00", "metadata": {"deep": deep}}
     with pytest.raises(EntryError, match="nested too deeply"):
-        entry_from_json({"kind": "model_input", "at": "2026-01-02T03:04:05+00:00", "metadata": {"deep": deep}})
+        entry_from_json(bottomless)
+    shown = read_entry(bottomless)
+    assert isinstance(shown, UnknownEntry)
+    assert "nested too deeply" in shown.problem
