@@ -125,10 +125,11 @@ def regenerate(session: Session, *, seq: int) -> int:
 
 def fork(session: Session, *, at: int, owner: Any) -> Session:
     """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards."""
-    if at and not storage.is_place(session, at):
-        raise NoSuchEntry(f"session {session.pk} has no entry {at} to fork at")
     numbers = {0: 0}
     with writing():
+        storage.lock([session.pk])  # the path is read in pages: nobody may move the head between two of them
+        if at and not storage.is_place(session, at):
+            raise NoSuchEntry(f"session {session.pk} has no entry {at} to fork at")
         copy = start_session(
             owner=owner,
             api_key=session.api_key if session.owner_id == owner.pk else None,
