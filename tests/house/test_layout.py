@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -47,21 +48,21 @@ def test_the_licence_is_mit_and_ci_can_be_run() -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        "ruff format --check .",
-        "ruff check .",
+        r"ruff format --check \.$",
+        r"ruff check \.$",
         "djade --check",
-        "mypy .",
+        r"mypy \.$",
         "lint-imports",
         "manage.py makemigrations --check",
         "manage.py messages --check",
-        "bin/pytest\n",
-        "tests/on_postgres.py .venv/bin/pytest\n",
-        "tests/on_postgres.py .venv/bin/pytest -m browser",
+        r"^\.venv/bin/pytest(?!.* -m )",
+        r"tests/on_postgres\.py \.venv/bin/pytest(?!.* -m )",
+        r"tests/on_postgres\.py \.venv/bin/pytest.* -m browser",
     ],
 )
 def test_a_check_leaves_out_no_step(step: str) -> None:
     done = subprocess.run(["make", "--dry-run", "check"], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert step in done.stdout
+    assert re.search(step, done.stdout, re.MULTILINE)
 
 
 def test_types_are_strict_and_imports_go_one_way() -> None:
