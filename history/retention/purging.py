@@ -279,9 +279,12 @@ def _staying(scope: Scope, now: datetime) -> QuerySet[Session]:
 def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
     """Bring stored times of expiry in line with the policy of today, where they are not."""
     stale, until = _stale_expiry(scope)
-    while ids := list(stale.order_by().values_list("pk", flat=True)[: removal.BATCH]):
+    last = UUID(int=0)
+    # In the order of the key, so that no batch looks through what the ones before have brought in line.
+    while ids := list(stale.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[: removal.BATCH]):
         with writing():
             Session.objects.filter(pk__in=ids).update(expires_at=until)
+        last = ids[-1]
         told()
 
 

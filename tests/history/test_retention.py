@@ -18,7 +18,8 @@ from django.utils import timezone
 from history import exchanges, recorder, retention, search, selectors, verification
 from history.entries import Media, ModelInput
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
-from history.retention import removal
+from history.policies import scopes
+from history.retention import purging, removal
 from history.retention.removal import BATCH
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -214,6 +215,20 @@ def test_expiry_follows_the_rule_of_today(ada: Any, settings: Any) -> None:
     settings.CHAT_HISTORY_TTL_DAYS = 7
     assert retention.purge(now=days(8)).expired == 1
     assert retention.purge(dry_run=False, now=days(8)).expired == 1
+
+
+def test_bringing_expiry_in_line_looks_at_every_session_once_whoever_writes_meanwhile(ada: Any, settings: Any) -> None:
+    settings.PARLEY_CHAT_TTL_DAYS = 7
+    Session.objects.bulk_create(Session(owner=ada) for _ in range(BATCH + 1))
+    looks: list[int] = []
+
+    def write_again() -> None:
+        looks.append(Session.objects.exclude(expires_at=None).update(expires_at=None))
+        assert len(looks) < 5
+
+    [chats] = [scope for scope in scopes() if scope.source == "chat"]
+    purging.align_expiry(chats, told=write_again)
+    assert looks == [BATCH, 1]
 
 
 def test_a_shorter_rule_takes_a_session_from_view_at_the_next_purge(ada: Any, settings: Any) -> None:
