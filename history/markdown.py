@@ -26,7 +26,11 @@ RENDERED_CHARS = 20_000
 """Longer texts are shown as they are."""
 
 BRACKET_STEPS = 1_000_000
-"""For every opening bracket the renderer walks to the end of its paragraph; more steps than this are not taken."""
+"""For every opening bracket, and after every heading, the renderer walks to the end of the paragraph; more steps than
+this are not taken."""
+
+BACKTICK_STEPS = 4_000_000
+"""Likewise for backticks, which look no further than their own item of a list."""
 
 LIST_DEPTH = 12
 TAGS = {
@@ -43,6 +47,10 @@ SCHEMES = {"http", "https", "mailto"}
 
 _ITEM = re.compile(r"(?P<indent> *)(?P<mark>[-*+]|\d{1,9}[.)])(?P<gap> +)(?=\S)")
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,})[^`]*$")
+
+
+_HEADING = re.compile(r"^(?:#|[=-]+ *$)", re.MULTILINE)
+_PIECE = re.compile(r"\n\s*\n|\n(?= *(?:[-*+]|\d{1,9}\.) )")
 
 
 class TooMuchWork(Exception):
@@ -172,8 +180,13 @@ class _Lists(Preprocessor):
 
 class _Limit(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
-        paragraphs = re.split(r"\n\s*\n", "\n".join(lines))
-        if sum(paragraph.count("[") * len(paragraph) for paragraph in paragraphs) > BRACKET_STEPS:
+        text = "\n".join(lines)
+        paragraphs = re.split(r"\n\s*\n", text)
+        steps = sum(
+            (paragraph.count("[") + len(_HEADING.findall(paragraph))) * len(paragraph) for paragraph in paragraphs
+        )
+        ticks = sum(piece.count("`") * len(piece) for piece in _PIECE.split(text))
+        if steps > BRACKET_STEPS or ticks > BACKTICK_STEPS:
             raise TooMuchWork
         return lines
 

@@ -111,9 +111,15 @@ def test_a_nul_byte_is_shown_as_a_replacement_character() -> None:
     assert render("a\0b") == "<p>a\ufffdb</p>"
 
 
+def test_a_long_list_of_names_in_backticks_is_still_a_list() -> None:
+    names = "\n".join(f"- `file_{number}` holds `that` and `this`" for number in range(400))
+    assert render(names).count("<li>") == 400
+
+
 @pytest.mark.parametrize(
     "piece",
-    ["[", "[a](b", "![a](", "> ", "*a ", "**a*", "`", "<", "&", "\\", "- a\n", "  - a\n", "|a", "~~", "a\n", "```\n"],
+    ["[", "[a](b", "![a](", "> ", "*a ", "**a*", "`", "<", "&", "\\", "- a\n", "  - a\n", "|a", "~~", "a\n", "```\n"]
+    + ["``a`", "# a\n", "a\n===\n", "a|b\n-|-\n", "1. "],
 )
 def test_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.perf_counter()
