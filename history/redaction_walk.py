@@ -49,7 +49,8 @@ _NAMED = (ToolDefinition, ToolRequest, ToolResult)
 
 # The tokens of a JSON text that can hold a secret: texts (with the colon after a name) and long whole numbers.
 _JSON_TOKEN = re.compile(
-    r'"(?:[^"\\]++|\\.)*+"(?P<colon>\s*+:)?|(?<![0-9.eE+-])-?[0-9]{11,}+(?![0-9.eE])',
+    # A text that was cut off reaches to the end: else every quote inside it would be tried as another beginning.
+    r'"(?:[^"\\]++|\\(?:.|\Z))*+(?:"(?P<colon>\s*+:)?|\Z)|(?<![0-9.eE+-])-?[0-9]{11,}+(?![0-9.eE])',
     re.DOTALL,
 )
 # Below this a whole number is neither a card nor a phone number.

@@ -350,6 +350,17 @@ def test_arguments_keep_every_character_that_is_not_secret() -> None:
     assert arguments_after(written) == written.replace(f"sk-{BODY}", "[redacted:openai-key]")
 
 
+@pytest.mark.parametrize("piece", ['"\\', '\\"', '\\"x\\n', '"a":', '"'])
+def test_arguments_that_were_cut_off_are_searched_in_one_pass(piece: str) -> None:
+    secret = "sk-ant-" + "a1B2" * 12
+    request = ToolRequest(call_id="c", name="write", arguments='{"content": "' + piece * 100_000 + " " + secret)
+    start = time.process_time()
+    kept = redacted(ModelOutput(parts=(request,)), CREDENTIALS).entry
+    assert time.process_time() - start < 3
+    assert isinstance(kept, ModelOutput)
+    assert secret not in kept.tool_requests[0].arguments
+
+
 def test_a_secret_that_is_escaped_in_json_is_found() -> None:
     assert arguments_after('{"k": "s\\u006b-' + BODY + '"}') == '{"k": "[redacted:openai-key]"}'
 
