@@ -1,5 +1,7 @@
 """How text becomes words, what a typed query means, and what a snippet shows: all without a database."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,6 +172,13 @@ def marked(text: str, typed: str) -> list[str]:
 )
 def test_a_snippet_marks_what_was_found(text: str, typed: str, matches: list[str]) -> None:
     assert marked(text, typed) == matches
+
+
+@pytest.mark.parametrize("typed", ["aa", "aaa*", '"aa b"', "zz"])
+def test_a_word_of_a_megabyte_costs_no_more_than_a_megabyte_of_words(typed: str) -> None:
+    began = time.perf_counter()
+    snippet_of("a" * 1_000_000, understood(typed).terms)
+    assert time.perf_counter() - began < 5
 
 
 def test_a_snippet_shows_the_surroundings_of_the_first_match_only() -> None:

@@ -101,7 +101,7 @@ def _cjk_pattern(term: Term) -> re.Pattern[str] | None:
 
 
 def _end_of_term(folded: str, term: Term, place: int) -> int | None:
-    if place and end_of_word(folded, place - 1) >= place and not is_cjk(folded[place]):
+    if place and _goes_on(folded, place - 1) and not is_cjk(folded[place]):
         return None
     for number, word in enumerate(term.words, 1):
         while folded[place : place + 1] == " ":
@@ -109,9 +109,13 @@ def _end_of_term(folded: str, term: Term, place: int) -> int | None:
         if not folded.startswith(word, place):
             return None
         place += len(word)
-        if not is_cjk(word[0]):
-            end = end_of_word(folded, place)
-            if end > place and len(word) < WORD_CHARS and not (term.is_prefix and number == len(term.words)):
+        if not is_cjk(word[0]) and _goes_on(folded, place):
+            if len(word) < WORD_CHARS and not (term.is_prefix and number == len(term.words)):
                 return None
-            place = end
+            place = end_of_word(folded, place)
     return place
+
+
+def _goes_on(folded: str, place: int) -> bool:
+    """Whether a word stands at this place, without a look at how long it is: some are a megabyte."""
+    return folded[place : place + 1] not in ("", " ") and not is_cjk(folded[place])
