@@ -118,9 +118,11 @@ def test_a_long_list_of_names_in_backticks_is_still_a_list() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["[", "[a](b", "![a](", "> ", "*a ", "**a*", "`", "<", "&", "\\", "- a\n", "  - a\n", "|a", "~~", "a\n", "```\n"]
-    + ["``a`", "# a\n", "a\n===\n", "a|b\n-|-\n", "1. "],
-)
+    [
+        "[", "[a](b", "![a](", "> ", "*a ", "**a*", "`", "<", "&", "\\", "- a\n", "  - a\n", "|a", "~~", "a\n", "```\n",
+        "``a`", "# a\n", "a\n===\n", "a|b\n-|-\n", "1. ",
+    ],
+)  # fmt: skip
 def test_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.perf_counter()
     render((piece * RENDERED_CHARS)[:RENDERED_CHARS])
