@@ -80,9 +80,11 @@ class PlainSession:
 @dataclass
 class PlainStore:
     sessions: dict[str, PlainSession] = field(default_factory=dict)
+    started: int = 0  # sessions are removed, too: no name is given twice
 
     def start(self, *, source: str = "chat") -> str:
-        name = f"plain-{len(self.sessions) + 1}"
+        self.started += 1
+        name = f"plain-{self.started}"
         self.sessions[name] = PlainSession(source)
         return name
 
