@@ -175,8 +175,8 @@ def throughput(loaded: Loaded, table: Table) -> None:
     sqlite = connection.vendor == "sqlite"
     rate = _from_threads(16, 5.0, loaded.large_owner, batch=1)
     table.add(Line("appends by 16 threads, own transactions", rate, "/s", 400 if sqlite else None, at_least=True))
-    rate = _from_threads(16, 5.0, loaded.large_owner, batch=32)
-    table.add(Line("appends by 16 threads, append_many of 32", rate, "/s", 2_000 if sqlite else None, at_least=True))
+    rate = _from_threads(16, 5.0, loaded.large_owner, batch=64)
+    table.add(Line("appends by 16 threads, append_many of 64", rate, "/s", 2_000 if sqlite else None, at_least=True))
 
 
 def _from_threads(threads: int, lasting: float, owner: Any, *, batch: int) -> float:
