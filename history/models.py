@@ -12,6 +12,7 @@ read them on behalf of a viewer.
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
@@ -67,6 +68,11 @@ class ApiKey(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
+
+
+# In `Session.hidden_at`: the removal has begun. Such a session is served to nobody and takes no entry, cannot be
+# brought back or held, and lies in the trash long enough for any purge to finish it.
+BEYOND_RECALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Session(models.Model):

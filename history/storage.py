@@ -14,7 +14,7 @@ from history import paths, projections, rows, search
 from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
-from history.models import Blob, Message, SearchRow, Session, ToolCall
+from history.models import BEYOND_RECALL, Blob, Message, SearchRow, Session, ToolCall
 from history.policies import policy_for
 from history.selectors import entries_of
 
@@ -38,13 +38,14 @@ SESSION_STATE = (
     "expires_at",
 )
 # What is read to decide what the rows say.
-SESSION_COLUMNS = frozenset({*SESSION_STATE, "owner", "api_key", "source", "client", "trimmed_through"})
+SESSION_COLUMNS = frozenset({*SESSION_STATE, "owner", "api_key", "source", "client", "trimmed_through", "hidden_at"})
 
 
 def lock(ids: Iterable[UUID]) -> dict[UUID, Session]:
     """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks."""
     wanted = set(ids)
-    sessions = {session.pk: session for session in rows.read_locked(Session, list(wanted), SESSION_COLUMNS)}
+    found = rows.read_locked(Session, list(wanted), SESSION_COLUMNS)
+    sessions = {session.pk: session for session in found if session.hidden_at != BEYOND_RECALL}
     if missing := wanted - sessions.keys():
         raise NoSuchEntry(f"there is no session {next(iter(missing))}")
     if any(session.api_key_id for session in sessions.values()):

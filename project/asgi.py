@@ -12,6 +12,7 @@ from typing import Any, cast
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+os.umask(0o077)  # what we write, the database first of all, is nobody else's to read
 django_application = get_asgi_application()
 
 # Only now: these import models, which need the applications to be set up.

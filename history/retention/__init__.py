@@ -33,12 +33,11 @@ from django.utils import timezone
 
 from history import audit
 from history.errors import HistoryError
-from history.models import ApiKey, Session
+from history.models import BEYOND_RECALL, ApiKey, Session
 from history.retention import removal
 from history.retention.purging import PurgeReport as PurgeReport
 from history.retention.purging import purge as purge
 from history.retention.purging import purge_due as purge_due
-from history.retention.removal import BEYOND_RECALL
 from history.transactions import writing
 
 

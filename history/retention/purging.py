@@ -13,10 +13,10 @@ from django.conf import settings
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from history.models import ApiKey, Exchange, Message, SearchRow, Session
+from history.models import BEYOND_RECALL, ApiKey, Exchange, Message, SearchRow, Session
 from history.policies import Scope, scopes
 from history.retention import leftovers, removal, thinning
-from history.retention.removal import BEYOND_RECALL, Removed, Told
+from history.retention.removal import Removed, Told
 from history.transactions import writing
 
 HOURLY_BUDGET = timedelta(seconds=60)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
 
 from history import audit
-from history.models import Exchange, Message, SearchRow, Session, ToolCall
+from history.models import BEYOND_RECALL, Exchange, Message, SearchRow, Session, ToolCall
 from history.transactions import writing
 
 BATCH = 500
 GROUP = 20  # sessions that are removed side by side, so that small ones share their batches
-
-# In `hidden_at`: the removal has begun. Such a session is served to nobody, cannot be brought back or held, and lies in
-# the trash long enough for any purge to finish it.
-BEYOND_RECALL = datetime(1970, 1, 1, tzinfo=UTC)
 
 Told = Callable[[str, int], None]
 

@@ -16,8 +16,7 @@ from itertools import islice
 from uuid import UUID
 
 from history import audit
-from history.models import Exchange, Session
-from history.retention.removal import BEYOND_RECALL
+from history.models import BEYOND_RECALL, Exchange, Session
 from history.verification.checkpoints import Checkpoint as Checkpoint
 from history.verification.checkpoints import checkpoint as checkpoint
 from history.verification.checkpoints import compare

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from history import exchanges, recorder, retention, search, selectors, verification
 from history.entries import Media, ModelInput
+from history.errors import NoSuchEntry
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.policies import scopes
 from history.retention import purging, removal
@@ -468,16 +469,19 @@ def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold
     assert list(verification.verify()) == []
 
 
-def test_a_writer_who_knew_nothing_of_a_removal_does_not_stop_it(ada: Any) -> None:
+def test_a_writer_who_knew_nothing_of_a_removal_is_refused_and_does_not_stop_it(ada: Any) -> None:
     session = chat_of(ada, *["word"] * (BATCH + 10), source="relay")
-    late: list[recorder.Appended] = []
+    refused: list[str] = []
 
     def write(what: str, count: int) -> None:
-        if what == "messages" and not late:
-            late.append(recorder.append(Session.objects.get(), said("late"), after=session.version))
+        if what == "messages" and not refused:
+            with pytest.raises(NoSuchEntry) as refusal:
+                recorder.append(Session.objects.get(), said("late"), after=session.version)
+            refused.append(str(refusal.value))
 
     report = retention.purge(dry_run=False, now=days(31), progress=write)
-    assert report.messages == BATCH + 11
+    assert refused, "what is acknowledged and then deleted would be lost without a word"
+    assert report.messages == BATCH + 10
     assert (left(), Message.objects.count(), SearchRow.objects.count()) == ([], 0, 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import Any
 
@@ -19,6 +20,7 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def handle(self, *args: Any, **options: Any) -> None:
+        os.umask(0o077)  # what we write, the database first of all, is nobody else's to read
         listener = listening_socket(settings.HOST, settings.PORT)
         check_database()
         call_command("migrate", interactive=False, verbosity=0)
