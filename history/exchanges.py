@@ -18,16 +18,15 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from history import bodies, projections, recorder, redaction, rows
-from history.entries import Entry, ModelOutput, Status, entry_to_json, read_entry, thawed
+from history import bodies, projections, recorder, redaction, rows, storage
+from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.recorder import Appended, refuse_when_off
 from history.redaction_walk import Redactors
-from history.storage import store_blobs
 from history.tokens import calibrated
 from history.transactions import writing
 
@@ -61,7 +60,7 @@ def open_exchange(
     with writing():
         exchange.save(force_insert=True)
         if blobs:
-            store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
+            storage.store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in blobs.items()])
             links = [Exchange.blobs.through(exchange_id=exchange.pk, blob_id=name) for name in blobs]
             Exchange.blobs.through.objects.bulk_create(links)
     with _lock:
@@ -112,7 +111,8 @@ def finish(
 ) -> Appended | None:
     """End it: the answer becomes one message. None when somebody else ended it before, or there is nothing to keep.
 
-    `silent_since`: only if it has given no sign of life since then.
+    `silent_since`: only if it has given no sign of life since then. A writer that was taken for dead and comes back
+    with the whole answer is heard: it stands beside the cut-off one, and on the path if nobody has gone on from there.
     """
     if silent_since is None:  # its own writer: should this fail, silence will tell the sweep
         _forget(exchange.pk)
@@ -122,13 +122,14 @@ def finish(
             redaction.redacted_text(fields["error"], redactors)[0][: bodies.LONG_TEXT] if redactors else ""
         )
     with writing():
-        running = Exchange.objects.filter(pk=exchange.pk, ended_at=None)
-        ended = (running.filter(heartbeat_at__lt=silent_since) if silent_since else running).update(
+        _lock_rows(exchange)
+        swept = _swept_answer(exchange) if output and silent_since is None else None
+        ended = _endable(exchange, silent_since, is_swept=swept is not None).update(
             ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **rows.fitting(Exchange, fields)
         )
         if not ended:
             return None
-        appended = _append_answer(exchange, output, end_reason) if output else None
+        appended = _append_answer(exchange, output, end_reason, swept=swept or 0) if output else None
         if output and output.usage:
             usage = bodies.clean_json(thawed(entry_to_json(output)["usage"]))
             Exchange.objects.filter(pk=exchange.pk).update(usage=usage)
@@ -224,21 +225,50 @@ def _forget(exchange_id: UUID) -> None:
         _redactors.pop(exchange_id, None)
 
 
-def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str) -> Appended | None:
+def _lock_rows(exchange: Exchange) -> None:
+    """The session before the exchange, as a removal does it: two who end a call, or one who removes it, take turns."""
+    if exchange.session_id:
+        list(Session.objects.select_for_update().order_by().filter(pk=exchange.session_id).values_list("pk"))
+    list(Exchange.objects.select_for_update().order_by().filter(pk=exchange.pk).values_list("pk"))
+
+
+def _swept_answer(exchange: Exchange) -> int | None:
+    """The number of the message that the sweep made of it (0: of nothing); None: it was not swept."""
+    lost = Exchange.objects.filter(pk=exchange.pk, end_reason=SERVER_LOST).values_list("message__seq").first()
+    return None if lost is None else lost[0] or 0
+
+
+def _endable(exchange: Exchange, silent_since: datetime | None, *, is_swept: bool) -> QuerySet[Exchange]:
+    this = Exchange.objects.filter(pk=exchange.pk)
+    if is_swept:
+        return this.filter(end_reason=SERVER_LOST)
+    return this.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
+
+
+def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str, *, swept: int) -> Appended | None:
     status = _STATUS_OF_END.get(end_reason, "interrupted")
     is_empty = status == "interrupted" and not output.parts
     if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED:
         return None
     answer = replace(output, status=status, end_reason=output.end_reason or end_reason)
     try:
-        appended = recorder.append(exchange.session, answer, after=exchange.after)
+        appended = _append_after(exchange.session, answer, after=exchange.after, instead_of=swept)
     except HistoryOff:  # its key was told meanwhile to keep no texts
         return None
-    except NoSuchEntry:  # what it answers was trimmed meanwhile; the answer is kept all the same
-        exchange.session.refresh_from_db(fields=["head"])
-        appended = recorder.append(exchange.session, answer, after=exchange.session.head)
     Exchange.objects.filter(pk=exchange.pk).update(message=Message(pk=appended.message_id))
     return appended
+
+
+def _append_after(session: Session, answer: ModelOutput, *, after: int, instead_of: int) -> Appended:
+    """After what it answers; after the head where that was trimmed meanwhile: the answer is kept all the same."""
+    head = storage.lock([session.pk])[session.pk].head
+    if instead_of and head == instead_of:
+        moved = HeadMoved(to=after, reason="whole answer")
+        return recorder.append_many(session, [moved, answer], after=after)[-1]
+    try:
+        return recorder.append(session, answer, after=after)
+    except NoSuchEntry:
+        return recorder.append(session, answer, after=head)
 
 
 def _calibrate(exchange: Exchange, output: ModelOutput) -> None:

@@ -12,7 +12,7 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from history import exchanges, keys, recorder, retention, selectors
+from history import exchanges, keys, recorder, retention, selectors, verification
 from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
@@ -297,13 +297,42 @@ def test_a_writer_that_fell_silent_before_the_first_word_leaves_no_message(ada: 
     assert (lost.end_reason, answers(session)) == ("server_lost", [])
 
 
-def test_a_writer_that_comes_back_after_the_sweep_changes_nothing(ada: Any) -> None:
-    session, [lost] = asked(ada)
+def swept(owner: Any) -> tuple[Session, Exchange]:
+    """A writer that was silent for too long, and half of its answer."""
+    session, [lost] = asked(owner)
     exchanges.note_partial(lost.pk, answered("half"))
     exchanges.flush_partials()
     silent(lost)
     exchanges.sweep()
-    assert exchanges.finish(lost, answered("whole"), end_reason="done") is None
+    return session, lost
+
+
+def test_a_writer_that_comes_back_after_the_sweep_with_the_whole_answer_is_heard(ada: Any) -> None:
+    session, lost = swept(ada)
+    whole = exchanges.finish(lost, answered("whole"), end_reason="done")
+    assert whole is not None
+    assert whole.moved_head
+    assert [message.content for message in selectors.messages_of(session).messages] == ["a question", "whole"]
+    assert [message.content for message in answers(session)] == ["half", "whole"]
+    assert (lost.end_reason, lost.message_id) == ("done", whole.message_id)
+    assert exchanges.finish(lost, answered("again"), end_reason="done") is None
+    assert list(verification.verify()) == []
+
+
+def test_a_whole_answer_that_comes_back_late_does_not_move_who_has_gone_on(ada: Any) -> None:
+    session, lost = swept(ada)
+    session.refresh_from_db()
+    recorder.append(session, said("go on from there"), after=session.head)
+    whole = exchanges.finish(lost, answered("whole"), end_reason="done")
+    assert whole is not None
+    assert not whole.moved_head
+    page = selectors.messages_of(session, leaf=whole.seq).messages
+    assert [message.content for message in page] == ["a question", "whole"]
+
+
+def test_a_writer_that_comes_back_with_nothing_changes_nothing(ada: Any) -> None:
+    session, lost = swept(ada)
+    assert exchanges.finish(lost, None, end_reason="stopped") is None
     assert [message.content for message in answers(session)] == ["half"]
 
 
@@ -397,7 +426,9 @@ def test_of_many_who_end_an_exchange_at_once_exactly_one_does(elsewhere: Elsewhe
     rounds = elsewhere.run("race_to_finish", 12)
     assert len(rounds) == 12
     for outcome in rounds:
-        assert (outcome["winners"], outcome["answers"]) == (1, 1), outcome
+        assert (outcome["winners"], outcome["end"], outcome["whole"]) == (1, "done", 1), outcome
+        assert outcome["on_path"] == ["whole"], outcome
+        assert outcome["halves"] <= 1, "the sweep may have come first, but only once"
 
 
 def test_a_stop_asked_for_in_one_process_is_seen_in_another(elsewhere: Elsewhere) -> None:

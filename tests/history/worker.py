@@ -159,7 +159,7 @@ def race_to_finish(rounds: str) -> None:
     tell([_race(recorder.start_session(owner=owner())) for _ in range(int(rounds))])
 
 
-def _race(session: Session) -> dict[str, int]:
+def _race(session: Session) -> dict[str, object]:
     recorder.append(session, said("question"), after=0)
     exchange = exchanges.open_exchange(session, owner=session.owner, after=1, model="model-1")
     exchanges.note_partial(exchange.pk, answered("half"))
@@ -183,9 +183,14 @@ def _race(session: Session) -> dict[str, int]:
     for thread in threads:
         thread.join()
     ended = Exchange.objects.get(pk=exchange.pk)
-    swept = ended.end_reason == exchanges.SERVER_LOST
-    answers = Message.objects.filter(session=session, kind="model_output").count()
-    return {"winners": sum(one is not None for one in won) + swept, "answers": answers}
+    answers = Message.objects.filter(session=session, kind="model_output").order_by("seq")
+    return {
+        "winners": sum(one is not None for one in won),
+        "end": ended.end_reason,
+        "whole": answers.filter(content="whole").count(),
+        "halves": answers.filter(content="half").count(),
+        "on_path": list(answers.filter(on_path=True).values_list("content", flat=True)),
+    }
 
 
 def serve() -> None:

@@ -16,8 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.listing import sessions_beginning_with
-from history.models import ApiKey, Session
-from history.retention.removal import BEYOND_RECALL
+from history.models import BEYOND_RECALL, ApiKey, Session
 from history.selectors import sessions_visible_to
 
 Options = Mapping[str, Any]
