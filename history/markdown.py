@@ -53,6 +53,10 @@ _HEADING = re.compile(r"^(?:#|[=-]+ *$)", re.MULTILINE)
 _PIECE = re.compile(r"\n\s*\n|\n(?= *(?:[-*+]|\d{1,9}\.) )")
 
 
+# A line that opens more quotes and lists than anybody reads; the renderer would go down into each.
+_DEEP = re.compile(r"^(?:[ \t]*+(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t]))){25}", re.MULTILINE)
+
+
 class TooMuchWork(Exception):
     """The text would keep the renderer busy for longer than anybody waits for a page."""
 
@@ -60,7 +64,7 @@ class TooMuchWork(Exception):
 def render(text: str) -> SafeString:
     """The text as HTML without scripts, styles, foreign pictures or handlers, however it was meant."""
     text = text.replace("\0", "\ufffd")
-    return plain(text) if len(text) > RENDERED_CHARS else _rendered(text)
+    return plain(text) if len(text) > RENDERED_CHARS or _DEEP.search(text) else _rendered(text)
 
 
 def plain(text: str) -> SafeString:

@@ -176,9 +176,9 @@ def test_a_snippet_marks_what_was_found(text: str, typed: str, matches: list[str
 
 @pytest.mark.parametrize("typed", ["aa", "aaa*", '"aa b"', "zz"])
 def test_a_word_of_a_megabyte_costs_no_more_than_a_megabyte_of_words(typed: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     snippet_of("a" * 1_000_000, understood(typed).terms)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_snippet_shows_the_surroundings_of_the_first_match_only() -> None:

@@ -216,9 +216,9 @@ def test_another_version_is_shown_with_all_that_followed_it(reader: Client, bran
 def test_a_long_branch_is_found_as_fast_as_it_is_long(ada: Any) -> None:
     session = long_chat(ada, 2_000)
     recorder.edit(session, seq=2, entry=answered("other"))
-    began = time.perf_counter()
+    began = time.process_time()
     assert newest_leaf(session, 3) == 2_000
-    assert time.perf_counter() - began < 1  # by walking the whole session at each step it takes several
+    assert time.process_time() - began < 1  # by walking the whole session at each step it takes several
 
 
 def test_reading_a_branch_moves_nothing(reader: Client, branched: Session) -> None:
