@@ -12,7 +12,7 @@ the path into a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from history import projections, rows, storage
 from history.drafts import Draft, Row
-from history.entries import Entry, HeadMoved
+from history.entries import Entry, Gap, HeadMoved
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import ApiKey, Blob, Message, Session
 from history.policies import policy_for
@@ -124,10 +124,15 @@ def regenerate(session: Session, *, seq: int) -> int:
 
 
 def fork(session: Session, *, at: int, owner: Any) -> Session:
-    """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards."""
+    """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards.
+
+    What was trimmed from the original is a Gap in the copy, and a summary that stood for it stands for the Gap.
+    """
     numbers = {0: 0}
+    gap = 0
     with writing():
-        storage.lock([session.pk])  # the path is read in pages: nobody may move the head between two of them
+        # The path is read in pages: nobody may move the head between two of them.
+        trimmed_through = storage.lock([session.pk])[session.pk].trimmed_through
         if at and not storage.is_place(session, at):
             raise NoSuchEntry(f"session {session.pk} has no entry {at} to fork at")
         copy = start_session(
@@ -143,7 +148,10 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
         )
         draft = Draft(storage.lock([copy.pk])[copy.pk], as_it_came=True)
         for node in nodes_to(session, at):
-            draft.add(node.entry.renumbered(lambda number: numbers.get(number, 0)), after=draft.leaf)
+            if trimmed_through and not gap and node.seq > trimmed_through:
+                draft.add(Gap(reason="trimmed before the fork", at=node.entry.at), after=draft.leaf)
+                gap = draft.leaf
+            draft.add(node.entry.renumbered(_renumbering(numbers, gap)), after=draft.leaf)
             numbers[node.seq] = draft.leaf
             if len(draft.pending()) >= 500:
                 storage.flush([draft])
@@ -151,6 +159,10 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
         storage.save_sessions([draft.session])
     _copy_state(draft.session, to=copy)
     return copy
+
+
+def _renumbering(numbers: Mapping[int, int], gap: int) -> Callable[[int], int]:
+    return lambda number: numbers.get(number, gap)
 
 
 def rename(session: Session, *, title: str) -> None:

@@ -113,13 +113,20 @@ class PlainStore:
         if at and (not original.can_follow(at) or at in original.gone):
             raise Refused(f"no entry {at}")
         copy = self.start(source=original.source)
+        written = self.sessions[copy].written
         numbers = {0: 0}
-        for place, row in enumerate(original.path_to(at), 1):
-            numbers[row.seq] = place
-            entry = row.entry.renumbered(lambda number: numbers.get(number, 0))
-            if row.seq in original.dropped:
-                entry = Gap(at=entry.at, reason="dropped by policy")
-            self.sessions[copy].written.append(Node(seq=place, parent=place - 1, entry=entry))
+        gap = 0
+
+        def write(entry: Entry) -> int:
+            written.append(Node(seq=len(written) + 1, parent=len(written), entry=entry))
+            return len(written)
+
+        for row in original.path_to(at):
+            if original.trimmed_through and not gap and row.seq > original.trimmed_through:
+                gap = write(Gap(at=row.entry.at, reason="trimmed before the fork"))
+            entry = row.entry.renumbered(lambda number: numbers.get(number, gap))  # noqa: B023 - called at once
+            dropped = row.seq in original.dropped
+            numbers[row.seq] = write(Gap(at=entry.at, reason="dropped by policy") if dropped else entry)
         return copy
 
     def path(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> list[Node]:

@@ -204,7 +204,8 @@ class Histories(RuleBasedStateMachine):
             assert exchanges.sweep() == 1
         else:
             exchanges.finish(exchange, output, end_reason=end)
-        assert exchanges.finish(exchange, output, end_reason="done") is None
+        late = None if end == "server_lost" else output  # a whole answer would be heard even then
+        assert exchanges.finish(exchange, late, end_reason="done") is None
         status: Any = STATUS_OF_END.get(end, "interrupted")
         if text or status != "interrupted":
             ended = ModelOutput(parts=output.parts, model="model-1", status=status, end_reason=end, at=output.at)
