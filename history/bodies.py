@@ -69,7 +69,7 @@ def pack(entry: Entry) -> Packed:
         if isinstance(entry, ToolsOffered) and entry.tools and len(body) > limit:
             value["tools"] = _Reference({"$json_blob": _keep(dump(value["tools"]), blobs)})
         body = dump(_spilled(value, limit, blobs))
-    return Packed(body, blobs, frozenset(_attachments(entry)))
+    return Packed(body, blobs, attachments_of(entry))
 
 
 def blobs_in(body: str) -> list[str]:
@@ -178,8 +178,9 @@ def _text_of(name: str, blobs: Blobs) -> str:
     return bytes(blobs[name]).decode("utf-8", "surrogatepass")
 
 
-def _attachments(entry: Entry) -> Iterable[str]:
-    return (part.sha256 for part in _parts_of(entry) if isinstance(part, Media) and part.sha256)
+def attachments_of(entry: Entry) -> frozenset[str]:
+    """The hashes of the blobs that its media name."""
+    return frozenset(part.sha256 for part in _parts_of(entry) if isinstance(part, Media) and part.sha256)
 
 
 def _parts_of(entry: Entry) -> Iterable[Part]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from history import fingerprints, projections
-from history.bodies import blobs_in, unpack
-from history.entries import Entry, Media, ModelInput, ModelOutput, Part, ToolResults, UnknownEntry
+from history.bodies import attachments_of, blobs_in, unpack
+from history.entries import Entry, UnknownEntry
 from history.seals import digest_of, seal_of
 from history.verification.sources import Blobs, Row
 
@@ -81,15 +81,6 @@ def read_body(row: Row, blobs: Blobs) -> tuple[Entry | None, frozenset[str], Pro
     attached = attachments_of(entry)
     problem = next((_blob_problem(name) for name in sorted(attached) if not blobs.is_healthy(name)), None)
     return entry, frozenset(names | attached), problem
-
-
-def attachments_of(entry: Entry) -> set[str]:
-    parts: tuple[Part, ...] = ()
-    if isinstance(entry, ModelInput | ModelOutput):
-        parts = entry.parts
-    elif isinstance(entry, ToolResults):
-        parts = tuple(part for result in entry.results for part in result.parts)
-    return {part.sha256 for part in parts if isinstance(part, Media) and part.sha256}
 
 
 def _blob_problem(name: str) -> Problem:
