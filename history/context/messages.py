@@ -1,0 +1,52 @@
+"""From one entry to one message. What may become one is a question of type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from history.context_entries import ContextEntry, Role
+from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Part, Summary, Text, ToolResults
+
+# What may become a message to a model: to pass a debug log or a notebook edit is an error of type.
+Renderable = ModelInput | ModelOutput | ToolResults | Summary
+
+# The channel of an instruction that came in the middle of a conversation.
+SYSTEM_CHANNEL = "system"
+
+
+def to_context(entry: Renderable, *, seq: int) -> ContextEntry:
+    """The message that this entry, number ``seq`` of its session, is to a model."""
+    if isinstance(entry, ModelInput):
+        role = Role.SYSTEM if entry.channel == SYSTEM_CHANNEL else Role.MODEL_INPUT
+        return ContextEntry(role=role, parts=entry.parts, origin=(seq,))
+    if isinstance(entry, ModelOutput):
+        return ContextEntry(role=Role.MODEL_OUTPUT, parts=entry.parts, origin=(seq,))
+    if isinstance(entry, ToolResults):
+        return ContextEntry(role=Role.TOOL_RESULT, results=entry.results, origin=(seq,))
+    text = f"[Summary of the conversation so far, entries {entry.first} to {entry.last}]\n\n{entry.summary}"
+    return ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=text),), origin=(seq,))
+
+
+def is_empty_failure(entry: Entry) -> bool:
+    """An answer that broke off before it said anything. Its error text is for people and never sent to a model."""
+    if not isinstance(entry, ModelOutput) or entry.status == "complete":
+        return False
+    return not any(_has_content(part) for part in entry.parts)
+
+
+def _has_content(part: Part) -> bool:
+    return not isinstance(part, Text) or bool(part.text.strip())
+
+
+def gap_note(nodes: Sequence[Node]) -> ContextEntry:
+    """Gaps in a row are one message that says so."""
+    reasons = dict.fromkeys(node.entry.text for node in nodes if node.entry.text)
+    count = "An entry is" if len(nodes) == 1 else f"{len(nodes)} entries are"
+    text = f"[{count} missing here: {'; '.join(reasons) or 'unknown'}]"
+    return ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=text),), origin=tuple(node.seq for node in nodes))
+
+
+def dropped_entry(kind: str, *, at: datetime) -> Gap:
+    """What stands in a snapshot for an entry of this kind whose body was dropped by policy."""
+    return Gap(at=at, reason="dropped by policy", metadata={"dropped": kind})

@@ -1,0 +1,112 @@
+"""A path cut into turns, each prepared without a look at any other, so that its newest part renders like the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from history.context.curation import curate
+from history.context.messages import SYSTEM_CHANNEL, Renderable, gap_note, is_empty_failure, to_context
+from history.context.summaries import Masks, masked_results, pieces_of, with_masks
+from history.context.values import Snapshot
+from history.context_entries import ContextEntry
+from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, ToolResults
+from history.repair import Code, Remark, pair, with_opening
+from history.tokens import estimate_entry
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn ready to be sent, and the remarks on how it became so."""
+
+    entries: tuple[ContextEntry, ...]
+    remarks: tuple[Remark, ...]
+    tokens: int
+
+
+def turn_of(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> Turn:
+    """Counted as if it were the oldest that is sent, when an opening may have to be put before it."""
+    tokens = sum(estimate_entry(entry) for entry in with_opening(entries, remarks=[]))
+    return Turn(entries, tuple(remarks), tokens)
+
+
+def turns_newest_first(snapshot: Snapshot) -> Iterator[Turn]:
+    """Each turn is prepared when it is asked for, so that what the limits leave out costs next to nothing."""
+    masked = masked_results(snapshot.nodes)
+    is_followed = False
+    for pieces in reversed(_split(pieces_of(snapshot), is_whole=snapshot.is_whole)):
+        yield _prepare(pieces, masked, session_id=snapshot.session_id, is_followed=is_followed)
+        is_followed = True
+
+
+def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
+    """Cut a path into turns. Where the start of the path is missing, the turns that we cannot be sure of are left out.
+
+    A turn begins at a summary, or at an input that somebody gave: not at an internal one, and not at one that came
+    while calls of the answer before it were still open and were answered after it.
+    """
+    starts: list[int] = []
+    answered_later = _results_ahead(pieces)
+    open_calls: set[str] = set()
+    knows_calls = is_whole
+    for place, node in enumerate(pieces):
+        if isinstance(node.entry, ModelOutput):
+            open_calls, knows_calls = {call.call_id for call in node.entry.tool_requests}, True
+        elif isinstance(node.entry, ToolResults):
+            open_calls -= {result.call_id for result in node.entry.results}
+        elif isinstance(node.entry, Summary):
+            open_calls, knows_calls = set(), True
+        if is_whole and place == 0:
+            starts.append(place)
+        elif _may_begin_turn(node.entry):
+            if answered_later[place] and not knows_calls:
+                starts.clear()
+            elif not open_calls & answered_later[place]:
+                starts.append(place)
+    return [pieces[start:end] for start, end in pairwise((*starts, len(pieces)))]
+
+
+def _results_ahead(pieces: Sequence[Node]) -> list[frozenset[str]]:
+    """For each place, the calls that are answered after it and before the model speaks again."""
+    ahead: list[frozenset[str]] = [frozenset()] * len(pieces)
+    seen: frozenset[str] = frozenset()
+    for place in range(len(pieces) - 1, -1, -1):
+        entry = pieces[place].entry
+        if isinstance(entry, ToolResults):
+            seen = seen | {result.call_id for result in entry.results}
+        elif isinstance(entry, ModelOutput | Summary):
+            seen = frozenset()
+        ahead[place] = seen
+    return ahead
+
+
+def _may_begin_turn(entry: Entry) -> bool:
+    if isinstance(entry, ModelInput):
+        return not entry.is_internal and entry.channel != SYSTEM_CHANNEL
+    if isinstance(entry, Gap):
+        return entry.metadata.get("dropped") == ModelInput.kind
+    return isinstance(entry, Summary)
+
+
+def _prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_followed: bool) -> Turn:
+    remarks: list[Remark] = []
+    messages = list(messages_of(pieces, masked, session_id=session_id, remarks=remarks))
+    entries = pair(curate(messages, remarks=remarks), remarks=remarks, is_followed=is_followed)
+    return turn_of(entries, remarks)
+
+
+def messages_of(
+    pieces: Sequence[Node], masked: Masks, *, session_id: str, remarks: list[Remark]
+) -> Iterator[ContextEntry]:
+    """What these entries say to a model, one by one; gaps in a row together."""
+    for is_gap, group in groupby(pieces, key=lambda node: isinstance(node.entry, Gap)):
+        if is_gap:
+            yield gap_note(list(group))
+            continue
+        for node in group:
+            if is_empty_failure(node.entry):
+                remarks.append(Remark(code=Code.FAILED_ANSWER_LEFT_OUT, seq=node.seq))
+            elif isinstance(node.entry, Renderable):
+                entry = to_context(node.entry, seq=node.seq)
+                yield with_masks(entry, masked.get(node.seq, ()), session_id=session_id)

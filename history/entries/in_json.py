@@ -1,0 +1,200 @@
+"""Entries to and from JSON. The type hints of the values are the schema; this only walks them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from history.entries.kinds import KINDS, Entry, UnknownEntry
+from history.entries.parts import PARTS, Media, OtherPart, Part, Reasoning, Text, ToolRequest
+from history.entries.values import EMPTY, EntryError, Value, nothing, thawed
+
+SCHEMA_VERSION = 1
+
+TYPE_NAMES = {str: "a text", int: "a whole number", float: "a number", bool: "true or false", datetime: "a time"}
+
+
+def kind_of(entry: Entry) -> str:
+    return entry.stored_kind if isinstance(entry, UnknownEntry) else entry.kind
+
+
+def entry_to_json(entry: Entry) -> dict[str, Any]:
+    if isinstance(entry, UnknownEntry):
+        return dict(thawed(entry.data))
+    return {"kind": entry.kind, "v": SCHEMA_VERSION, **_value_to_json(entry)}
+
+
+def entry_from_json(data: Any) -> Entry:
+    """Read one entry; raises :class:`EntryError` where a known kind is malformed."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str):
+        raise EntryError("an entry is an object with a text 'kind'")
+    cls = KINDS.get(data["kind"])
+    if cls is None:
+        return UnknownEntry(data=data, at=_time_or_epoch(data.get("at")))
+    version = data.get("v", SCHEMA_VERSION)
+    if not isinstance(version, int) or version > SCHEMA_VERSION:
+        return UnknownEntry(data=data, at=_time_or_epoch(data.get("at")), problem=f"schema version {version}")
+    fields = {key: value for key, value in data.items() if key not in ("kind", "v")}
+    return _value_from_json(cls, fields, data["kind"])
+
+
+def read_entry(data: Any) -> Entry:
+    """Like :func:`entry_from_json`, but never fails: what cannot be read is shown as what it is."""
+    try:
+        return entry_from_json(data)
+    except EntryError as error:
+        return _unreadable(data if isinstance(data, Mapping) else {"kind": "", "value": data}, problem=str(error))
+
+
+def _unreadable(data: Mapping[str, Any], *, problem: str) -> UnknownEntry:
+    at = _time_or_epoch(data.get("at"))
+    try:
+        return UnknownEntry(data=data, at=at, problem=problem)
+    except EntryError:  # nested too deeply even to be held
+        return UnknownEntry(data={"kind": str(data.get("kind", ""))}, at=at, problem=problem)
+
+
+def _time_or_epoch(value: Any) -> datetime:
+    try:
+        return _time(value, "at")
+    except EntryError:
+        return datetime.fromtimestamp(0, UTC)
+
+
+T = TypeVar("T", bound=Value)
+Decode = Callable[[Any, str], Any]
+
+
+Shape = dict[str, tuple[Decode, Any]]
+_shapes: dict[type[Value], Shape] = {}
+
+
+def _shape(cls: type[Value]) -> Shape:
+    """How a class of values is written: its fields, how each is read, and their defaults."""
+    if cls not in _shapes:
+        hints = get_type_hints(cls)
+        _shapes[cls] = {
+            item.name: (_decoder(hints[item.name]), EMPTY if item.default_factory is nothing else item.default)
+            for item in dataclasses.fields(cls)
+            if item.name != "extra"  # which is spread over the object itself
+        }
+    return _shapes[cls]
+
+
+def _value_to_json(value: Value) -> dict[str, Any]:
+    written = {}
+    for name, (_, default) in _shape(type(value)).items():
+        item = getattr(value, name)
+        if item is not default and item != default:
+            written[name] = item if isinstance(item, str) else _to_json(item)
+    for name, item in value.extra.items():
+        written.setdefault(name, thawed(item))
+    return written
+
+
+def _to_json(item: Any) -> Any:
+    if isinstance(item, tuple):
+        return [_to_json(one) for one in item]
+    if isinstance(item, Value):
+        if isinstance(item, OtherPart):
+            return thawed(item.data)
+        written = _value_to_json(item)
+        return {"type": item.type, **written} if isinstance(item, Text | Media | Reasoning | ToolRequest) else written
+    if isinstance(item, datetime):
+        return item.isoformat()
+    return thawed(item)
+
+
+def _value_from_json(cls: type[T], data: Mapping[str, Any], place: str) -> T:
+    read: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
+    known = _shape(cls)
+    for name, item in data.items():
+        if name in known:
+            read[name] = known[name][0](item, f"{place}.{name}")
+        else:
+            extra[name] = item
+    for name, (_, default) in known.items():
+        if name not in read and default is dataclasses.MISSING:
+            raise EntryError(f"{place}.{name} is missing")
+    return cls(**read, extra=extra) if extra else cls(**read)
+
+
+def _decoder(hint: Any) -> Decode:
+    """A function that reads a value of this type, and says what is wrong where it cannot."""
+    origin = get_origin(hint)
+    if hint == Part:
+        return _part
+    if origin in (Union, UnionType):
+        return _optional(_decoder(next(arg for arg in get_args(hint) if arg is not type(None))))
+    if origin is tuple:
+        return _list_of(_decoder(get_args(hint)[0]))
+    if origin is Literal:
+        return _one_of(get_args(hint))
+    if origin is Mapping:
+        return _mapping
+    if hint is datetime:
+        return _time
+    if issubclass(hint, Value):
+        return lambda item, place: _value_from_json(hint, _mapping(item, place), place)
+    return _scalar(hint)
+
+
+def _part(item: Any, place: str) -> Part:
+    data = _mapping(item, place)
+    cls = PARTS.get(str(data.get("type")))
+    if cls is None:
+        return OtherPart(data=data)
+    return _value_from_json(cls, {key: value for key, value in data.items() if key != "type"}, place)
+
+
+def _optional(decode: Decode) -> Decode:
+    return lambda item, place: None if item is None else decode(item, place)
+
+
+def _list_of(decode: Decode) -> Decode:
+    def read(item: Any, place: str) -> tuple[Any, ...]:
+        if not isinstance(item, list | tuple):
+            raise EntryError(f"{place}: expected a list, got {type(item).__name__}")
+        return tuple(decode(one, f"{place}[{index}]") for index, one in enumerate(item))
+
+    return read
+
+
+def _one_of(choices: tuple[str, ...]) -> Decode:
+    def read(item: Any, place: str) -> str:
+        if item not in choices:
+            raise EntryError(f"{place}: expected one of {', '.join(choices)}, got {item!r}")
+        return str(item)
+
+    return read
+
+
+def _mapping(item: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(item, Mapping):
+        raise EntryError(f"{place}: expected an object, got {type(item).__name__}")
+    return item
+
+
+def _time(item: Any, place: str) -> datetime:
+    try:
+        read = datetime.fromisoformat(item)
+        read = read if read.tzinfo else read.replace(tzinfo=UTC)
+        read.astimezone(UTC)  # the first and the last day of the calendar may have no place in another zone
+    except (TypeError, ValueError, OverflowError):
+        raise EntryError(f"{place}: expected an ISO 8601 time, got {item!r}") from None
+    return read
+
+
+def _scalar(hint: type) -> Decode:
+    def read(item: Any, place: str) -> Any:
+        if hint is float and type(item) is int:
+            return float(item)
+        if type(item) is not hint:
+            raise EntryError(f"{place}: expected {TYPE_NAMES[hint]}, got {type(item).__name__}")
+        return item
+
+    return read

@@ -1,0 +1,68 @@
+"""What every part and every entry has in common: it is frozen in depth, and keeps what it does not know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, get_origin, get_type_hints
+
+MAX_LEVELS = 100  # of nested lists and objects in metadata; enough for people, too few to exhaust a stack
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+def nothing() -> Mapping[str, Any]:
+    return EMPTY
+
+
+class EntryError(ValueError):
+    """What was read is not an entry; the text names the place and what stands there."""
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def frozen(value: Any, levels: int = MAX_LEVELS) -> Any:
+    """The same JSON value, but nobody can change it: lists become tuples, dicts read-only views."""
+    if isinstance(value, Mapping | list | tuple) and not levels:
+        raise EntryError(f"nested too deeply: more than {MAX_LEVELS} levels")
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: frozen(item, levels - 1) for key, item in value.items()}) if value else EMPTY
+    if isinstance(value, list | tuple):
+        return tuple(frozen(item, levels - 1) for item in value)
+    return value
+
+
+def thawed(value: Any) -> Any:
+    """Plain dicts and lists again, ready for a JSON encoder."""
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [thawed(item) for item in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """Anything that is written to JSON field by field; ``extra`` keeps fields of a later schema."""
+
+    extra: Mapping[str, Any] = field(default_factory=nothing)
+
+    def __post_init__(self) -> None:
+        for name in _mappings(type(self)):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+
+
+_mapping_fields: dict[type[Value], tuple[str, ...]] = {}
+
+
+def _mappings(cls: type[Value]) -> tuple[str, ...]:
+    if cls not in _mapping_fields:
+        hints = get_type_hints(cls)
+        names = (item.name for item in dataclasses.fields(cls))
+        _mapping_fields[cls] = tuple(name for name in names if get_origin(hints[name]) is Mapping)
+    return _mapping_fields[cls]
