@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy as _
 
 from project.accounts import failures
+from project.accounts.known_browsers import is_known_browser
 from project.accounts.models import User
 
 
@@ -22,17 +23,16 @@ class SignInForm(AuthenticationForm):
     def clean(self) -> dict[str, Any]:
         if self.request is None:
             raise TypeError("Signing in needs the request: failures are counted per address.")
-        name, address = str(self.cleaned_data.get("username", "")), failures.address_of(self.request)
-        if failures.is_blocked(name, address=address):
+        if not (self.cleaned_data.get("username") and self.cleaned_data.get("password")):
+            return self.cleaned_data  # nothing is looked at, so nothing is counted and nothing forgotten
+        name, address = self.cleaned_data["username"], failures.address_of(self.request)
+        known = is_known_browser(self.request, name=name)
+        if not failures.claim_attempt(name, address=address, from_known_browser=known):
             self.blocked = True
             raise ValidationError(
                 _("Too many wrong attempts. Wait a quarter of an hour, or ask for a one-time link."), code="blocked"
             )
-        try:
-            cleaned = super().clean()
-        except ValidationError:
-            failures.note_failure(name, address=address)
-            raise
+        cleaned = super().clean()
         failures.forget_failures(name, address=address)
         return cleaned
 

@@ -57,14 +57,20 @@ class SignInLink(models.Model):
 
 
 class SignInFailure(models.Model):
-    """One wrong password. The name is kept as a hash: people type passwords into the wrong field."""
+    """One wrong password, or one that is just being looked at.
+
+    The name is kept as a hash: people type passwords into the wrong field.
+    """
 
     name_hash = models.CharField(max_length=64)
     address = models.CharField(max_length=45)
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=timezone.now, db_index=True)
 
     class Meta:
-        indexes = [models.Index(fields=["address", "at"], name="sign_in_failure_of_address")]
+        indexes = [
+            models.Index(fields=["address", "at"], name="sign_in_failure_of_address"),
+            models.Index(fields=["name_hash", "at"], name="sign_in_failure_of_name"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.address} {self.at:%Y-%m-%d %H:%M}"

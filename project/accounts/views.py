@@ -17,8 +17,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
+from project.accounts.known_browsers import remember_browser
 from project.accounts.links import HOURS, claim_link, create_link, find_link
-from project.accounts.models import User
+from project.accounts.models import SignInLink, User
 from project.accounts.signed_in import SignedInRequest, staff_only
 
 
@@ -28,6 +29,11 @@ class SignIn(views.LoginView):
     template_name = "accounts/signin.html"
     authentication_form = SignInForm
     redirect_authenticated_user = True
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        response = super().form_valid(form)
+        remember_browser(response, name=form.get_user().get_username())
+        return response
 
     def form_invalid(self, form: Any) -> HttpResponse:
         response = super().form_invalid(form)
@@ -46,10 +52,16 @@ def link(request: HttpRequest, token: str) -> HttpResponse:
     if claimed is None:
         return render(request, "accounts/link.html", {"link": None}, status=410)
     login(request, claimed.user, backend="django.contrib.auth.backends.ModelBackend")
+    response = redirect(_first_page(request, claimed))
+    remember_browser(response, name=claimed.user.get_username())
+    return response
+
+
+def _first_page(request: HttpRequest, claimed: SignInLink) -> str:
     if claimed.created_by_id and not claimed.user.has_usable_password():
         messages.info(request, _("Welcome. Choose a password, so that you can come back without a link."))
-        return redirect("accounts:password")
-    return redirect("home")
+        return "accounts:password"
+    return "home"
 
 
 @sensitive_post_parameters()
