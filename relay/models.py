@@ -1,0 +1,125 @@
+"""Who answers, what is being answered now, and what waits: the state of the carrier, beside the record.
+
+Sessions are named by their id without a foreign key: they come and go in `history`, which knows nothing of us, and a
+run or a waiting message of a session that is gone is nobody's.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+
+class Agent(models.Model):
+    """Somebody to talk to: an instruction, the models it thinks with, the tools it may use."""
+
+    name = models.SlugField(_("name"), max_length=100, unique=True, help_text=_("Stored with everything it says."))
+    label = models.CharField(_("shown as"), max_length=100, blank=True)
+    instruction = models.TextField(_("system instruction"), blank=True)
+    model = models.CharField(_("model"), max_length=160, blank=True, help_text=_("Empty: as the person picks."))
+    planner_model = models.CharField(_("model that plans"), max_length=160, blank=True)
+    reviewer_model = models.CharField(_("model that reviews"), max_length=160, blank=True)
+    tools = models.JSONField(_("tools"), default=list, blank=True)
+    max_steps = models.PositiveSmallIntegerField(_("model calls per turn"), default=12)
+    max_turns = models.PositiveSmallIntegerField(_("turns it is told"), null=True, blank=True)
+    max_answer_tokens = models.PositiveIntegerField(_("tokens per answer"), null=True, blank=True)
+    temperature = models.FloatField(_("temperature"), null=True, blank=True)
+    reasoning_effort = models.CharField(_("reasoning effort"), max_length=20, blank=True)
+    is_default = models.BooleanField(_("answers unless another is picked"), default=False)
+
+    class Meta:
+        verbose_name = _("agent")
+        verbose_name_plural = _("agents")
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["is_default"], condition=Q(is_default=True), name="agent_one_default"),
+        ]
+
+    def __str__(self) -> str:
+        return self.label or self.name
+
+
+class Run(models.Model):
+    """One turn being answered, in whichever process: any number of calls to models and tools, until an outcome."""
+
+    class Outcome(models.TextChoices):
+        DONE = "done", _("done")
+        WAITING = "waiting", _("waiting for an answer")
+        STOPPED = "stopped", _("stopped")
+        FAILED = "failed", _("failed")
+        LOST = "lost", _("lost")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.UUIDField(_("session"))
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    model = models.CharField(_("model"), max_length=160, blank=True)
+    # The entry after which the next answer comes: the run's own leaf, wherever the session's head is.
+    leaf = models.PositiveBigIntegerField(_("leaf"), default=0)
+    started_at = models.DateTimeField(_("started"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices, blank=True)
+    error = models.TextField(_("error"), blank=True)
+
+    class Meta:
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
+        ordering = ["-started_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=True, outcome="") | (Q(ended_at__isnull=False) & ~Q(outcome="")),
+                name="run_end_has_an_outcome",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["session", "started_at"], name="run_of_session"),
+            models.Index(fields=["owner"], name="run_running_of_owner", condition=Q(ended_at__isnull=True)),
+            models.Index(fields=["heartbeat_at"], name="run_running", condition=Q(ended_at__isnull=True)),
+            models.Index(fields=["ended_at"], name="run_ended", condition=Q(ended_at__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.session} {self.outcome or 'running'}"
+
+
+class QueuedMessage(models.Model):
+    """What somebody wrote while an answer was on its way: it is sent when that answer has ended."""
+
+    session = models.UUIDField(_("session"), db_index=True)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    text = models.TextField(_("text"))
+    attachments = models.JSONField(_("attachments"), default=list, blank=True)
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    model = models.CharField(_("model"), max_length=160, blank=True)
+    created_at = models.DateTimeField(_("written"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("waiting message")
+        verbose_name_plural = _("waiting messages")
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return self.text[:60]
+
+
+class Allowance(models.Model):
+    """What one person may use; empty: the general limits of the settings."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="allowance")
+    messages_per_minute = models.PositiveIntegerField(_("messages per minute"), null=True, blank=True)
+    tokens_per_day = models.PositiveBigIntegerField(_("tokens per day"), null=True, blank=True)
+    cost_per_day = models.DecimalField(_("cost per day"), max_digits=12, decimal_places=4, null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("allowance")
+        verbose_name_plural = _("allowances")
+
+    def __str__(self) -> str:
+        return str(self.user)

@@ -1,0 +1,61 @@
+"""What a provider is: a name, the language it speaks, and one verb. It never knows the database."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Protocol
+
+from history.context import Context
+from history.dialects import CallOptions, Switches
+from history.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model as people pick it. `window` 0: unknown. `context_tokens`: tell it no more, whatever it can."""
+
+    name: str
+    label: str = ""
+    window: int = 0
+    context_tokens: int | None = None
+    takes_tools: bool = True
+    takes_images: bool = True
+    switches: Switches | None = None
+
+
+class Provider(Protocol):
+    """`name` is stored with every answer and says whose signed reasoning may go back; `dialect` is one of DIALECTS."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def dialect(self) -> str: ...
+
+    @property
+    def is_demo(self) -> bool: ...
+
+    def call(self, context: Context, options: CallOptions) -> AsyncGenerator[Event, None]:
+        """Ask, and give the answer's events as they come. Closing the generator ends the call.
+
+        Raises a `relay.errors.ProviderError`: before the first event after retries, or in the middle of an answer. An
+        answer whose generator ends without an error was ended by the vendor.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who is called, and as what."""
+
+    provider: Provider
+    model: Model
+
+    @property
+    def name(self) -> str:
+        """As people write it: provider/model."""
+        return f"{self.provider.name}/{self.model.name}"
