@@ -28,9 +28,10 @@ def names_in(file: str) -> frozenset[str]:
     if not (ROOT / file).exists():
         return frozenset()
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    found = {node.name for node in tree.body if isinstance(node, functions)}
     for group in (node for node in tree.body if isinstance(node, ast.ClassDef)):
-        found |= {f"{group.name}::{node.name}" for node in group.body if isinstance(node, ast.FunctionDef)}
+        found |= {f"{group.name}::{node.name}" for node in group.body if isinstance(node, functions)}
     return frozenset(name for name in found if name.rpartition("::")[2].startswith("test_"))
 
 

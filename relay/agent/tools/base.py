@@ -1,0 +1,71 @@
+"""What a tool is: a name, what it is good for, the schema of its arguments, and a function that does it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from uuid import UUID
+
+from history.entries import ToolDefinition
+from relay.agent.tools.schemas import schema_of
+
+Directive = Literal["", "finish_task", "ask_user"]
+Run = Callable[..., str | Awaitable[str]]
+
+SECONDS = 30.0
+OUTPUT_CHARS = 50_000
+
+
+class ToolError(Exception):
+    """The tool could not do what was asked, and its text tells the model why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """On whose behalf: a tool sees only what this person may see."""
+
+    user: Any
+    session_id: UUID
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """`run` is called with the context and the arguments by name: in a thread, or in the loop if it is async.
+
+    `timeout` in seconds. A `directive` tells the agent's loop what a successful call means besides its result.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    run: Run
+    timeout: float = SECONDS
+    output_chars: int = OUTPUT_CHARS
+    directive: Directive = ""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """As a model is told of it."""
+        return ToolDefinition(name=self.name, description=self.description, parameters=self.parameters)
+
+
+def tool(
+    *, name: str = "", timeout: float = SECONDS, output_chars: int = OUTPUT_CHARS, directive: Directive = ""
+) -> Callable[[Run], Tool]:
+    """Make a tool of a function: its name, its docstring and its signature say what a model has to know."""
+
+    def made(function: Run) -> Tool:
+        return Tool(
+            name=name or function.__name__,
+            description=inspect.cleandoc(function.__doc__ or ""),
+            parameters=schema_of(function),
+            run=function,
+            timeout=timeout,
+            output_chars=output_chars,
+            directive=directive,
+        )
+
+    return made

@@ -1,0 +1,1 @@
+"""The tools themselves: one module each, found by the registry."""

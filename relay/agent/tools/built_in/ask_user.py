@@ -1,0 +1,17 @@
+"""The agent asks the person something and waits for the answer, however long that takes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from relay.agent.tools.base import ToolContext, tool
+
+
+@tool(directive="ask_user")
+def ask_user(
+    context: ToolContext,
+    question: Annotated[str, "The question, with whatever is needed to answer it."],
+    choices: Annotated[list[str] | None, "Answers to pick from, if there are only a few."] = None,
+) -> str:
+    """Ask the person a question and wait for the answer. Use it when only they can decide or know."""
+    return "The question was asked."

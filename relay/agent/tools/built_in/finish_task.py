@@ -1,0 +1,16 @@
+"""The agent says that it is done; `history.context.is_task_finished` knows the tool by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from history.context import FINISH_TOOL
+from relay.agent.tools.base import ToolContext, tool
+
+
+@tool(name=FINISH_TOOL, directive="finish_task")
+def finish_task(
+    context: ToolContext, result: Annotated[str, "What came of the task, in full: the person reads this."]
+) -> str:
+    """End the task with its result. Call it once, when nothing is left to do, and call nothing else beside it."""
+    return "The task is finished."

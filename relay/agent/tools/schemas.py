@@ -1,0 +1,140 @@
+"""From a typed signature to a JSON schema, and a model's arguments held against it.
+
+The schemas are as plain as can be, because every vendor knows another part of the standard: no `null`, no `anyOf`, no
+references. A parameter that may be left out is one that is not required, and a `null` for it means just that. The
+check knows what our schemas say and lets pass whatever else a foreign schema may ask for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_WORDS = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+SHOWN_CHARS = 80
+
+
+class BadArguments(ValueError):
+    """The text says what is wrong, to whoever wrote the arguments."""
+
+
+def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The schema of all parameters but the first, which is the context that every tool gets."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    properties = {one.name: _property(hints.get(one.name, str), one.default) for one in parameters}
+    required = [one.name for one in parameters if one.default is one.empty]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def _property(hint: Any, default: Any) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    if get_origin(hint) is Annotated:
+        hint, description, *_ = get_args(hint)
+        described["description"] = description
+    schema = _schema(_without_none(hint)) | described
+    return schema if default is inspect.Parameter.empty or default is None else schema | {"default": default}
+
+
+def _without_none(hint: Any) -> Any:
+    if get_origin(hint) not in (Union, types.UnionType):
+        return hint
+    kinds = [kind for kind in get_args(hint) if kind is not types.NoneType]
+    return kinds[0] if len(kinds) == 1 else hint
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    if hint in _NAMES:
+        return {"type": _NAMES[hint]}
+    if get_origin(hint) is Literal:
+        values = get_args(hint)
+        return {"type": _NAMES[type(values[0])], "enum": list(values)}
+    if get_origin(hint) is list:
+        return {"type": "array", "items": _schema(get_args(hint)[0])}
+    raise TypeError(f"no schema can be made of {hint}: write str, int, float, bool, Literal or a list of them")
+
+
+# Arguments.
+
+
+def checked(schema: Mapping[str, Any], arguments: Any) -> dict[str, Any]:
+    """The arguments as the function takes them; raises BadArguments with everything that is wrong with them."""
+    if not isinstance(arguments, Mapping):
+        raise BadArguments(f"the arguments must be an object, not {_shown(arguments)}")
+    required = schema.get("required", ())
+    given = {name: value for name, value in arguments.items() if value is not None or name in required}
+    if problems := list(_problems(schema, given, "")):
+        raise BadArguments("; ".join(problems))
+    properties = schema.get("properties", {})
+    return {name: _converted(properties.get(name, {}), value) for name, value in given.items()}
+
+
+def _problems(schema: Mapping[str, Any], value: Any, place: str) -> Iterator[str]:
+    kinds = _kinds(schema)
+    if kinds and not any(_is(kind, value) for kind in kinds):
+        yield f"{place or 'the value'} must be {' or '.join(_WORDS[kind] for kind in kinds)}, not {_shown(value)}"
+    elif "enum" in schema and value not in schema["enum"]:
+        yield f"{place or 'the value'} must be one of {', '.join(map(str, schema['enum']))}, not {_shown(value)}"
+    elif isinstance(value, list):
+        for number, item in enumerate(value, 1):
+            yield from _problems(schema.get("items", {}), item, f"item {number} of {place or 'the list'}")
+    elif isinstance(value, Mapping):
+        yield from _problems_of_object(schema, value, f"{place}." if place else "")
+
+
+def _problems_of_object(schema: Mapping[str, Any], value: Mapping[str, Any], before: str) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{before}{name} is missing"
+    for name, item in value.items():
+        if name in properties:
+            yield from _problems(properties[name], item, f"{before}{name}")
+        elif schema.get("additionalProperties", True) is False:
+            yield f"there is no parameter {before}{name[:SHOWN_CHARS]}; there are: {', '.join(properties) or 'none'}"
+
+
+def _kinds(schema: Mapping[str, Any]) -> list[str]:
+    kinds = schema.get("type", ())
+    return [kind for kind in ([kinds] if isinstance(kinds, str) else kinds) if kind in _WORDS]
+
+
+def _is(kind: str, value: Any) -> bool:
+    """JSON knows one kind of number, so 3.0 is a whole one; and in Python True is a number."""
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, float):
+        return kind == "number" or (kind == "integer" and value.is_integer())
+    known: dict[str, type | tuple[type, ...]] = {
+        "string": str,
+        "integer": int,
+        "number": int,
+        "array": list,
+        "object": Mapping,
+        "null": types.NoneType,
+    }
+    return kind in known and isinstance(value, known[kind])
+
+
+def _converted(schema: Mapping[str, Any], value: Any) -> Any:
+    return int(value) if isinstance(value, float) and _kinds(schema) == ["integer"] else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return f'the text "{value if len(value) <= SHOWN_CHARS else value[:SHOWN_CHARS] + "…"}"'
+    if isinstance(value, list | Mapping):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value)[:SHOWN_CHARS]
