@@ -18,6 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -149,6 +150,9 @@ class Session(models.Model):
 
     def __str__(self) -> str:
         return self.title or str(self.id)
+
+    def get_absolute_url(self) -> str:
+        return reverse("history:session", args=[self.pk])
 
 
 class Message(models.Model):

@@ -171,6 +171,22 @@ def rename(session: Session, *, title: str) -> None:
         Session.objects.filter(pk=session.pk).update(title=session.title)
 
 
+def pin(session: Session, *, pinned: bool) -> None:
+    """Keep it at the top of its owner's list, or let it go where its activity puts it."""
+    _mark(session, "pinned_at", pinned)
+
+
+def archive(session: Session, *, archived: bool) -> None:
+    """Out of its owner's list, or back into it; nothing else changes."""
+    _mark(session, "archived_at", archived)
+
+
+def _mark(session: Session, name: str, is_on: bool) -> None:
+    setattr(session, name, timezone.now() if is_on else None)
+    with writing():
+        Session.objects.filter(pk=session.pk).update(**{name: getattr(session, name)})
+
+
 def store_blob(content: bytes, *, media_type: str) -> str:
     """Keep an attachment; its hash is what a `Media` part names. One that no entry uses is removed after a while."""
     refuse_when_off()

@@ -17,7 +17,7 @@ from django.utils import timezone
 from history import paths
 from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.keyring import holds
-from history.models import ApiKey, Message, Session
+from history.models import BEYOND_RECALL, ApiKey, Message, Session
 from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of, nodes_to
 from history.snapshots import snapshot
 
@@ -33,7 +33,9 @@ __all__ = [
     "nodes_of",
     "nodes_to",
     "reach_of",
+    "sessions_deleted_by",
     "sessions_of_workspace",
+    "sessions_owned_by",
     "sessions_visible_to",
     "snapshot",
     "visible_sql",
@@ -86,6 +88,20 @@ def sessions_visible_to(viewer: Viewer) -> QuerySet[Session]:
     if reach is None:
         return Session.objects.none()
     return _served(reach, sees_held=_sees_held(viewer), moment=timezone.now())
+
+
+def sessions_owned_by(person: AbstractBaseUser | AnonymousUser) -> QuerySet[Session]:
+    """One's own, as anybody sees their own: what one may change, whatever else one is allowed to read."""
+    if not person.is_authenticated:
+        return Session.objects.none()
+    return _served(Reach(owner_id=person.pk), sees_held=False, moment=timezone.now())
+
+
+def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: datetime) -> QuerySet[Session]:
+    """What its owner has hidden after `since`, and may still want back."""
+    if not person.is_authenticated:
+        return Session.objects.none()
+    return Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, BEYOND_RECALL))
 
 
 def visible_sql(viewer: Viewer, columns: tuple[str, ...]) -> tuple[str, list[Any]] | None:

@@ -14,4 +14,5 @@ urlpatterns = [
     path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),
     path("", include("history.urls")),
+    path("", include("relay.urls")),
 ]

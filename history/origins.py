@@ -1,0 +1,41 @@
+"""Where a conversation came from, told in a word and in a mark small enough for any list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from history.models import Session
+
+CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "◦", "API", "IM", "NB"
+# Programs that people know by name, as the relay stores them in `Session.client`.
+CLIENTS = {
+    "claude code": "CC",
+    "codex": "CX",
+    "gemini cli": "GC",
+    "cursor": "CU",
+    "opencode": "OC",
+    "aider": "AI",
+    "cline": "CL",
+    "qwen code": "QC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`mark` is for the eye; `name` says the same to everybody."""
+
+    mark: str
+    name: str
+
+
+def origin_of(session: Session) -> Origin:
+    if session.source == Session.Source.RELAY:
+        return Origin(CLIENTS.get(session.client.lower(), OTHER_CLIENT), session.client or _("API"))
+    if session.source == Session.Source.IMPORT:
+        name = _("Import from %(client)s") % {"client": session.client} if session.client else _("Import")
+        return Origin(IMPORT, name)
+    if session.source == Session.Source.NOTEBOOK:
+        return Origin(NOTEBOOK, _("Notebook"))
+    return Origin(CHAT, _("Chat"))

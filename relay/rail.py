@@ -1,0 +1,165 @@
+"""The list beside every chat: a person's own conversations by last activity, grouped by day, and a search over them.
+
+Only what belongs to the person is here, whatever else they may read; staff find other people's under /history/.
+Sessions that an agent opened for itself (subagents) and notebooks have their own places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from history.listing import Cursor, list_sessions
+from history.models import Session
+from history.search import Filters, Hit, search
+from history.selectors import sessions_deleted_by, sessions_owned_by
+from relay.running import answering
+
+PAGE = 30
+MOST_PINNED = 100
+TITLES = 8
+HITS = 20
+UNDO = timedelta(seconds=30)
+SLOW_NETWORK = timedelta(seconds=5)  # who presses Undo in the last second is heard
+SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    session: Session
+    is_answering: bool
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Rows under one heading; without a label they go on where the page before ended."""
+
+    label: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RailPage:
+    days: tuple[Day, ...]
+    deleted: tuple[Session, ...] = ()
+    next_before: Cursor | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.days and not self.deleted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What a search found: sessions by their titles, and messages by what they say."""
+
+    titles: tuple[Row, ...]
+    hits: tuple[Hit, ...]
+    next_before: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.titles and not self.hits
+
+    @property
+    def number(self) -> int:
+        return len(self.titles) + len(self.hits)
+
+
+# The list.
+
+
+def sessions_in_rail(person: Any) -> QuerySet[Session]:
+    return sessions_owned_by(person).filter(parent=None, source__in=SOURCES)
+
+
+def read_rail(
+    person: Any, *, archived: bool = False, before: Cursor | None = None, current: UUID | None = None
+) -> RailPage:
+    """A page of the list. The first one begins with what was just deleted and what is pinned."""
+    mine = sessions_in_rail(person)
+    kept = mine.filter(archived_at=None, pinned_at=None) if not archived else mine.exclude(archived_at=None)
+    page = list_sessions(kept, before=before, limit=PAGE)
+    pinned = [] if archived or before else list(mine.filter(archived_at=None, pinned_at__isnull=False)[:MOST_PINNED])
+    rows = rows_of([*pinned, *page.sessions], current=current)
+    days = [Day(_("Pinned"), rows[: len(pinned)])] if pinned else []
+    days += _by_day(rows[len(pinned) :], after=before)
+    return RailPage(
+        days=tuple(days),
+        deleted=tuple(just_deleted(person)) if before is None else (),
+        next_before=page.next_before,
+    )
+
+
+def just_deleted(person: Any) -> QuerySet[Session]:
+    """What can still be brought back from the list."""
+    return sessions_deleted_by(person, since=timezone.now() - UNDO - SLOW_NETWORK).order_by("-hidden_at")
+
+
+def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tuple[Row, ...]:
+    busy = answering(session.pk for session in sessions)
+    return tuple(Row(session, session.pk in busy, session.pk == current) for session in sessions)
+
+
+def _by_day(rows: Iterable[Row], *, after: Cursor | None) -> Iterator[Day]:
+    """Under headings; the first one is left out where the page before has it already."""
+    now = timezone.now()
+    said = day_label(after.at, now=now) if after else ""
+    for label, group in groupby(rows, key=lambda row: day_label(row.session.last_activity_at, now=now)):
+        yield Day("" if label == said else label, tuple(group))
+
+
+def day_label(moment: datetime, *, now: datetime) -> str:
+    """The day of a time, as one would say it, in the time zone of the reader: today, a weekday, a month."""
+    day = timezone.localtime(moment).date()
+    days = (timezone.localtime(now).date() - day).days
+    if days <= 0:
+        return _("Today")
+    if days == 1:
+        return _("Yesterday")
+    return date_format(day, "l") if days < 7 else date_format(day, "YEAR_MONTH_FORMAT")
+
+
+# Search.
+
+
+def find_in_rail(person: Any, typed: str, *, before: int | None = None, current: UUID | None = None) -> Found:
+    """Titles and messages with these words; the last one may be only begun. No text is an error."""
+    titles = [] if before is not None else list(titled(person, typed)[:TITLES])
+    filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
+    results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
+    mine = set(
+        sessions_owned_by(person).filter(pk__in={hit.session_id for hit in results.hits}).values_list("pk", flat=True)
+    )
+    return Found(
+        titles=rows_of(titles, current=current),
+        hits=tuple(hit for hit in results.hits if hit.session_id in mine),
+        next_before=results.next_before,
+    )
+
+
+def titled(person: Any, typed: str) -> QuerySet[Session]:
+    """Sessions whose title has all the words, archived ones too."""
+    words = [word for word in re.findall(r'[^\s"*]+', typed[:200]) if word != "OR" and not word.startswith("-")]
+    if not words:
+        return Session.objects.none()
+    has_all = Q()
+    for word in words[:10]:
+        has_all &= Q(title__icontains=word)
+    return sessions_in_rail(person).filter(has_all).order_by("-last_activity_at", "-id")
+
+
+def as_typed_so_far(typed: str) -> str:
+    """Who is still typing means every word that begins so."""
+    return f"{typed}*" if typed[-1:].isalnum() else typed

@@ -1,0 +1,22 @@
+"""Addresses of the carrier: chat, agents, providers."""
+
+from django.urls import path
+
+from relay.views import rail
+
+app_name = "relay"
+urlpatterns = [
+    path("rail/", rail.rail, name="rail"),
+    path("rail/delete/", rail.delete_many, name="delete_many"),
+    path("rail/undelete/", rail.undelete_all, name="undelete_all"),
+    path("rail/archive/", rail.archive_many, {"archived": True}, name="archive_many"),
+    path("rail/unarchive/", rail.archive_many, {"archived": False}, name="unarchive_many"),
+    path("s/<uuid:session_id>/row/", rail.row, name="row"),
+    path("s/<uuid:session_id>/pin/", rail.pin, {"pinned": True}, name="pin"),
+    path("s/<uuid:session_id>/unpin/", rail.pin, {"pinned": False}, name="unpin"),
+    path("s/<uuid:session_id>/archive/", rail.archive, {"archived": True}, name="archive"),
+    path("s/<uuid:session_id>/unarchive/", rail.archive, {"archived": False}, name="unarchive"),
+    path("s/<uuid:session_id>/rename/", rail.rename, name="rename"),
+    path("s/<uuid:session_id>/delete/", rail.delete, name="delete"),
+    path("s/<uuid:session_id>/undelete/", rail.undelete, name="undelete"),
+]

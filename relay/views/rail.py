@@ -1,0 +1,203 @@
+"""The list beside the chat: pages of it, a search in it, and what its owner can do to a session from there.
+
+Every verb is a plain form that redirects back, and htmx only swaps what changed. Whoever is not the owner is told that
+there is no such session.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from history import recorder, retention
+from history.models import Session
+from history.selectors import sessions_owned_by
+from relay.rail import just_deleted, rows_of
+from relay.running import ask_to_stop
+from relay.views.asked import Asked, address_with, rail_of
+
+MOST_AT_ONCE = 200
+
+
+@login_required
+@never_cache
+@require_safe
+def rail(request: HttpRequest) -> HttpResponse:
+    """The list; a page of its own for who has no script."""
+    asked = Asked.of(request.GET)
+    context = {"rail": rail_of(request.user, asked)}
+    if not is_htmx(request):
+        return _varied(render(request, "chat/rail.html", context))
+    response = render(request, "chat/_rail_rows.html" if asked.before else "chat/_rail_list.html", context)
+    if "q" in request.GET and not asked.before:
+        response["HX-Replace-Url"] = address_with(request.headers.get("HX-Current-URL", ""), words=asked.words)
+    return _varied(response)
+
+
+@login_required
+@never_cache
+@require_safe
+def row(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """One session as it stands in the list."""
+    return show_row(request, own_session(request, session_id))
+
+
+@login_required
+@require_POST
+def pin(request: HttpRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
+    recorder.pin(own_session(request, session_id), pinned=pinned)
+    return show_list(request)
+
+
+@login_required
+@require_POST
+def archive(request: HttpRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
+    session = own_session(request, session_id)
+    recorder.archive(session, archived=archived)
+    if "undo" in request.POST:
+        return show_row(request, session)
+    return show_gone(request, session, "archived" if archived else "unarchived")
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def rename(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """The form in place of the row, and what comes of it. A title of nothing changes nothing."""
+    session = own_session(request, session_id)
+    if request.method != "POST":
+        template = "chat/_rail_rename.html" if is_htmx(request) else "chat/rename.html"
+        return _varied(render(request, template, {"session": session, "next": came_from(request)}))
+    if title := request.POST.get("title", "").strip():
+        recorder.rename(session, title=title)
+    response = show_row(request, session)
+    renamed = {"session": str(session.pk), "title": session.title}
+    response["HX-Trigger"] = json.dumps({"rail:renamed": renamed})
+    return response
+
+
+@login_required
+@require_POST
+def delete(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    session = own_session(request, session_id)
+    hide(session, by=request.user)
+    if Asked.of(request.POST).current == session.pk and is_htmx(request):
+        return HttpResponse(headers={"HX-Redirect": "/"})
+    return show_gone(request, session, "deleted")
+
+
+@login_required
+@require_POST
+def undelete(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    session = get_object_or_404(just_deleted(request.user), pk=session_id)
+    retention.unhide(session, actor=request.user)
+    return show_row(request, session)
+
+
+# Many at once.
+
+
+@login_required
+@require_POST
+def delete_many(request: HttpRequest) -> HttpResponse:
+    return _each(request, lambda session: hide(session, by=request.user))
+
+
+@login_required
+@require_POST
+def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
+    return _each(request, lambda session: recorder.archive(session, archived=archived))
+
+
+@login_required
+@require_POST
+def undelete_all(request: HttpRequest) -> HttpResponse:
+    for session in just_deleted(request.user):
+        retention.unhide(session, actor=request.user)
+    return show_list(request)
+
+
+def _each(request: HttpRequest, change: Callable[[Session], Any]) -> HttpResponse:
+    ids = [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
+    for session in sessions_owned_by(request.user).filter(pk__in=ids):
+        change(session)
+    current = Asked.of(request.POST).current
+    if current is not None and is_htmx(request) and not sessions_owned_by(request.user).filter(pk=current).exists():
+        return HttpResponse(headers={"HX-Redirect": "/"})
+    return show_list(request)
+
+
+def hide(session: Session, *, by: Any) -> None:
+    """Stop whatever is being answered there first: what is gone for its owner costs nothing any more."""
+    ask_to_stop(session.pk)
+    retention.hide(session, actor=by)
+
+
+# Answers.
+
+
+def show_row(request: HttpRequest, session: Session) -> HttpResponse:
+    if not is_htmx(request):
+        return back(request)
+    found = rows_of([session], current=Asked.of(request.POST or request.GET).current)[0]
+    context = {"session": found.session, "is_answering": found.is_answering, "is_current": found.is_current}
+    return render(request, "chat/_rail_session.html", context)
+
+
+def show_gone(request: HttpRequest, session: Session, what: str) -> HttpResponse:
+    """In place of the row: what became of it, and the way back."""
+    if not is_htmx(request):
+        return back(request, leaving=session)
+    return render(request, "chat/_rail_gone.html", {"session": session, "what": what})
+
+
+def show_list(request: HttpRequest) -> HttpResponse:
+    if not is_htmx(request):
+        return back(request)
+    asked = Asked.of(request.POST)
+    return render(request, "chat/_rail_list.html", {"rail": rail_of(request.user, asked)})
+
+
+def own_session(request: HttpRequest, session_id: UUID) -> Session:
+    return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
+
+
+def back(request: HttpRequest, *, leaving: Session | None = None) -> HttpResponse:
+    """To the page that the form stood on, unless that is gone now."""
+    address = request.POST.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(
+        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    if not is_ours or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
+        return redirect("/")
+    return redirect(address)
+
+
+def came_from(request: HttpRequest) -> str:
+    return request.headers.get("Referer", "/")
+
+
+def is_htmx(request: HttpRequest) -> bool:
+    return request.headers.get("HX-Request") == "true" and "HX-Boosted" not in request.headers
+
+
+def _varied(response: HttpResponse) -> HttpResponse:
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
