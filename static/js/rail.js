@@ -1,0 +1,149 @@
+// The list of sessions: what HTML and htmx cannot do by themselves. Everything here is a comfort; the list works without.
+
+const rail = document.getElementById("rail");
+const find = (selector) => rail.querySelector(selector);
+const all = (selector) => [...rail.querySelectorAll(selector)];
+
+// Several at once: what is ticked outlives a reload of the list and of the page, and Shift ticks everything between.
+
+const KEPT = "parley-selected";
+let lastPicked = null;
+
+function selection() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT)) || { on: false, ids: [] };
+  } catch {
+    return { on: false, ids: [] };
+  }
+}
+
+function keepSelection() {
+  const shown = new Map(all(".rail-pick").map((box) => [box.value, box.checked]));
+  const elsewhere = selection().ids.filter((id) => !shown.has(id));
+  const on = find("#rail-selecting").checked;
+  const ids = on ? [...elsewhere, ...[...shown].filter(([, checked]) => checked).map(([id]) => id)] : [];
+  sessionStorage.setItem(KEPT, JSON.stringify({ on, ids }));
+  showSelection();
+}
+
+function showSelection() {
+  const { on, ids } = selection();
+  find("#rail-selecting").checked = on;
+  for (const box of all(".rail-pick")) box.checked = ids.includes(box.value);
+  const number = all(".rail-pick:checked").length;
+  const count = find(".rail-count");
+  count.textContent = number ? count.dataset.words.replace("{number}", number) : "";
+}
+
+function pickBetween(box) {
+  const boxes = all(".rail-pick");
+  const [from, to] = [boxes.findIndex((other) => other.value === lastPicked), boxes.indexOf(box)].sort((a, b) => a - b);
+  if (from >= 0) for (const other of boxes.slice(from, to + 1)) other.checked = box.checked;
+}
+
+rail.addEventListener("click", (event) => {
+  const box = event.target.closest(".rail-pick");
+  if (!box) return;
+  if (event.shiftKey) pickBetween(box);
+  lastPicked = box.value;
+});
+
+rail.addEventListener("change", (event) => {
+  if (event.target.matches(".rail-pick, #rail-selecting")) keepSelection();
+});
+
+// Menus: arrows move in them; where the browser cannot put one beside its button, we do.
+
+rail.addEventListener(
+  "toggle",
+  (event) => {
+    const menu = event.target;
+    if (!menu.matches?.(".rail-menu") || event.newState !== "open") return;
+    if (!CSS.supports("position-area", "bottom")) placeBesideButton(menu);
+  },
+  true,
+);
+
+function placeBesideButton(menu) {
+  const button = menu.parentElement.querySelector(".rail-dots").getBoundingClientRect();
+  const fitsBelow = button.bottom + menu.offsetHeight < innerHeight;
+  menu.style.margin = "0";
+  menu.style.top = `${fitsBelow ? button.bottom : button.top - menu.offsetHeight}px`;
+  menu.style.left = `${Math.max(8, Math.min(button.left, innerWidth - menu.offsetWidth - 8))}px`;
+}
+
+rail.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") cancelRename(event);
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  const menu = event.target.closest(".rail-menu") || openMenuOf(event.target);
+  if (!step || !menu) return;
+  const items = [...menu.querySelectorAll("a, button")];
+  const place = items.indexOf(document.activeElement);
+  items[place < 0 && step < 0 ? items.length - 1 : (place + step + items.length) % items.length].focus();
+  event.preventDefault();
+});
+
+function openMenuOf(button) {
+  return button.matches(".rail-dots") ? button.parentElement.querySelector(".rail-menu:popover-open") : null;
+}
+
+function cancelRename(event) {
+  const form = event.target.closest(".rail-rename");
+  if (!form) return;
+  event.preventDefault(); // on a narrow screen it would close the sheet too
+  form.querySelector("[data-cancel]").click();
+}
+
+// What htmx has just put into the list.
+
+rail.addEventListener("htmx:afterSettle", (event) => {
+  showSelection();
+  const row = document.getElementById(event.detail.target?.id);
+  if (row?.matches("li") && rail.contains(row)) focusIn(row);
+  all("[data-gone-after]").forEach(removeLater);
+});
+
+function focusIn(row) {
+  const field = row.querySelector("input[name=title]");
+  field?.select();
+  if (document.activeElement === document.body) (field || row.querySelector(".rail-undo, .rail-link"))?.focus();
+}
+
+function removeLater(notice) {
+  const seconds = Number(notice.dataset.goneAfter);
+  delete notice.dataset.goneAfter;
+  setTimeout(() => notice.remove(), seconds * 1000);
+}
+
+// A new title is the page's title too.
+
+document.body.addEventListener("rail:renamed", (event) => {
+  const { session, title } = event.detail;
+  const head = document.querySelector("#session-head h1");
+  if (!head || !find(`#rail-${session} [aria-current]`)) return;
+  document.title = document.title.replace(head.textContent.trim(), title);
+  head.textContent = title;
+});
+
+// Who comes back to the page after a while sees what others have done meanwhile, unless they are in the middle of it.
+
+const STALE = 60_000;
+let leftAt = 0;
+
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) leftAt = Date.now();
+  else if (Date.now() - leftAt > STALE && mayRefresh()) htmx.trigger("#rail-list", "rail:refresh");
+});
+
+function mayRefresh() {
+  return !find(".renaming, :popover-open") && find("#rail-list > ul").scrollTop === 0;
+}
+
+// The sheet of a narrow screen has no place on a wide one.
+
+matchMedia("(min-width: 45rem)").addEventListener("change", (event) => {
+  if (event.matches && rail.matches(":popover-open")) rail.hidePopover();
+});
+
+showSelection();
+all("[data-gone-after]").forEach(removeLater);
