@@ -152,7 +152,7 @@ class Session(models.Model):
         return self.title or str(self.id)
 
     def get_absolute_url(self) -> str:
-        return reverse("history:session", args=[self.pk])
+        return reverse("session", args=[self.pk])
 
 
 class Message(models.Model):

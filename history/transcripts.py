@@ -100,6 +100,8 @@ class Transcript:
     place: Place
     older: str
     newer: str
+    last: int = 0
+    """The number of the last entry that is shown."""
 
     @property
     def is_elsewhere(self) -> bool:
@@ -122,6 +124,7 @@ def read_page(session: Session, place: Place) -> Transcript:
         place=place,
         older=place.link(before=page.messages[0].seq) if rows and page.has_older else "",
         newer=place.link(after=page.messages[-1].seq) if rows and page.has_newer else "",
+        last=page.messages[-1].seq if page.messages else 0,
     )
 
 

@@ -4,6 +4,5 @@ from history import views
 
 app_name = "history"
 urlpatterns = [
-    path("s/<uuid:session_id>/", views.session_page, name="session"),
     path("s/<uuid:session_id>/<int:seq>/", views.whole_entry, name="entry"),
 ]

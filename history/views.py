@@ -1,58 +1,50 @@
-"""Pages of the record: one session to read, and one entry of it whole."""
+"""What pages of the record have in common, and one entry of a session whole."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
-from django.shortcuts import render
-from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from history.entries import entry_to_json
 from history.errors import NoSuchEntry
 from history.models import Message, Session
-from history.selectors import entries_of, find_session
-from history.transcripts import Place, read_page
+from history.selectors import Viewer, entries_of, find_session
+from history.transcripts import Place, Transcript, read_page
 
 LARGEST = 2**53
 
 
-@login_required
-@require_safe
-def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
-    """The transcript; only its changing region where htmx asks for it."""
-    session = _session(request, session_id)
+def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
+    session = find_session(viewer, session_id)
+    if session is None:
+        raise Http404
+    return session
+
+
+def message_or_404(session: Session, seq: int) -> Message:
+    message = Message.objects.filter(session=session, seq=min(seq, LARGEST)).first()
+    if message is None:
+        raise Http404
+    return message
+
+
+def transcript_or_404(session: Session, asked: QueryDict) -> Transcript:
+    """The page of a session that an address asks for."""
     try:
-        transcript = read_page(session, _place(request.GET))
+        return read_page(session, _place(asked))
     except NoSuchEntry as error:
         raise Http404 from error
-    is_region = request.headers.get("HX-Request") == "true" and "HX-Boosted" not in request.headers
-    template = "history/_transcript.html" if is_region else "history/session.html"
-    context = {"session": session, "transcript": transcript, "history_is_on": settings.CHAT_HISTORY_ENABLED}
-    response = render(request, template, context)
-    patch_vary_headers(response, ["HX-Request"])
-    return response
 
 
 @login_required
 @require_safe
 def whole_entry(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
     """One entry as it is stored, however long: where a page shows only the beginning of it."""
-    session = _session(request, session_id)
-    message = Message.objects.filter(session=session, seq=min(seq, LARGEST)).first()
-    if message is None:
-        raise Http404
+    message = message_or_404(session_or_404(request.user, session_id), seq)
     return JsonResponse(entry_to_json(entries_of([message])[0]), json_dumps_params={"indent": 2})
-
-
-def _session(request: HttpRequest, session_id: UUID) -> Session:
-    session = find_session(request.user, session_id)
-    if session is None:
-        raise Http404
-    return session
 
 
 def _place(asked: QueryDict) -> Place:

@@ -5,9 +5,11 @@ from django.urls import include, path
 
 from project import views
 from project.accounts.views import admin_signin
+from relay.views import chat
 
 urlpatterns = [
-    path("", views.home, name="home"),
+    path("", chat.new_chat, name="home"),
+    path("s/<uuid:session_id>/", chat.session_page, name="session"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
     path("accounts/", include("project.accounts.urls")),

@@ -1,24 +1,11 @@
-"""The house's own pages: home, and two answers for whoever watches over the server."""
+"""Two answers for whoever watches over the server."""
 
 from __future__ import annotations
 
-from django.conf import settings
-from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 
-from history.selectors import sessions_visible_to
 from project import readiness
-from project.accounts.signed_in import SignedInRequest
-
-NEWEST = 20
-
-
-@login_required
-def home(request: SignedInRequest) -> HttpResponse:
-    sessions = sessions_visible_to(request.user)[:NEWEST]
-    return render(request, "home.html", {"sessions": sessions, "history_is_on": settings.CHAT_HISTORY_ENABLED})
 
 
 @never_cache

@@ -1,0 +1,138 @@
+"""The chat page: a conversation to read and to go on with, and the place where a new one begins.
+
+A page without JavaScript posts its form here; with JavaScript the same form goes over the page's socket.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_http_methods
+
+from history.errors import HistoryError
+from history.models import Session
+from history.views import session_or_404, transcript_or_404
+from relay.errors import RelayError
+from relay.examples import examples
+from relay.models import QueuedMessage, Run
+
+# What htmx wants to replace → the part of the page that is sent.
+REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.html"}
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+async def new_chat(request: HttpRequest) -> HttpResponse:
+    if request.method != "POST":
+        return await sync_to_async(_new_page)(request)
+    try:
+        session = await _conversation().begin(request.user, **_said(request), client=_client(request))
+    except (RelayError, HistoryError) as error:
+        return await sync_to_async(_new_page)(request, problem=_words(error))
+    return _go_to(request, session)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+async def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    if request.method != "POST":
+        return await sync_to_async(_session_page)(request, session_id)
+    session = await sync_to_async(_own_session)(request, session_id)
+    try:
+        draft = _conversation().Draft(**_said(request))
+        place = {"after": _number(request, "after", session.head), "on_leaf": bool(request.POST.get("leaf"))}
+        await _conversation().send(request.user, session, draft=draft, **place, client=_client(request))
+    except (RelayError, HistoryError) as error:
+        return await sync_to_async(_session_page)(request, session_id, problem=_words(error))
+    return _go_to(request, session)
+
+
+def _new_page(request: HttpRequest, *, problem: str = "") -> HttpResponse:
+    context = {
+        "history_is_on": settings.CHAT_HISTORY_ENABLED,
+        "examples": examples(),
+        "may_compose": settings.CHAT_HISTORY_ENABLED,
+        "problem": problem,
+        "text": request.POST.get("text", ""),
+    }
+    return render(request, "chat/new.html", context, status=422 if problem else 200)
+
+
+def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") -> HttpResponse:
+    """The whole page; only the rows that it lacks where htmx asks for them."""
+    session = session_or_404(request.user, session_id)
+    transcript = transcript_or_404(session, request.GET)
+    may_compose = settings.CHAT_HISTORY_ENABLED and session.owner_id == request.user.pk
+    context = {
+        "session": session,
+        "transcript": transcript,
+        "may_compose": may_compose,
+        # In the middle of a long conversation there is no end to which a live answer could be added: no socket there.
+        "can_write": may_compose and not transcript.newer,
+        "after": transcript.place.leaf or session.head,
+    }
+    region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
+    if not region:
+        context |= _state(session)
+        context |= {"history_is_on": settings.CHAT_HISTORY_ENABLED, "problem": problem, "text": request.POST.get("text", "")}
+    response = render(request, region or "chat/session.html", context, status=422 if problem else 200)
+    patch_vary_headers(response, ["HX-Request", "HX-Target"])
+    return response
+
+
+def _state(session: Session) -> dict[str, Any]:
+    """What is going on in a session at this moment."""
+    return {
+        "run": Run.objects.filter(session=session.pk, ended_at=None).first(),
+        "queued": QueuedMessage.objects.filter(session=session.pk),
+    }
+
+
+def _own_session(request: HttpRequest, session_id: UUID) -> Session:
+    session = session_or_404(request.user, session_id)
+    if session.owner_id != request.user.pk:
+        raise Http404
+    return session
+
+
+def _said(request: HttpRequest) -> dict[str, Any]:
+    post = request.POST
+    return {
+        "text": post.get("text", ""),
+        "attachments": post.getlist("attachment"),
+        "agent": post.get("agent", ""),
+        "model": post.get("model", ""),
+    }
+
+
+def _number(request: HttpRequest, name: str, otherwise: int) -> int:
+    text = request.POST.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else otherwise
+
+
+def _client(request: HttpRequest) -> dict[str, str]:
+    """Where the message came from, for the record of the call."""
+    return {"address": str(request.META.get("REMOTE_ADDR") or "")}
+
+
+def _go_to(request: HttpRequest, session: Session) -> HttpResponse:
+    address = session.get_absolute_url()
+    if request.headers.get("HX-Request") == "true":
+        return HttpResponse(status=204, headers={"HX-Redirect": address})
+    return HttpResponseRedirect(address)
+
+
+def _conversation() -> Any:
+    return import_module("relay.conversation")
+
+
+def _words(error: RelayError | HistoryError) -> str:
+    return str(import_module("relay.words").of_error(error))

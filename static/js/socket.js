@@ -1,0 +1,154 @@
+// The page's socket: where it leads, what goes over it, and whether it still lives.
+
+const EVERY = 20_000; // from one sign of life to the next
+const PATIENCE = 10_000; // for the answer to it
+const COMES_BACK = [1006, 1011, 1012, 1013]; // close codes after which the extension connects again by itself
+
+const chat = document.getElementById("chat");
+const line = document.getElementById("connection");
+
+let socket = null;
+let wrapper = null; // the extension's handle on whichever socket is the current one
+let wasOpen = false;
+let isStale = false; // what is live on the page is from before the connection was lost
+let heardAt = 0;
+let waiting = 0;
+let tries = 0;
+
+Idiomorph.defaults.ignoreActiveValue = true;
+htmx.config.wsReconnectDelay = delay;
+htmx.createWebSocket = connect;
+
+function delay(tries) {
+  return Math.min(8_000, 500 * 2 ** tries) * (0.5 + Math.random() / 2);
+}
+
+function connect(address) {
+  const target = new URL(address);
+  target.searchParams.set("shown", lastShown() ?? target.searchParams.get("shown") ?? "");
+  socket = new WebSocket(target);
+  // A lost network is no fault of the page: the line under the conversation says it, the console need not.
+  Object.defineProperty(socket, "onerror", { set() {} });
+  return socket;
+}
+
+function lastShown() {
+  const numbers = [...document.querySelectorAll("#rows > [id^=m]")].map((row) => Number(row.id.slice(1)));
+  return numbers.length ? Math.max(...numbers.filter(Number.isFinite)) : null;
+}
+
+function isOpen() {
+  return socket?.readyState === WebSocket.OPEN;
+}
+
+/** @param {"" | "away" | "waiting" | "over"} state */
+function show(state) {
+  if (!line) return;
+  line.hidden = !state;
+  for (const words of line.querySelectorAll("[class^=when-]")) words.hidden = words.className !== `when-${state}`;
+}
+
+// Life
+
+function beat() {
+  if (!isOpen() || waiting) return;
+  socket.send(JSON.stringify({ type: "ping" }));
+  const asked = Date.now();
+  waiting = setTimeout(() => {
+    waiting = 0;
+    if (heardAt < asked) replace();
+  }, PATIENCE);
+}
+
+/** A socket whose other end vanished without a word stays "open" for minutes. */
+function replace() {
+  if (!wrapper) return;
+  socket.onclose = null;
+  socket.close();
+  lost("away");
+  wrapper.reconnect();
+}
+
+function lost(state) {
+  clearTimeout(waiting);
+  waiting = 0;
+  isStale = true;
+  show(state);
+}
+
+function opened(event) {
+  wrapper = event.detail.socketWrapper;
+  wasOpen = true;
+  tries = 0;
+  heardAt = Date.now();
+  show("");
+  document.dispatchEvent(new CustomEvent("parley:open"));
+}
+
+function closed(event) {
+  const { code } = event.detail.event;
+  if (code >= 3000) {
+    lost("over");
+    return;
+  }
+  lost(document.querySelector("#composer[data-waiting]") ? "waiting" : "away");
+  if (!COMES_BACK.includes(code)) setTimeout(() => wrapper?.reconnect(), delay(tries++));
+}
+
+function heard() {
+  heardAt = Date.now();
+  if (isOpen()) show("");
+  // What the server sends first after a pause is all that is going on; what we had of it is out of date.
+  if (isStale) for (const row of document.querySelectorAll("#rows > .live")) row.remove();
+  isStale = false;
+}
+
+function followed() {
+  const go = document.getElementById("go");
+  if (go?.hasAttribute("href")) location.assign(go.href);
+}
+
+// Intents
+
+const sent = new WeakSet();
+
+function aboutToSend(event) {
+  const { detail } = event;
+  const cause = detail.triggeringEvent;
+  // An element may be found twice by the extension, and would say everything twice.
+  if (cause && sent.has(cause)) {
+    event.preventDefault();
+    return;
+  }
+  if (cause) sent.add(cause);
+  detail.headers = null;
+  delete detail.parameters.csrfmiddlewaretoken;
+  if ("attachment" in detail.parameters) detail.parameters.attachment = [detail.parameters.attachment].flat();
+  if (isOpen()) return;
+  // Never connected: the form goes the plain way. Else it waits; sent twice it would be two messages.
+  event.preventDefault();
+  if (!wasOpen) return;
+  cause?.preventDefault();
+  if (event.target.id === "composer") event.target.dataset.waiting = "";
+  show(event.target.id === "composer" ? "waiting" : "away");
+}
+
+function sendWhatWaits() {
+  const composer = document.querySelector("#composer[data-waiting]");
+  if (!composer) return;
+  delete composer.dataset.waiting;
+  composer.requestSubmit();
+}
+
+if (chat?.hasAttribute("ws-connect")) {
+  chat.addEventListener("htmx:wsOpen", opened);
+  chat.addEventListener("htmx:wsClose", closed);
+  chat.addEventListener("htmx:wsBeforeMessage", heard);
+  chat.addEventListener("htmx:wsAfterMessage", followed);
+  chat.addEventListener("htmx:wsConfigSend", aboutToSend);
+  document.addEventListener("parley:open", sendWhatWaits);
+  setInterval(beat, EVERY);
+  window.addEventListener("online", beat);
+  window.addEventListener("offline", () => show("away"));
+  document.addEventListener("visibilitychange", () => document.hidden || beat());
+}
