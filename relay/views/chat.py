@@ -82,7 +82,11 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
     if not region:
         context |= _state(session)
-        context |= {"history_is_on": settings.CHAT_HISTORY_ENABLED, "problem": problem, "text": request.POST.get("text", "")}
+        context |= {
+            "history_is_on": settings.CHAT_HISTORY_ENABLED,
+            "problem": problem,
+            "text": request.POST.get("text", ""),
+        }
     response = render(request, region or "chat/session.html", context, status=422 if problem else 200)
     patch_vary_headers(response, ["HX-Request", "HX-Target"])
     return response

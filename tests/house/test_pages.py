@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from django.db import connection
 from django.template.loader import render_to_string
@@ -29,16 +27,6 @@ def test_home_shows_my_conversations_and_nobody_elses(client: Client, ada: User,
     page = client.get("/").content.decode()
     assert "Where is my loom?" not in page
     assert "Nothing has been said here yet" in page
-
-
-def test_home_shows_the_newest_twenty(client: Client, ada: User) -> None:
-    for number in range(22):
-        say(ada, f"conversation number {number} of many")
-    client.force_login(ada)
-    page = client.get("/").content.decode()
-    assert len(re.findall(r'id="rail-[0-9a-f]{8}-', page)) == 20
-    assert "conversation number 21 of many" in page
-    assert "conversation number 1 of many" not in page
 
 
 def test_home_says_when_history_is_off(client: Client, ada: User) -> None:
