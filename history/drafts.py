@@ -24,8 +24,8 @@ STRICT_SOURCES = frozenset({Session.Source.CHAT, Session.Source.NOTEBOOK})
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What an entry needs to know of the one that it follows."""
+class Footing:
+    """What an entry stands on: all that it needs to know of the one that it follows."""
 
     fingerprint: bytes
     open_calls: tuple[tuple[str, str], ...] = ()  # (call id, tool) that nobody has answered, in the order asked
@@ -39,7 +39,7 @@ class Row:
     message: Message
     entry: Entry
     packed: bodies.Packed
-    place: Place  # of the entry that it follows
+    footing: Footing
 
 
 @dataclass
@@ -61,38 +61,38 @@ class Draft:
         self.scope = fingerprints.scope_of(api_key_id=self.session.api_key_id, owner_id=self.session.owner_id)
         self.redactors = redaction.redactors_for(mode)
         self.is_strict = not self.as_it_came and self.session.source in STRICT_SOURCES
-        self.places: dict[int, Place] = {}
+        self.footings: dict[int, Footing] = {}
 
     def add(self, entry: Entry, *, after: int) -> None:
         """One more entry. In our own sessions, calls that stand open before it are answered first."""
-        place = self.place_of(after)
+        footing = self.footing_of(after)
         if isinstance(entry, ToolResults):
-            entry = self._paired(entry, place)
-        elif entry.kind in CONVERSATION and place.open_calls and self.is_strict:
-            after = self._put(_skipped(place, at=entry.at), after=after, place=place)
-            place = self.places[after]
-        self.leaf = self._put(entry, after=after, place=place)
+            entry = self._paired(entry, footing)
+        elif entry.kind in CONVERSATION and footing.open_calls and self.is_strict:
+            after = self._put(_skipped(footing, at=entry.at), after=after, footing=footing)
+            footing = self.footings[after]
+        self.leaf = self._put(entry, after=after, footing=footing)
         self.asked_for.append(len(self.rows) - 1)
 
     def add_move(self, entry: HeadMoved) -> None:
         """The fact that the head was moved; `storage.move_head` has moved it already."""
-        self.places.clear()
-        self._put(entry, after=entry.to, place=self.place_of(entry.to))
+        self.footings.clear()
+        self._put(entry, after=entry.to, footing=self.footing_of(entry.to))
         self.asked_for.append(len(self.rows) - 1)
         self.leaf = entry.to
 
     def pending(self) -> list[Row]:
         return self.rows[self.flushed :]
 
-    def place_of(self, seq: int) -> Place:
-        if seq not in self.places:
-            self.places[seq] = look_up(self.session, seq)
-        return self.places[seq]
+    def footing_of(self, seq: int) -> Footing:
+        if seq not in self.footings:
+            self.footings[seq] = look_up(self.session, seq)
+        return self.footings[seq]
 
-    def _put(self, entry: Entry, *, after: int, place: Place) -> int:
+    def _put(self, entry: Entry, *, after: int, footing: Footing) -> int:
         """Make the row; returns where the next entry goes."""
         session, seq = self.session, self.session.version + 1
-        fingerprint = fingerprints.fingerprint(entry, after=place.fingerprint, scope=self.scope)
+        fingerprint = fingerprints.fingerprint(entry, after=footing.fingerprint, scope=self.scope)
         stored = entry if self.as_it_came else self._redacted(entry)
         columns = projections.columns_of(stored)
         packed, salt = bodies.pack(stored), seals.new_salt()
@@ -113,14 +113,14 @@ class Draft:
             fingerprint=fingerprint,
             **columns,
         )
-        self.rows.append(Row(message, stored, packed, place))
+        self.rows.append(Row(message, stored, packed, footing))
         _count(session, stored, columns)
         session.version, session.last_seal = seq, seal
         if is_leaf:
             return after
-        self.places[seq] = _following(place, stored, seq=seq, fingerprint=fingerprint)
+        self.footings[seq] = _following(footing, stored, seq=seq, fingerprint=fingerprint)
         if moves:
-            advance(session, kind=columns["kind"], place=self.places[seq], seq=seq)
+            advance(session, kind=columns["kind"], footing=self.footings[seq], seq=seq)
         return seq
 
     def _redacted(self, entry: Entry) -> Entry:
@@ -130,27 +130,27 @@ class Draft:
             return redacted.entry
         return replace(redacted.entry, metadata={**redacted.entry.metadata, "redacted": dict(redacted.hits)})
 
-    def _paired(self, entry: ToolResults, place: Place) -> ToolResults:
+    def _paired(self, entry: ToolResults, footing: Footing) -> ToolResults:
         if self.as_it_came:
             return entry
         try:
-            return _in_order(entry, place.open_calls)
+            return _in_order(entry, footing.open_calls)
         except PairingError as misfit:
             if self.is_strict:
                 raise
             return replace(entry, metadata={**entry.metadata, "unpaired": str(misfit)})
 
 
-def advance(session: Session, *, kind: str, place: Place, seq: int) -> None:
+def advance(session: Session, *, kind: str, footing: Footing, seq: int) -> None:
     """The head is entry `seq` now, which came after the old one."""
-    stand_at(session, place=place, seq=seq)
+    stand_at(session, footing=footing, seq=seq)
     session.message_count += kind in CONVERSATION
 
 
-def stand_at(session: Session, *, place: Place, seq: int) -> None:
+def stand_at(session: Session, *, footing: Footing, seq: int) -> None:
     session.head = seq
-    session.head_fingerprint = place.fingerprint
-    session.head_has_open_calls = bool(place.open_calls)
+    session.head_fingerprint = footing.fingerprint
+    session.head_has_open_calls = bool(footing.open_calls)
 
 
 def _count(session: Session, entry: Entry, columns: Mapping[str, Any]) -> None:
@@ -167,13 +167,13 @@ def _count(session: Session, entry: Entry, columns: Mapping[str, Any]) -> None:
         session.title = title_from(entry.text)
 
 
-def _following(place: Place, entry: Entry, *, seq: int, fingerprint: bytes) -> Place:
+def _following(footing: Footing, entry: Entry, *, seq: int, fingerprint: bytes) -> Footing:
     """What the next entry needs to know. Entries that are not part of the conversation let open calls stand."""
     if isinstance(entry, ModelOutput):
-        return Place(fingerprint, tuple((call.call_id, call.name) for call in entry.tool_requests), seq)
+        return Footing(fingerprint, tuple((call.call_id, call.name) for call in entry.tool_requests), seq)
     if entry.kind in CONVERSATION:
-        return Place(fingerprint)
-    return replace(place, fingerprint=fingerprint)
+        return Footing(fingerprint)
+    return replace(footing, fingerprint=fingerprint)
 
 
 def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResults:
@@ -192,17 +192,17 @@ def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResul
     return entry if tuple(ordered) == entry.results else replace(entry, results=tuple(ordered))
 
 
-def _skipped(place: Place, *, at: datetime) -> ToolResults:
-    results = tuple(ToolResult(call_id=call_id, name=name, status="skipped") for call_id, name in place.open_calls)
+def _skipped(footing: Footing, *, at: datetime) -> ToolResults:
+    results = tuple(ToolResult(call_id=call_id, name=name, status="skipped") for call_id, name in footing.open_calls)
     return ToolResults(results=results, at=at, is_internal=True)
 
 
-def look_up(session: Session, seq: int) -> Place:
-    """The place of an entry that is stored already; the head's is known from the session row."""
+def look_up(session: Session, seq: int) -> Footing:
+    """What follows an entry that is stored already stands on this; the head's is known from the session row."""
     if seq == session.head and not session.head_has_open_calls:
-        return Place(session.head_fingerprint)
+        return Footing(session.head_fingerprint)
     if seq == 0 or seq == session.trimmed_through:
-        return Place(fingerprints.START)
+        return Footing(fingerprints.START)
     step = _row(session, seq)
     if step is None or step["kind"] in LEAVES:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq} to continue after")
@@ -210,9 +210,9 @@ def look_up(session: Session, seq: int) -> Place:
     while step and step["kind"] not in CONVERSATION:
         step = _row(session, step["parent_seq"])
     if step is None or step["kind"] != ModelOutput.kind:
-        return Place(fingerprint)
+        return Footing(fingerprint)
     calls = ToolCall.objects.filter(message_id=step["id"]).order_by("index").values_list("call_id", "name")
-    return Place(fingerprint, tuple(calls), step["seq"])
+    return Footing(fingerprint, tuple(calls), step["seq"])
 
 
 def _row(session: Session, seq: int) -> dict[str, Any] | None:

@@ -1,10 +1,14 @@
-"""What the columns of a row say about its entry: pure, so that `verification` can compute them again and compare."""
+"""What the columns of a row say about its entry, and about it alone: `verification` computes them again and compares.
+
+How long a text in a column may be is for the models to say.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+from history import rows
 from history.bodies import LONG_TEXT, clean, clean_json
 from history.entries import (
     KINDS,
@@ -21,6 +25,7 @@ from history.entries import (
     kind_of,
     thawed,
 )
+from history.models import Message, ToolCall
 
 ERROR_MARK = "【错误】"
 SEARCHED = (ModelInput, ModelOutput, ToolResults, Summary, NotebookSet)
@@ -35,7 +40,7 @@ def columns_of(entry: Entry) -> dict[str, Any]:
         "role": entry.role,
         "content": content[:LONG_TEXT],
         "content_chars": len(content),
-        "agent": short(entry.agent, 100),
+        **_texts(entry, "agent"),
         "is_internal": entry.is_internal,
         "created_at": entry.at,
         "metadata": clean_json(thawed(entry.metadata)) if entry.metadata else {},
@@ -43,24 +48,26 @@ def columns_of(entry: Entry) -> dict[str, Any]:
     if isinstance(entry, ModelOutput):
         columns |= _answer_columns(entry)
     elif isinstance(entry, Summary):
-        columns |= {"provider": short(entry.provider, 60), "model": short(entry.model, 100)}
+        columns |= _texts(entry, "provider", "model")
     return columns
 
 
 def _answer_columns(entry: ModelOutput) -> dict[str, Any]:
     usage = entry.usage
     return {
-        "provider": short(entry.provider, 60),
-        "model": short(entry.model, 100),
+        **_texts(entry, "provider", "model", "end_reason", "request_id"),
         "status": entry.status,
-        "end_reason": short(entry.end_reason, 40),
         "input_tokens": bounded(usage.input_tokens) if usage else 0,
         "output_tokens": bounded(usage.output_tokens) if usage else 0,
         "usage_source": usage.source if usage else "",
         "latency": finite(entry.latency),
         "duration": finite(entry.duration),
-        "request_id": short(entry.request_id, 200),
     }
+
+
+def _texts(entry: Entry, *names: str) -> dict[str, str]:
+    """Columns that are called like the fields of the entry."""
+    return {name: rows.fitting_text(Message, name, getattr(entry, name)) for name in names}
 
 
 def stored_kind(entry: Entry) -> str:
@@ -110,8 +117,8 @@ def errors_in(entry: Entry) -> int:
 
 def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
     return {
-        "call_id": short(request.call_id, 200),
-        "name": short(request.name, 200),
+        "call_id": stored_id(request.call_id),
+        "name": rows.fitting_text(ToolCall, "name", request.name),
         "arguments": clean(request.arguments[:LONG_TEXT]),
         "status": status,
     }
@@ -119,7 +126,11 @@ def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
 
 def same_id(one: str, other: str) -> bool:
     """Whether two ids of calls are the same in the rows of calls, where they are short and clean."""
-    return one == other or short(one, 200) == short(other, 200)
+    return one == other or stored_id(one) == stored_id(other)
+
+
+def stored_id(call_id: str) -> str:
+    return rows.fitting_text(ToolCall, "call_id", call_id)
 
 
 def outcome_columns(result: ToolResult) -> dict[str, Any]:
@@ -141,10 +152,6 @@ NO_OUTCOME: dict[str, Any] = {
     "answered_by": None,
     "answer_index": None,
 }
-
-
-def short(text: str, limit: int) -> str:
-    return clean(text[:limit]) if text else ""
 
 
 def finite(number: float | None) -> float | None:

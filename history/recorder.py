@@ -21,7 +21,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from history import projections, rows, storage
+from history import rows, storage
 from history.drafts import Draft, Row
 from history.entries import Entry, Gap, HeadMoved
 from history.errors import HistoryOff, NoSuchEntry
@@ -166,7 +166,7 @@ def _renumbering(numbers: Mapping[int, int], gap: int) -> Callable[[int], int]:
 
 
 def rename(session: Session, *, title: str) -> None:
-    session.title = projections.short(" ".join(title.split()), 200)
+    session.title = rows.fitting_text(Session, "title", " ".join(title.split()))
     with writing():
         Session.objects.filter(pk=session.pk).update(title=session.title)
 
@@ -190,9 +190,9 @@ def _mark(session: Session, name: str, is_on: bool) -> None:
 def store_blob(content: bytes, *, media_type: str) -> str:
     """Keep an attachment; its hash is what a `Media` part names. One that no entry uses is removed after a while."""
     refuse_when_off()
-    name = sha256(content).hexdigest()
+    name, kind = sha256(content).hexdigest(), rows.fitting_text(Blob, "media_type", media_type)
     with writing():
-        storage.store_blobs([Blob(sha256=name, data=content, size=len(content), media_type=media_type[:100])])
+        storage.store_blobs([Blob(sha256=name, data=content, size=len(content), media_type=kind)])
         # One that was stored long ago and used by nobody would otherwise go with the next purge, before it is named.
         Blob.objects.filter(pk=name).update(created_at=timezone.now())
     return name

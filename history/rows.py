@@ -25,15 +25,27 @@ _ROWS_PER_STATEMENT = 100
 
 def fitting(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
     """What a caller gives, as any database takes it: texts clean, and not longer than their columns."""
-    return {name: _fitting(_field(model, name), value) for name, value in values.items()}
+    return {name: _fitting(model, name, value) for name, value in values.items()}
 
 
-def _fitting(field: Any, value: Any) -> Any:
+def fitting_text(model: type[models.Model], name: str, text: str) -> str:
+    """The same for one text; how long a column is stands in the model and nowhere else."""
+    return clean(text[: _length(model, name)]) if text else ""
+
+
+def _fitting(model: type[models.Model], name: str, value: Any) -> Any:
+    field = _field(model, name)
     if isinstance(field, models.JSONField):
         return clean_deep(value)
     if isinstance(field, models.CharField | models.TextField) and isinstance(value, str):
-        return clean(value[: field.max_length])
+        return fitting_text(model, name, value)
     return value
+
+
+@cache
+def _length(model: type[models.Model], name: str) -> int | None:
+    length: int | None = _field(model, name).max_length
+    return length
 
 
 def insert(model: type[M], rows: Sequence[M]) -> None:

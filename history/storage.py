@@ -114,7 +114,7 @@ def move_head(session: Session, *, to: int) -> None:
         joined.update(on_path=True)
     _project_outcomes(session, since=_conversation_before(session, joins))
     session.head, session.head_has_open_calls = to, True  # true until looked at
-    stand_at(session, place=look_up(session, to), seq=to)
+    stand_at(session, footing=look_up(session, to), seq=to)
 
 
 # Blobs.
@@ -157,8 +157,8 @@ def _store_calls(pending: Sequence[Row]) -> None:
     for row in pending:
         if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
             made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
-        elif isinstance(row.entry, ToolResults) and row.place.output:
-            fresh = made.get((row.message.session_id, row.place.output))
+        elif isinstance(row.entry, ToolResults) and row.footing.output:
+            fresh = made.get((row.message.session_id, row.footing.output))
             calls = fresh if fresh is not None else _stored_calls(row)
             # A call on the path waits for results on the path.
             waiting = [call for call in calls if row.message.on_path or not call.message.on_path]
@@ -181,7 +181,7 @@ def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
 
 
 def _stored_calls(row: Row) -> list[ToolCall]:
-    calls = ToolCall.objects.filter(session=row.message.session, message__seq=row.place.output)
+    calls = ToolCall.objects.filter(session=row.message.session, message__seq=row.footing.output)
     return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 

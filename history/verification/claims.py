@@ -13,7 +13,7 @@ from history.verification.findings import Finding, Severity
 from history.verification.replay import Call, Replay
 from history.verification.sources import Row, linked_blobs
 
-Place = tuple[int, int]  # an entry, and which of its requests or results
+Slot = tuple[int, int]  # an entry, and which of its requests or results
 
 CALL_COLUMNS = ("call_id", "name", "arguments", "created_at")
 OUTCOME_COLUMNS = ("status", "result", "error", "started_at", "duration")
@@ -33,8 +33,8 @@ class Claims:
         self.sums = dict.fromkeys(("tool_call_count", "error_count", "input_tokens", "output_tokens"), 0)
         self.dropped_outputs: set[int] = set()
         self.has_dropped = False
-        self.asked: dict[Place, int] = {}  # hashes of what the rows of calls should say
-        self.outcomes: dict[Place, int] = {}
+        self.asked: dict[Slot, int] = {}  # hashes of what the rows of calls should say
+        self.outcomes: dict[Slot, int] = {}
         self.unanswered: dict[int, str] = {}  # the status of an answer's calls that nobody has answered
         self.searchable: set[int] = set()  # of this page
         self.blobs: dict[int, frozenset[str]] = {}
@@ -150,7 +150,7 @@ class Claims:
             yield self._wrong(seq, "wrong_call", f"the row of its tool call {index} is missing")
         self.sums["tool_call_count"] += of_dropped
 
-    def _expected_calls(self) -> dict[Place, tuple[Any, ...]]:
+    def _expected_calls(self) -> dict[Slot, tuple[Any, ...]]:
         return {
             (seq, index): self._expected(seq, index, call)
             for seq, calls in self.replay.calls.items()
@@ -178,9 +178,9 @@ class Claims:
 def call_ids(entry: Entry | None) -> tuple[Sequence[str], Sequence[str]]:
     """The call ids that an entry asks with, and those it answers, as they are compared."""
     if isinstance(entry, ModelOutput):
-        return [projections.short(request.call_id, 200) for request in entry.tool_requests], ()
+        return [projections.stored_id(request.call_id) for request in entry.tool_requests], ()
     if isinstance(entry, ToolResults):
-        return (), [projections.short(result.call_id, 200) for result in entry.results]
+        return (), [projections.stored_id(result.call_id) for result in entry.results]
     return (), ()
 
 
