@@ -20,8 +20,8 @@ tells the audit chain; from then on nobody is served it, and a purge that is int
 next. Trimming is a row of small whole trims. Every removal is an audit event, and `verification` believes no other
 explanation for something that is missing.
 
-    purging (what is due) → thinning (sessions that stay), removal (those that go), leftovers (blobs)
-                            └ turns (where a history may be cut)
+    purging (what is due) → removal (sessions that go), leftovers (blobs), and for sessions that stay
+                            trimming (turns) and dropping (texts) → plans → turns (where a history may be cut)
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from history.models import BEYOND_RECALL, ApiKey, Exchange, Message, SearchRow, Session
 from history.policies import Scope, scopes
-from history.retention import leftovers, removal, thinning
+from history.retention import dropping, leftovers, removal, trimming
+from history.retention.plans import Plan
 from history.retention.removal import Removed, Told
 from history.transactions import writing
 
@@ -153,27 +154,27 @@ def _remove_loose_exchanges(run: _Purge) -> None:
 
 def _trim_all(run: _Purge, scope: Scope) -> None:
     for plan in _trims(run, scope):
-        for removed in thinning.trim(plan):
+        for removed in trimming.trim(plan):
             run.count(trimmed=removed.messages, search_rows=removed.search_rows)
 
 
 def _drop_all(run: _Purge, scope: Scope) -> None:
     for plan in _drops(run, scope):
-        for dropped, search_rows in thinning.drop(plan, now=run.now):
+        for dropped, search_rows in dropping.drop(plan, now=run.now):
             run.count(dropped=dropped, search_rows=search_rows)
 
 
-def _trims(run: _Purge, scope: Scope) -> Iterator[thinning.Plan]:
+def _trims(run: _Purge, scope: Scope) -> Iterator[Plan]:
     if limit := scope.policy.max_messages:
-        for session in run.staying(thinning.too_long(_staying(scope, run.now), limit=limit)):
-            yield thinning.plan_trim(session, limit=limit)
+        for session in run.staying(trimming.too_long(_staying(scope, run.now), limit=limit)):
+            yield trimming.plan_trim(session, limit=limit)
 
 
-def _drops(run: _Purge, scope: Scope) -> Iterator[thinning.Plan]:
+def _drops(run: _Purge, scope: Scope) -> Iterator[Plan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
-        for session in run.staying(thinning.with_old_texts(_staying(scope, run.now), before=before)):
-            yield thinning.plan_drop(session, before=before)
+        for session in run.staying(dropping.with_old_texts(_staying(scope, run.now), before=before)):
+            yield dropping.plan_drop(session, before=before)
 
 
 # As a question.

@@ -23,7 +23,7 @@ from history.entries import (
     Usage,
 )
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
-from history.retention import thinning, turns
+from history.retention import trimming, turns
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -141,9 +141,9 @@ def test_a_long_trim_is_a_row_of_small_ones(ada: Any, settings: Any) -> None:
 
 def test_two_purges_with_a_plan_for_the_same_session_do_not_move_its_anchor_back(ada: Any) -> None:
     session = relayed(ada, SystemInstructionSet(instruction="be brief"), *(said(f"word {place}") for place in range(9)))
-    plans = [thinning.plan_trim(session, limit=limit) for limit in (2, 6)]
+    plans = [trimming.plan_trim(session, limit=limit) for limit in (2, 6)]
     for plan in plans:
-        list(thinning.trim(plan))
+        list(trimming.trim(plan))
     session.refresh_from_db()
     assert session.trimmed_through == plans[0].cut > plans[1].cut > 0
     assert list(verification.verify()) == []

@@ -1,0 +1,85 @@
+"""Taking the texts out of the oldest turns of a session; their places stay.
+
+It is told to the audit chain first and then done batch by batch; what a crash leaves undone is old enough to be found
+by the next purge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+
+from history import audit
+from history.models import Exchange, Message, Session, ToolCall
+from history.retention import removal, turns
+from history.retention.plans import Plan, outline_of, unchanged
+from history.transactions import writing
+
+
+def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet[Session]:
+    """Sessions whose oldest text is older than that; an import's texts are as old as the import."""
+    texts = Message.objects.filter(session=OuterRef("pk"), dropped_at=None, is_state=False).order_by("seq")
+    oldest = Subquery(texts.values("created_at")[:1])
+    imported = Q(source=Session.Source.IMPORT)
+    old = (~imported & Q(oldest_text__lt=before)) | (imported & Q(stored_at__lt=before, oldest_text__isnull=False))
+    return sessions.filter(hold=False, created_at__lt=before).annotate(oldest_text=oldest).filter(old)
+
+
+def plan_drop(session: Session, *, before: datetime) -> Plan:
+    outline = outline_of(session)
+    young = Message.objects.filter(session=session, created_at__gte=before).order_by("seq")
+    if session.source == Session.Source.IMPORT:
+        young = young.none()
+    first = young.values_list("seq", flat=True).first()
+    return Plan(session.pk, session.version, turns.cut_before(first or session.version + 1, outline), outline)
+
+
+def drop(plan: Plan, *, now: datetime) -> Iterator[tuple[int, int]]:
+    """How many texts and search rows went, batch by batch."""
+    rows = plan.entries().filter(dropped_at=None)
+    if not plan.cut or not _tell_drop(plan, rows):
+        return
+    while ids := list(rows.order_by().values_list("pk", flat=True)[: removal.BATCH]):
+        dropped = _drop_batch(plan.session_id, ids, now)
+        if dropped is None:
+            return
+        yield dropped
+
+
+def _tell_drop(plan: Plan, rows: QuerySet[Message]) -> bool:
+    with writing():
+        session = unchanged(plan)
+        count = rows.count() if session else 0
+        if session is None or not count:
+            return False
+        audit.record("drop", session=session.pk, through=plan.cut, entries=count)
+        if plan.cut == session.version:
+            Session.objects.filter(pk=session.pk).update(title="")
+        _drop_inputs(plan)
+    return True
+
+
+def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[int, int] | None:
+    nothing: dict[str, Any] = {"body": None, "salt": None, "content": "", "metadata": {}, "dropped_at": now}
+    with writing():
+        if not Session.objects.select_for_update().filter(pk=session_id, hold=False).exists():
+            return None
+        # First, so that it waits for a rebuild of the search index that is at these rows; then its rows are seen, too.
+        dropped = Message.objects.filter(pk__in=ids, dropped_at=None).update(**nothing)
+        removal.unlink_blobs(ids)
+        ToolCall.objects.filter(message_id__in=ids).update(arguments="", result="", error="")
+        return dropped, removal.remove_search_rows(ids)
+
+
+def _drop_inputs(plan: Plan) -> None:
+    """What the calls of those turns were made from is text of the same age."""
+    ended = Exchange.objects.filter(session_id=plan.session_id, after__lte=plan.cut).exclude(ended_at=None)
+    ids = list(ended.filter(~Q(inputs={}) | ~Q(error="") | ~Q(metadata={})).values_list("pk", flat=True))
+    for start in range(0, len(ids), removal.BATCH):
+        batch = ids[start : start + removal.BATCH]
+        removal.unlink_inputs(batch)
+        Exchange.objects.filter(pk__in=batch).update(inputs={}, error="", metadata={})
