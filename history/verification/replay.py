@@ -50,7 +50,7 @@ class Replay:
             return True
         if kind in LEAVES:
             return False
-        moves = moved if self.head is None and 0 < parent <= self.trimmed_through else parent == self.head
+        moves = moved if self.head is None and parent <= self.trimmed_through else parent == self.head
         if moves:
             self.head = seq
             self._flags[self._place(seq)] |= ON_PATH

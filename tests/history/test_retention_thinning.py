@@ -251,6 +251,18 @@ def test_a_head_that_went_back_is_not_trimmed_away(ada: Any, settings: Any) -> N
     assert session.head == 4
 
 
+def test_a_session_that_began_anew_is_whole_after_its_first_beginning_was_trimmed(ada: Any, settings: Any) -> None:
+    session = relayed(ada, *turn(1))
+    recorder.move_head(session, to=0)
+    recorder.append(session, said("from a window that was still open"), after=4)
+    recorder.append_many(session, turn(2), after=0)
+    trimmed(session, settings, to=4)
+    assert (session.trimmed_through, session.head) == (6, 10)
+    assert list(verification.verify()) == []
+    verification.rebuild(session)
+    assert (session.head, numbers(session)) == (10, [7, 8, 9, 10])
+
+
 # Dropping texts.
 
 
