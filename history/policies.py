@@ -1,10 +1,15 @@
-"""How long what is kept: the rules of the environment by source, and what an API key says instead."""
+"""How long what is kept: the rules of the environment by source, and what an API key says instead.
+
+Until when a session is kept is reckoned in one place, `Policy.expiry`, for whoever writes a session and for the purge.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
@@ -23,9 +28,18 @@ class Policy:
     keep_body_days: int = 0
     max_messages: int = 0
     max_sessions: int = 0
+    # An import is kept from the day of import; its activity is the original one, perhaps years ago.
+    counts_from: str = "last_activity_at"
 
-    def expiry(self, moment: datetime) -> datetime | None:
-        return moment + timedelta(days=self.keep_days) if self.keep_days else None
+    def expiry(self, column: Callable[[str], Any]) -> Any:
+        """Until when a session is kept; None: without end. `column` gives a column of it: a value, or (`F`) SQL."""
+        return column(self.counts_from) + timedelta(days=self.keep_days) if self.keep_days else None
+
+    def expired(self, now: datetime) -> Q:
+        """The same, asked the other way round."""
+        if not self.keep_days:
+            return Q(pk__in=[])
+        return Q(**{f"{self.counts_from}__lte": now - timedelta(days=self.keep_days)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +65,18 @@ def scopes() -> Iterator[Scope]:
             yield Scope(policy_for(source, key), source, Q(api_key=key))
 
 
+def expiry_of(session: Session) -> datetime | None:
+    """Until when this session is kept under the rules of today."""
+    until: datetime | None = policy_for(session.source, session.api_key).expiry(partial(getattr, session))
+    return until
+
+
 def policy_for(source: str, api_key: ApiKey | None = None) -> Policy:
     """What holds for sessions of this source; each limit of the key, where it has one, counts instead."""
     rule = _rule_of(source)
     if api_key is not None:
-        rule = Policy(
+        rule = replace(
+            rule,
             keep_days=_first(api_key.keep_days, rule.keep_days),
             keep_body_days=_first(api_key.keep_body_days, rule.keep_body_days),
             max_messages=_first(api_key.max_messages, rule.max_messages),
@@ -75,7 +96,7 @@ def _rule_of(source: str) -> Policy:
             max_sessions=settings.CHAT_HISTORY_MAX_SESSIONS,
         )
     if source == Session.Source.IMPORT:
-        return Policy(keep_days=settings.PARLEY_IMPORT_TTL_DAYS)
+        return Policy(keep_days=settings.PARLEY_IMPORT_TTL_DAYS, counts_from="stored_at")
     if source == Session.Source.CHAT:
         return Policy(keep_days=settings.PARLEY_CHAT_TTL_DAYS)
     return Policy()

@@ -26,7 +26,7 @@ from history.drafts import Draft, Row
 from history.entries import Entry, Gap, HeadMoved
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import ApiKey, Blob, Message, Session
-from history.policies import policy_for
+from history.policies import expiry_of
 from history.selectors import nodes_to
 from history.transactions import writing
 
@@ -63,9 +63,9 @@ def start_session(
         created_at=begun,
         last_activity_at=min(begun, now),
         stored_at=now,
-        expires_at=policy_for(source, api_key).expiry(now),
         **rows.fitting(Session, fields),
     )
+    session.expires_at = expiry_of(session)
     with writing():
         session.save(force_insert=True)
     return session

@@ -15,7 +15,7 @@ from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
 from history.models import BEYOND_RECALL, Blob, Message, SearchRow, Session, ToolCall
-from history.policies import policy_for
+from history.policies import expiry_of
 from history.selectors import entries_of
 
 # The columns of a session that appending changes.
@@ -69,7 +69,7 @@ def flush(drafts: Sequence[Draft]) -> None:
 def save_sessions(sessions: Sequence[Session]) -> None:
     for session in sessions:
         session.stored_at = timezone.now()
-        session.expires_at = policy_for(session.source, session.api_key).expiry(session.stored_at)
+        session.expires_at = expiry_of(session)
     rows.update(Session, sessions, SESSION_STATE)
 
 

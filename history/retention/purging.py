@@ -21,8 +21,6 @@ from history.retention.removal import Removed, Told
 from history.transactions import writing
 
 HOURLY_BUDGET = timedelta(seconds=60)
-# Stored times of expiry that are off by less than this are left as they are.
-TOLERANCE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,15 +225,7 @@ def _search_rows(rows: QuerySet[Message]) -> int:
 
 
 def expired(scope: Scope, now: datetime) -> QuerySet[Session]:
-    days = scope.policy.keep_days
-    if not days:
-        return Session.objects.none()
-    return _free(scope).filter(**{f"{_counts_from(scope)}__lte": now - timedelta(days=days)})
-
-
-def _counts_from(scope: Scope) -> str:
-    """An import is kept from the day of import; its activity is the original one, perhaps years ago."""
-    return "stored_at" if scope.source == Session.Source.IMPORT else "last_activity_at"
+    return _free(scope).filter(scope.policy.expired(now))
 
 
 def trashed(scope: Scope, now: datetime) -> QuerySet[Session]:
@@ -279,7 +269,7 @@ def _staying(scope: Scope, now: datetime) -> QuerySet[Session]:
 
 def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
     """Bring stored times of expiry in line with the policy of today, where they are not."""
-    stale, until = _stale_expiry(scope)
+    stale, until = stale_expiry(scope)
     last = UUID(int=0)
     # In the order of the key, so that no batch looks through what the ones before have brought in line.
     while ids := list(stale.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[: removal.BATCH]):
@@ -289,14 +279,12 @@ def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
         told()
 
 
-def _stale_expiry(scope: Scope) -> tuple[QuerySet[Session], Any]:
+def stale_expiry(scope: Scope) -> tuple[QuerySet[Session], Any]:
     """The sessions whose time is not what it should be, and what that is."""
-    rows, life = _free(scope), timedelta(days=scope.policy.keep_days)
-    if not life:
+    rows, right = _free(scope), scope.policy.expiry(F)
+    if right is None:
         return rows.exclude(expires_at=None), None
-    right = F(_counts_from(scope)) + life
-    off = Q(expires_at__lt=right - TOLERANCE) | Q(expires_at__gt=right + TOLERANCE)
-    return rows.filter(Q(expires_at=None) | off), right
+    return rows.filter(Q(expires_at=None) | Q(expires_at__lt=right) | Q(expires_at__gt=right)), right
 
 
 def one_by_one(rows: QuerySet[Any]) -> Iterator[Any]:

@@ -218,6 +218,42 @@ def test_expiry_follows_the_rule_of_today(ada: Any, settings: Any) -> None:
     assert retention.purge(dry_run=False, now=days(8)).expired == 1
 
 
+def agreed_expiry(session: Session) -> datetime:
+    """What is stored, after a look whether the purge reckons the same to the instant."""
+    assert not any(purging.stale_expiry(scope)[0].exists() for scope in scopes())
+    until = Session.objects.get(pk=session.pk).expires_at
+    assert until is not None
+    assert retention.purge(now=until - timedelta(microseconds=1)).expired == 0
+    assert retention.purge(now=until).expired == 1
+    return until
+
+
+@pytest.mark.parametrize("key_days", [None, 11])
+@pytest.mark.parametrize(("source", "setting"), [
+    ("relay", "CHAT_HISTORY_TTL_DAYS"), ("chat", "PARLEY_CHAT_TTL_DAYS"), ("import", "PARLEY_IMPORT_TTL_DAYS"),
+])  # fmt: skip
+def test_writing_and_purging_agree_on_the_end_of_a_session_also_after_a_change_of_rule(
+    ada: Any, settings: Any, source: str, setting: str, key_days: int | None
+) -> None:
+    setattr(settings, setting, 30)
+    key = key_of(ada, keep_days=key_days) if key_days else None
+    session = recorder.start_session(owner=ada, source=source, api_key=key, created_at=days(-5))
+    agreed_expiry(session)
+    then = days(-4)
+    recorder.append(session, said("four days ago", at=then), after=0)
+    counted_from = session.stored_at if source == "import" else then
+    assert agreed_expiry(session) == counted_from + timedelta(days=key_days or 30)
+    setattr(settings, setting, 20)
+    if key:
+        ApiKey.objects.update(keep_days=9)
+    retention.purge(dry_run=False)
+    aligned = agreed_expiry(session)
+    assert aligned == counted_from + timedelta(days=9 if key else 20)
+    recorder.append(Session.objects.get(), answered("at the same time", at=then), after=1)
+    written = agreed_expiry(session)
+    assert written > aligned if source == "import" else written == aligned
+
+
 def test_bringing_expiry_in_line_looks_at_every_session_once_whoever_writes_meanwhile(ada: Any, settings: Any) -> None:
     settings.PARLEY_CHAT_TTL_DAYS = 7
     Session.objects.bulk_create(Session(owner=ada) for _ in range(BATCH + 1))
