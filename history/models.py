@@ -116,6 +116,8 @@ class Session(models.Model):
     last_seal = HashField(max_length=32, default=bytes)
     trimmed_through = models.PositiveBigIntegerField(_("trimmed through"), default=0)
     anchor_seal = HashField(max_length=32, default=bytes)
+    # The texts up to here were dropped by policy, but for instructions, tools and notebooks that held on.
+    dropped_through = models.PositiveBigIntegerField(default=0)
     # What the next append needs to know of the head, so that it does not have to read it.
     head_fingerprint = HashField(max_length=16, default=bytes)
     head_has_open_calls = models.BooleanField(default=False)
@@ -142,10 +144,13 @@ class Session(models.Model):
             models.Index(fields=["api_key", "-last_activity_at", "-id"], name="session_newest_of_key"),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
             models.Index(fields=["hidden_at"], name="session_trash", condition=Q(hidden_at__isnull=False)),
+            # With the order of lists: without it SQLite would rather walk all sessions of the owner in that order.
+            models.Index(fields=["agent", "workspace", "-last_activity_at", "-id"], name="session_of_workspace"),
         ]
         constraints = [
             models.CheckConstraint(condition=Q(head__lte=F("version")), name="session_head_exists"),
             models.CheckConstraint(condition=Q(trimmed_through__lte=F("version")), name="session_trim_in_range"),
+            models.CheckConstraint(condition=Q(dropped_through__lte=F("version")), name="session_drop_in_range"),
         ]
 
     def __str__(self) -> str:
@@ -333,6 +338,8 @@ class Exchange(models.Model):
         indexes = [
             models.Index(fields=["heartbeat_at"], name="exchange_running", condition=Q(ended_at__isnull=True)),
             models.Index(fields=["session", "started_at"], name="exchange_of_session"),
+            # The session is in it, always null, because SQLite would else rather walk all calls without one.
+            models.Index(fields=["session", "ended_at"], name="exchange_loose", condition=Q(session__isnull=True)),
         ]
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
 """Taking the texts out of the oldest turns of a session; their places stay.
 
-It is told to the audit chain first and then done batch by batch; what a crash leaves undone is old enough to be found
-by the next purge.
+It is told to the audit chain first and then done batch by batch. Only when all is done the session says how far it went
+(`dropped_through`), and nobody looks at those entries again; what a crash leaves undone is found by the next purge.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
 from history import audit
 from history.models import Exchange, Message, Session, ToolCall
@@ -22,11 +22,11 @@ from history.transactions import writing
 
 def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet[Session]:
     """Sessions whose oldest text is older than that; an import's texts are as old as the import."""
-    texts = Message.objects.filter(session=OuterRef("pk"), dropped_at=None, is_state=False).order_by("seq")
-    oldest = Subquery(texts.values("created_at")[:1])
+    left = sessions.filter(hold=False, created_at__lt=before, version__gt=F("dropped_through"))
+    texts = Message.objects.filter(session=OuterRef("pk"), seq__gt=OuterRef("dropped_through")).order_by("seq")
     imported = Q(source=Session.Source.IMPORT)
-    old = (~imported & Q(oldest_text__lt=before)) | (imported & Q(stored_at__lt=before, oldest_text__isnull=False))
-    return sessions.filter(hold=False, created_at__lt=before).annotate(oldest_text=oldest).filter(old)
+    old = (~imported & Q(oldest_text__lt=before)) | (imported & Q(stored_at__lt=before))
+    return left.annotate(oldest_text=Subquery(texts.values("created_at")[:1])).filter(old)
 
 
 def plan_drop(session: Session, *, before: datetime) -> Plan:
@@ -48,19 +48,30 @@ def drop(plan: Plan, *, now: datetime) -> Iterator[tuple[int, int]]:
         if dropped is None:
             return
         yield dropped
+    with writing():
+        _note_done(plan)
 
 
 def _tell_drop(plan: Plan, rows: QuerySet[Message]) -> bool:
+    """Whether there is anything to drop."""
     with writing():
         session = unchanged(plan)
-        count = rows.count() if session else 0
-        if session is None or not count:
+        if session is None:
+            return False
+        count = rows.count()
+        if not count:
+            _note_done(plan)
             return False
         audit.record("drop", session=session.pk, through=plan.cut, entries=count)
         if plan.cut == session.version:
             Session.objects.filter(pk=session.pk).update(title="")
         _drop_inputs(plan)
     return True
+
+
+def _note_done(plan: Plan) -> None:
+    before = Session.objects.filter(pk=plan.session_id, dropped_through__lt=plan.cut)
+    before.update(dropped_through=plan.cut)
 
 
 def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[int, int] | None:

@@ -28,7 +28,8 @@ def rebuild(session: Session) -> None:
         _stand_at_head(locked, replay)
         _make_calls(locked, replay)
         _count(locked)
-        locked.save(update_fields=["head", "head_fingerprint", "head_has_open_calls", *COUNTERS])
+        locked.dropped_through = 0  # the next purge looks again
+        locked.save(update_fields=["head", "head_fingerprint", "head_has_open_calls", "dropped_through", *COUNTERS])
         search.rebuild(locked)
     session.refresh_from_db()
 

@@ -58,6 +58,9 @@ class Walk:
         entry, names, problem = read_body(row, self.blobs)
         if problem:
             yield self._found(row.seq, *problem)
+        if row.seq <= self.session.dropped_through and not row.is_state:
+            sentence = "the session says that the texts up to here were dropped, but its own was not"
+            yield Finding(self.session.pk, row.seq, "undropped_text", sentence, Severity.PROJECTION)
         if entry is not None:
             yield from self._check_columns(row, entry)
         yield from self.claims.add(row, entry, names)

@@ -311,6 +311,36 @@ def test_one_event_for_a_session_and_run_says_how_far_it_went(ada: Any, settings
     assert AuditEvent.objects.filter(action="drop").count() == 1
 
 
+def test_a_drop_that_dies_half_way_is_taken_for_done_only_when_the_next_has_finished_it(
+    ada: Any, settings: Any
+) -> None:
+    settings.CHAT_HISTORY_BODY_DAYS = 7
+    session = relayed(ada, *(entry for number in range(200) for entry in turn(number)))
+    later = timezone.now() + timedelta(days=8)
+
+    def cut(what: str, count: int) -> None:
+        if what == "dropped":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        retention.purge(dry_run=False, now=later, progress=cut)
+    session.refresh_from_db()
+    assert (session.dropped_through, Message.objects.filter(dropped_at=None).count()) == (0, 300)
+    assert retention.purge(dry_run=False, now=later).dropped == 300
+    session.refresh_from_db()
+    assert session.dropped_through == 800
+    assert list(verification.verify()) == []
+
+
+def test_texts_that_were_dropped_before_anybody_noted_how_far_are_looked_at_once_more(ada: Any, settings: Any) -> None:
+    session = relayed(ada, *turn(1))
+    dropped(settings)
+    Session.objects.update(dropped_through=0)
+    assert dropped(settings).dropped == 0
+    assert Session.objects.get().dropped_through == session.version
+    assert AuditEvent.objects.filter(action="drop").count() == 1
+
+
 def test_an_instruction_that_young_entries_live_under_keeps_its_text(ada: Any, settings: Any) -> None:
     old = timezone.now() - timedelta(days=9)
     session = recorder.start_session(owner=ada, source="relay", created_at=old)

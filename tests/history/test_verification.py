@@ -366,6 +366,13 @@ def test_a_wrong_fingerprint_is_found_once(session: Session) -> None:
     assert projections() == [(2, "wrong_fingerprint")]
 
 
+def test_a_session_that_says_more_texts_were_dropped_than_were_is_found_and_put_right(session: Session) -> None:
+    tamper_session(session, "dropped_through", 2)
+    assert projections() == [(2, "undropped_text")]  # entry 1 is an instruction, and those may hold on
+    verification.rebuild(session)
+    assert found() == []
+
+
 # Made anew.
 
 MADE = {
