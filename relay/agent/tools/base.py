@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
 
+from django_stubs_ext import StrOrPromise
+
 from history.entries import ToolDefinition
 from relay.agent.tools.schemas import schema_of
 
@@ -36,6 +38,7 @@ class Tool:
     """`run` is called with the context and the arguments by name: in a thread, or in the loop if it is async.
 
     `timeout` in seconds. A `directive` tells the agent's loop what a successful call means besides its result.
+    `description` is for models, `summary` for people and in their language.
     """
 
     name: str
@@ -45,6 +48,7 @@ class Tool:
     timeout: float = SECONDS
     output_chars: int = OUTPUT_CHARS
     directive: Directive = ""
+    summary: StrOrPromise = ""
 
     @property
     def definition(self) -> ToolDefinition:
@@ -53,19 +57,26 @@ class Tool:
 
 
 def tool(
-    *, name: str = "", timeout: float = SECONDS, output_chars: int = OUTPUT_CHARS, directive: Directive = ""
+    *,
+    name: str = "",
+    timeout: float = SECONDS,
+    output_chars: int = OUTPUT_CHARS,
+    directive: Directive = "",
+    summary: StrOrPromise = "",
 ) -> Callable[[Run], Tool]:
     """Make a tool of a function: its name, its docstring and its signature say what a model has to know."""
 
     def made(function: Run) -> Tool:
+        description = inspect.cleandoc(function.__doc__ or "")
         return Tool(
             name=name or function.__name__,
-            description=inspect.cleandoc(function.__doc__ or ""),
+            description=description,
             parameters=schema_of(function),
             run=function,
             timeout=timeout,
             output_chars=output_chars,
             directive=directive,
+            summary=summary or description.partition("\n")[0],
         )
 
     return made

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from django.utils.translation import gettext_lazy as _
+
 from relay.agent.tools.base import ToolContext, tool
 
 
-@tool(directive="ask_user")
+@tool(directive="ask_user", summary=_("Asks the person and waits for the answer"))
 def ask_user(
     context: ToolContext,
     question: Annotated[str, "The question, with whatever is needed to answer it."],

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated
 
+from django.utils.translation import gettext_lazy as _
+
 from relay.agent.tools.base import ToolContext, tool
 from relay.agent.tools.times import zone_named, zone_of
 
 
-@tool()
+@tool(summary=_("What time it is"))
 def current_time(
     context: ToolContext,
     zone: Annotated[str | None, "An IANA time zone such as Europe/Berlin; left out: the person's own."] = None,

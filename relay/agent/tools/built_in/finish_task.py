@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from django.utils.translation import gettext_lazy as _
+
 from history.context import FINISH_TOOL
 from relay.agent.tools.base import ToolContext, tool
 
 
-@tool(name=FINISH_TOOL, directive="finish_task")
+@tool(name=FINISH_TOOL, directive="finish_task", summary=_("Ends the task with its result"))
 def finish_task(
     context: ToolContext, result: Annotated[str, "What came of the task, in full: the person reads this."]
 ) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from datetime import tzinfo
 from typing import Annotated
 
+from django.utils.translation import gettext_lazy as _
+
 from history.entries import Entry, Gap, ModelOutput, ToolResults
 from history.models import Message, Session
 from history.previews import entries_in_brief, preview
@@ -18,7 +20,7 @@ LARGEST = 2**53
 ARGUMENT_CHARS = 500
 
 
-@tool()
+@tool(summary=_("Shows a stretch of a session"))
 def read_session(
     context: ToolContext,
     session: Annotated[str, "The id of the session."],

@@ -6,6 +6,8 @@ from datetime import tzinfo
 from typing import Annotated, Literal
 from uuid import UUID
 
+from django.utils.translation import gettext_lazy as _
+
 from history.search import Filters, Hit, search
 from relay.agent.tools.base import ToolContext, ToolError, tool
 from relay.agent.tools.times import moment, zone_of
@@ -14,7 +16,7 @@ MOST = 50
 PAGES = 5
 
 
-@tool()
+@tool(summary=_("Searches everything that was said"))
 def search_history(
     context: ToolContext,
     query: Annotated[str, 'Words that must all occur; "a phrase", pay*, -without, this OR that. May be empty.'],
@@ -72,7 +74,7 @@ def _found(
     """So many hits outside the session to leave out, where every search and its results would be found again."""
     hits: list[Hit] = []
     before = None
-    for _ in range(PAGES):
+    for _page in range(PAGES):
         results = search(context.user, query, filters=filters, before=before, limit=limit * 2)
         hits += [hit for hit in results.hits if hit.session_id != left_out]
         before = results.next_before

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import psutil
 from django.conf import settings
+from django.utils.translation import gettext_lazy as _
 
 from relay.agent.tools.base import ToolContext, tool
 
@@ -13,7 +14,7 @@ MEASURED_SECONDS = 0.2
 GB = 1024**3
 
 
-@tool()
+@tool(summary=_("How busy the server is"))
 def sys_monitor(
     context: ToolContext, metric: Annotated[Literal["cpu", "memory", "disk", "all"], "What to look at."] = "all"
 ) -> str:

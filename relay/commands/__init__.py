@@ -1,0 +1,15 @@
+"""Slash commands: what somebody types into the composer to use Parley without a model. Pure: nothing is done here.
+
+    /help    /history 20    /rollback 2    /fork #12    /title The build server    /sys_monitor cpu
+
+A text is a command if its first word is a slash and the name of one: `/etc/hosts is empty` is a message like any other,
+and so is `/tmp`. Only what looks like a slip of the keys (`/histroy`) is refused, so that it is not sent to a model by
+mistake. Two slashes send a text that begins with one.
+
+    words (how a line falls into words) → usage (of tools and of the rest) → arguments → parsing
+"""
+
+from relay.commands.parsing import help_text, parse, spoken
+from relay.commands.usage import BadCommand, Command, Suggestion, suggestions
+
+__all__ = ["BadCommand", "Command", "Suggestion", "help_text", "parse", "spoken", "suggestions"]
