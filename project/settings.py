@@ -17,6 +17,8 @@ from django.utils.translation import gettext_lazy as _
 
 from project.env import Environment, local_url
 from project.keyfiles import key_from
+from relay.providers.endpoints import Endpoint, is_address, is_key
+from relay.providers.written import WrongFile, read_file
 
 django_stubs_ext.monkeypatch()
 
@@ -76,6 +78,40 @@ PARLEY_IMPORT_TTL_DAYS = env.whole_number("PARLEY_IMPORT_TTL_DAYS", 0)
 PARLEY_TRASH_HOURS = env.whole_number("PARLEY_TRASH_HOURS", 24, most=876_000)
 PARLEY_REDACTION_HOOKS = env.dotted_paths("PARLEY_REDACTION_HOOKS")
 PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
+
+# Models, and who serves them
+
+
+def _service_url(name: str, *, example: str) -> str:
+    address = env.url(name, schemes=("http", "https"), example=example).rstrip("/")
+    if address and not is_address(address):
+        env.refuse(name, f"write an address like {example}, without a name, a password or a question mark")
+    return address
+
+
+def _service_key(name: str) -> str:
+    key = env.text(name)
+    if not is_key(key):
+        env.refuse(name, "write the key alone, without spaces")
+    return key
+
+
+OPENAI_API_KEY = _service_key("OPENAI_API_KEY")
+OPENAI_BASE_URL = _service_url("OPENAI_BASE_URL", example="https://api.openai.com/v1")
+ANTHROPIC_API_KEY = _service_key("ANTHROPIC_API_KEY")
+ANTHROPIC_BASE_URL = _service_url("ANTHROPIC_BASE_URL", example="https://api.anthropic.com")
+GEMINI_API_KEY = _service_key("GEMINI_API_KEY")
+GOOGLE_GEMINI_BASE_URL = _service_url("GOOGLE_GEMINI_BASE_URL", example="https://generativelanguage.googleapis.com")
+PARLEY_PROVIDERS: tuple[Endpoint, ...] = ()
+_providers = env.path("PARLEY_PROVIDERS", Path(), base=BASE_DIR)
+if _providers != Path():
+    try:
+        PARLEY_PROVIDERS = read_file(_providers, variables=lambda name: (env.variables.get(name) or "").strip())
+    except WrongFile as error:
+        env.refuse("PARLEY_PROVIDERS", str(error))
+PARLEY_DEMO_MODEL = env.flag("PARLEY_DEMO_MODEL", True)
+PARLEY_FIND_LOCAL_MODELS = env.flag("PARLEY_FIND_LOCAL_MODELS", True)
+PARLEY_LOOPBACK_ONLY = env.flag("PARLEY_LOOPBACK_ONLY", False)
 
 # The application
 

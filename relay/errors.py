@@ -33,8 +33,10 @@ class NoSuchModel(RelayError):
 
 
 class ProviderError(RelayError):
+    """The class says whether a retry helps; the vendor's own word on one error may correct it."""
+
     whose: ClassVar[Whose] = "vendor"
-    retry_helps: ClassVar[bool] = False
+    retry_helps: bool = False
 
     def __init__(
         self,

@@ -1,5 +1,10 @@
-"""What every test can ask for: an owner, a stranger, one of the staff."""
+"""What every test can ask for: an owner, a stranger, one of the staff; vendors that are played on loopback.
 
+No test can reach a real vendor: the dialer refuses every host that is not this machine, in this process and in those
+that tests start, and no key of the developer's is left in the settings.
+"""
+
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +14,16 @@ from django.db import connection
 from django.test import override_settings
 
 from history import exchanges
+from history.dialects import DIALECTS
 from project.accounts.models import User
+from relay.providers import registry
+from relay.providers.http import HttpProvider
+from tests.house.processes import HERMETIC, VENDOR_VARIABLES
+from tests.vendors import Vendors
+from tests.vendors.setup import endpoint_at
+
+# For processes that a test starts with the environment it has.
+os.environ.update(HERMETIC)
 
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(
@@ -23,6 +37,10 @@ def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     with override_settings(
         PARLEY_DATA_DIR=tmp_path_factory.mktemp("data"),
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
+        PARLEY_LOOPBACK_ONLY=True,
+        PARLEY_FIND_LOCAL_MODELS=False,
+        PARLEY_PROVIDERS=(),
+        **dict.fromkeys(VENDOR_VARIABLES, ""),
     ):
         yield
 
@@ -42,6 +60,14 @@ def _nothing_noted_before() -> Iterator[None]:
     exchanges.forget_all()
     yield
     exchanges.forget_all()
+
+
+@pytest.fixture(autouse=True)
+def _nobody_configured_before() -> Iterator[None]:
+    """Each test gets a router made from the settings as they are in it."""
+    registry.use(None)
+    yield
+    registry.use(None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -83,3 +109,18 @@ def bob(django_user_model: type[User]) -> User:
 def staff(django_user_model: type[User]) -> User:
     """Looks after the house; no superuser."""
     return django_user_model.objects.create_user("grace", password="nanoseconds", is_staff=True)
+
+
+@pytest.fixture
+def vendors() -> Iterator[Vendors]:
+    """All four vendors' servers, on loopback."""
+    with Vendors() as server:
+        yield server
+
+
+@pytest.fixture
+def providers(vendors: Vendors) -> registry.Router:
+    """Providers anthropic, openai (Responses), openai-chat and gemini, at the played vendors: `model` of each."""
+    router = registry.Router([HttpProvider(endpoint_at(vendors, dialect)) for dialect in DIALECTS])
+    registry.use(router)
+    return router

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from history.context import Context
-from history.dialects import CallOptions, Switches
+from history.dialects import CallOptions, Loss, Switches
 from history.events import Event
 
 
@@ -22,6 +22,23 @@ class Model:
     takes_tools: bool = True
     takes_images: bool = True
     switches: Switches | None = None
+
+    @property
+    def shown(self) -> str:
+        return self.label or self.name
+
+
+@dataclass(slots=True, kw_only=True)
+class CallNotes:
+    """What became of a call, for whoever stores it: filled in while the call goes on.
+
+    `request_hash` is of the body that was sent, `request_id` the vendor's name for the call if a header gave one.
+    """
+
+    attempts: int = 0
+    losses: tuple[Loss, ...] = ()
+    request_hash: str = ""
+    request_id: str = ""
 
 
 class Provider(Protocol):
@@ -39,7 +56,14 @@ class Provider(Protocol):
     @property
     def is_demo(self) -> bool: ...
 
-    def call(self, context: Context, options: CallOptions) -> AsyncGenerator[Event, None]:
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """What it offers, the one to begin with first."""
+        ...
+
+    def call(
+        self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
+    ) -> AsyncGenerator[Event, None]:
         """Ask, and give the answer's events as they come. Closing the generator ends the call.
 
         Raises a `relay.errors.ProviderError`: before the first event after retries, or in the middle of an answer. An

@@ -21,6 +21,23 @@ SERVERS = {
     "granian": ["granian", "--interface", "asgi", "--access-log", "--port", "{port}", "{application}"],
 }
 
+# Empty, not left out: a developer's .env may have them.
+VENDOR_VARIABLES = (
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GOOGLE_GEMINI_BASE_URL",
+)
+# What keeps a process of ours from calling anybody else.
+HERMETIC = {
+    "PARLEY_LOOPBACK_ONLY": "on",
+    "PARLEY_FIND_LOCAL_MODELS": "off",
+    "PARLEY_PROVIDERS": "",
+    **dict.fromkeys(VENDOR_VARIABLES, ""),
+}
+
 
 def free_port() -> int:
     with socket.socket() as probe:
@@ -42,7 +59,8 @@ def clean_environment(**variables: str) -> dict[str, str]:
         "DJANGO_SETTINGS_MODULE",
     )
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in names}
-    return {**kept, "PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "project.settings", **variables}
+    fixed = {"PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "project.settings", **HERMETIC}
+    return {**kept, **fixed, **variables}
 
 
 def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

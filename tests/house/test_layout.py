@@ -68,11 +68,12 @@ def test_a_check_leaves_out_no_step(step: str) -> None:
 def test_types_are_strict_and_imports_go_one_way() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     assert settings["mypy"]["strict"]
-    layers, pure = settings["importlinter"]["contracts"]
+    layers, pure, dialling = settings["importlinter"]["contracts"]
     assert layers["layers"] == ["project", "relay", "history"]
     for name in ("entries", "context", "repair", "tokens", "events", "assembly", "dialects"):
         assert f"history.{name}" in pure["source_modules"]
     assert "django" in pure["forbidden_modules"]
+    assert dialling["source_modules"] == ["relay.providers"]
 
 
 def test_the_environment_is_read_in_one_place() -> None:

@@ -26,6 +26,12 @@ WRONG = {
     "PARLEY_REDACTION_HOOKS": "not a path",
     "PARLEY_TIME_ZONE": "Mars/Olympus",
     "PARLEY_LOG_LEVEL": "loud",
+    "OPENAI_API_KEY": "sk-one sk-two",
+    "OPENAI_BASE_URL": "https://user:password@api.example.org/v1",
+    "ANTHROPIC_BASE_URL": "https://",
+    "GOOGLE_GEMINI_BASE_URL": "https://example.org/?key=1",
+    "PARLEY_PROVIDERS": "no-such-file.toml",
+    "PARLEY_DEMO_MODEL": "perhaps",
     "SECRET_KEY": "short",
     "PARLEY_FINGERPRINT_KEY": "short",
 }

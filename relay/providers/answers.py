@@ -1,0 +1,110 @@
+"""An answer that has begun: bytes become events, and every end but the one that the vendor says is an error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import aiohttp
+
+from history.dialects import DIALECTS
+from history.events import Ended, Event, Failed
+from relay.errors import Cut, Unreachable, VendorFault, error_of
+from relay.providers.endpoints import Endpoint, host_of
+
+# The vendor has said that it is done; counts may still follow, but nobody waits long for them.
+LINGER_SECONDS = 5.0
+BLOT = "•••"
+
+
+class Answer:
+    """The first byte is there. Ask for `events` until there are none, and `check` each before it is passed on."""
+
+    def __init__(self, response: aiohttp.ClientResponse, first: bytes, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._response, self._first = response, first
+        self._decoder = DIALECTS[endpoint.dialect].stream_decoder(endpoint.name)
+        self._is_over = self._is_read = False
+
+    async def events(self) -> list[Event] | None:
+        """What came next, None at the end."""
+        if self._is_read:
+            return None
+        if chunk := await self._chunk():
+            return self._decoder.feed(chunk)
+        self._is_read = True
+        return self._decoder.close()
+
+    def check(self, event: Event) -> None:
+        if isinstance(event, Failed):
+            raise error_of(blotted(event, self.endpoint), provider=self.endpoint.name)
+        self._is_over = self._is_over or isinstance(event, Ended)
+
+    def check_end(self) -> None:
+        if not self._is_over:
+            raise _cut(self.endpoint)
+
+    def close(self) -> None:
+        """At once: a vendor whose connection is gone stops, and stops counting."""
+        self._response.close()
+
+    async def _chunk(self) -> bytes:
+        if self._first:
+            first, self._first = self._first, b""
+            return first
+        if self._is_over:
+            return await self._last_words()
+        with network_errors(self.endpoint, has_begun=True):
+            return await self._response.content.readany()
+
+    async def _last_words(self) -> bytes:
+        """Once the vendor is done, no trouble with the connection matters."""
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                return await self._response.content.readany()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return b""
+
+
+@contextmanager
+def network_errors(endpoint: Endpoint, *, has_begun: bool) -> Iterator[None]:
+    """The network's errors as ours. Never with their own texts, which may hold whole addresses."""
+    host = host_of(endpoint.base_url)
+    try:
+        yield
+    except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
+        raise Unreachable(f"{host} cannot be reached ({_reason(error)})", provider=endpoint.name) from None
+    except TimeoutError:
+        silent = f"{host} said nothing for {endpoint.patience.idle:g} seconds"
+        if has_begun:
+            raise Cut(silent, provider=endpoint.name, kind="timeout") from None
+        raise VendorFault(silent, provider=endpoint.name, kind="timeout") from None
+    except (aiohttp.ClientError, OSError):
+        if has_begun:
+            raise _cut(endpoint) from None
+        raise Unreachable(f"{host} closed the connection without an answer", provider=endpoint.name) from None
+
+
+def _cut(endpoint: Endpoint) -> Cut:
+    return Cut(f"{host_of(endpoint.base_url)} stopped in the middle of an answer", provider=endpoint.name)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return "its certificate is not trusted"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "no such host"
+    return "nobody listens there"
+
+
+def blotted(failed: Failed, endpoint: Endpoint) -> Failed:
+    """Some vendors repeat the key that they do not like."""
+    message = failed.message
+    for secret in endpoint.secrets:
+        message = message.replace(secret, BLOT)
+    is_clean = not any(secret in str(failed.raw) for secret in endpoint.secrets)
+    return replace(failed, message=message, raw=failed.raw if is_clean else {})

@@ -1,0 +1,116 @@
+"""Where a model is called and how one knocks there: an address, a key and the header it goes into, what differs there.
+
+Plain values: nothing here dials. A key is in no `repr`, so that no traceback and no page of settings shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import quote, urlencode, urlsplit
+
+from history.dialects import Switches
+from relay.providers.base import Model
+
+KeyHeader = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
+KEY_HEADERS: tuple[KeyHeader, ...] = ("bearer", "api-key", "x-api-key", "x-goog-api-key")
+KEY_HEADER_OF_DIALECT: dict[str, KeyHeader] = {
+    "openai-chat": "bearer",
+    "openai-responses": "bearer",
+    "anthropic-messages": "x-api-key",
+    "gemini-generate": "x-goog-api-key",
+}
+ANTHROPIC_VERSION = "2023-06-01"
+# What Anthropic wants to be told before it takes the role `system` among the messages.
+INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
+
+
+def no_headers() -> dict[str, str]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long to wait for what, in seconds, and how often to try."""
+
+    connect: float = 10.0
+    idle: float = 300.0
+    attempts: int = 3
+    # No further attempt begins after this, and a vendor that wants us to wait longer is told about instead.
+    retry_within: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One provider as it was configured. `base_url` is what the vendor's own SDK would be given.
+
+    `key_variable` is where the key is to be written, for people. `azure_api_version` means Azure's older addresses,
+    with the deployment in the path. `lists_models`: its own list of models is asked for and offered; then
+    `models_are_guessed` says that those of ours which are not in it do not exist.
+    """
+
+    name: str
+    dialect: str
+    base_url: str
+    label: str = ""
+    api_key: str = field(default="", repr=False)
+    key_variable: str = ""
+    needs_key: bool = False
+    key_header: KeyHeader = "bearer"
+    headers: Mapping[str, str] = field(default_factory=no_headers, repr=False)
+    azure_api_version: str = ""
+    models: tuple[Model, ...] = ()
+    lists_models: bool = True
+    models_are_guessed: bool = False
+    switches: Switches = field(default_factory=Switches)
+    patience: Patience = field(default_factory=Patience)
+
+    @property
+    def is_configured(self) -> bool:
+        return bool(self.api_key) or not self.needs_key
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Whatever must not be shown, should a vendor repeat it to us."""
+        return tuple(text for text in (self.api_key, *self.headers.values()) if len(text) >= 8)
+
+    def url(self, path: str, *, model: str = "") -> str:
+        """The address of a path of the dialect."""
+        if not self.azure_api_version:
+            return self.base_url + path
+        version = urlencode({"api-version": self.azure_api_version})
+        return f"{self.base_url}/openai/deployments/{quote(model, safe='')}{path}?{version}"
+
+    def request_headers(self, switches: Switches) -> dict[str, str]:
+        headers = dict(self.headers)
+        if self.dialect == "anthropic-messages":
+            headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
+            if switches.inline_system:
+                headers.setdefault("anthropic-beta", INLINE_SYSTEM_BETA)
+        if self.api_key and self.key_header == "bearer":
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        elif self.api_key:
+            headers[self.key_header] = self.api_key
+        return headers
+
+
+def is_address(text: str) -> bool:
+    """A web address that paths can be put behind: with a host, without a name or password, a question or a fragment."""
+    try:
+        parts = urlsplit(text)
+        port_is_right = parts.port is None or parts.port > 0
+    except ValueError:
+        return False
+    has_extras = "@" in parts.netloc or "?" in text or "#" in text or any(mark.isspace() for mark in text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port_is_right and not has_extras
+
+
+def host_of(address: str) -> str:
+    """Host and port, the part of an address that may be told to anybody."""
+    return urlsplit(address).netloc.rpartition("@")[2]
+
+
+def is_key(text: str) -> bool:
+    """What can stand in a header: printable, no spaces."""
+    return text.isascii() and all("!" <= mark <= "~" for mark in text)

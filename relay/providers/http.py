@@ -1,0 +1,182 @@
+"""One dialer for every vendor that is called over HTTP: what is said stands in the dialects, where in an `Endpoint`.
+
+An answer is opened with retries, until its first byte is there; from then on every end is final. So nothing is ever
+said twice to a person, and nobody pays for an answer that was thrown away in the middle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import aiohttp
+
+from history.context import Context
+from history.dialects import DIALECTS, CallOptions
+from history.dialects.loose import as_bytes
+from history.events import Event
+from relay.errors import ProviderError, RequestRefused, Unreachable, error_of
+from relay.providers import sessions
+from relay.providers.answers import Answer, blotted, network_errors
+from relay.providers.base import CallNotes, Model
+from relay.providers.endpoints import Endpoint, Patience, host_of
+from relay.providers.retries import obey, retry_after, wait_after
+
+logger = logging.getLogger(__name__)
+
+# How much of an error is read, and how long that may take.
+ERROR_BYTES = 64 * 1024
+ERROR_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """The latest error of a provider that has not worked since."""
+
+    error: ProviderError
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Everything of a call but where it goes."""
+
+    path: str
+    body: bytes
+    options: CallOptions
+
+
+class HttpProvider:
+    """A vendor at an endpoint. `models` is replaced when its own list has been fetched."""
+
+    is_demo = False
+    keeps_alive = True
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.name, self.label, self.dialect = endpoint.name, endpoint.label or endpoint.name, endpoint.dialect
+        self.models: tuple[Model, ...] = endpoint.models
+        self.trouble: Trouble | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may have models that we do not know of."""
+        return self.endpoint.lists_models or not self.endpoint.models
+
+    async def call(
+        self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
+    ) -> AsyncGenerator[Event, None]:
+        notes = notes or CallNotes()
+        request = self._request(context, options, notes)
+        try:
+            answer = await self._open(request, notes)
+            try:
+                while (events := await answer.events()) is not None:
+                    for event in events:
+                        answer.check(event)
+                        yield event
+                answer.check_end()
+            finally:
+                answer.close()
+        except ProviderError as error:
+            self.trouble = Trouble(error, datetime.now(UTC))
+            raise
+        self.trouble = None
+
+    async def reach(self) -> Endpoint:
+        """Where the next attempt goes. A provider that starts its own server does so here."""
+        return self.endpoint
+
+    def _request(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
+        model = next((model for model in self.models if model.name == options.model), None)
+        switches = (model and model.switches) or self.endpoint.switches
+        options = replace(options, provider=self.name, stream=True, switches=switches)
+        encoded = DIALECTS[self.dialect].encode(context, options)
+        body = as_bytes(encoded.body)
+        notes.losses, notes.request_hash = encoded.losses, hashlib.sha256(body).hexdigest()
+        return Request(path=encoded.path, body=body, options=options)
+
+    async def _open(self, request: Request, notes: CallNotes) -> Answer:
+        began = time.monotonic()
+        while True:
+            notes.attempts += 1
+            try:
+                return await self._attempt(request, notes)
+            except ProviderError as error:
+                spent = time.monotonic() - began
+                wait = wait_after(error, attempt=notes.attempts, spent=spent, patience=self.endpoint.patience)
+                if wait is None:
+                    raise
+                logger.info("%s failed (%s), again in %.1f s.", self.name, type(error).__name__, wait)
+            await asyncio.sleep(wait)
+
+    async def _attempt(self, request: Request, notes: CallNotes) -> Answer:
+        endpoint = await self.reach()
+        response = await self._send(endpoint, request)
+        try:
+            notes.request_id = response.headers.get("request-id") or response.headers.get("x-request-id") or ""
+            if not 200 <= response.status < 300:
+                raise await _refusal(endpoint, response)
+            return await _begun(endpoint, response)
+        except BaseException:
+            response.close()
+            raise
+
+    async def _send(self, endpoint: Endpoint, request: Request) -> aiohttp.ClientResponse:
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream, application/json",
+            **endpoint.request_headers(request.options.switches),
+        }
+        with network_errors(endpoint, has_begun=False):
+            return await sessions.session(keeps_alive=self.keeps_alive).post(
+                endpoint.url(request.path, model=request.options.model),
+                data=request.body,
+                headers=headers,
+                timeout=_timeout(endpoint.patience),
+                allow_redirects=False,
+            )
+
+
+def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle)
+
+
+async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Answer:
+    if response.content_type == "text/html":
+        raise _wrong_address(endpoint, "answered with a web page")
+    with network_errors(endpoint, has_begun=False):
+        first = await response.content.readany()
+    if not first:
+        raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
+    return Answer(response, first, endpoint)
+
+
+async def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse) -> ProviderError:
+    if 300 <= response.status < 400:
+        return _wrong_address(endpoint, "sends us to another address")
+    failed = DIALECTS[endpoint.dialect].decode_error(response.status, await _beginning(response))
+    wait = retry_after(response.headers)
+    return obey(error_of(blotted(failed, endpoint), provider=endpoint.name, retry_after=wait), response.headers)
+
+
+def _wrong_address(endpoint: Endpoint, what: str) -> ProviderError:
+    problem = f"{host_of(endpoint.base_url)} {what}: check the base URL"
+    return RequestRefused(problem, provider=endpoint.name, kind="not_found")
+
+
+async def _beginning(response: aiohttp.ClientResponse) -> bytes:
+    """As much of an error as came in time: half of it is better than none."""
+    read = bytearray()
+    try:
+        async with asyncio.timeout(ERROR_SECONDS):
+            while len(read) < ERROR_BYTES and (chunk := await response.content.readany()):
+                read += chunk
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        pass
+    return bytes(read[:ERROR_BYTES])

@@ -1,0 +1,216 @@
+"""The router: which provider answers to a model's name. It may be another one at every call; history does not care.
+
+Models are named `provider/model`, by their bare name, or not at all, which means the default. Who offers what is read
+from the settings once; what is really there is kept up to date by the catalogue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from relay.errors import NoSuchModel, ProviderError
+from relay.providers import sessions
+from relay.providers.base import Model, Provider, Route
+from relay.providers.catalogue import Catalogue
+from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
+from relay.providers.http import HttpProvider, Trouble
+from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches
+from relay.providers.nearby import LM_STUDIO, OLLAMA
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What one provider offers, for a picker: `route.name` is the value, `route.model.shown` the text."""
+
+    provider: Provider
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How it stands with one provider, for the people who look after them."""
+
+    name: str
+    label: str
+    dialect: str
+    is_configured: bool = True
+    is_demo: bool = False
+    is_found: bool = False
+    base_url: str = ""
+    key_variable: str = ""
+    models: tuple[Model, ...] = ()
+    trouble: Trouble | None = None
+    list_error: ProviderError | None = None
+
+
+class Router:
+    """`providers` in the order in which they are preferred; `unconfigured` ones are only shown."""
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        *,
+        unconfigured: Sequence[Endpoint] = (),
+        nearby: Sequence[Endpoint] = (),
+    ) -> None:
+        self.configured = tuple(providers)
+        self.unconfigured = tuple(unconfigured)
+        dialled = [provider for provider in providers if isinstance(provider, HttpProvider) and not provider.is_demo]
+        self.catalogue = Catalogue(dialled, nearby=nearby)
+
+    def route(self, name: str = "") -> Route:
+        """Who is to be called by this name. Raises NoSuchModel."""
+        self.catalogue.refresh_if_stale()
+        found = self._named(name) or self._bare(name) or self._of_family(name) if name else self._default()
+        if found is None:
+            raise NoSuchModel(name)
+        return found
+
+    def choices(self) -> list[Group]:
+        """Everything that can be picked, the default first."""
+        self.catalogue.refresh_if_stale()
+        groups = [
+            Group(provider, tuple(Route(provider, model) for model in provider.models))
+            for provider in self._everybody()
+        ]
+        return [group for group in groups if group.routes]
+
+    def providers(self) -> list[Standing]:
+        self.catalogue.refresh_if_stale()
+        standing = [self._standing(provider) for provider in self._everybody()]
+        return [*standing, *map(_not_configured, self.unconfigured)]
+
+    def provider(self, name: str) -> Provider | None:
+        return next((provider for provider in self._everybody() if provider.name == name), None)
+
+    def _everybody(self) -> Iterator[Provider]:
+        """Those that were configured, then the demo model, then what happens to run on this machine."""
+        yield from (provider for provider in self.configured if not provider.is_demo)
+        yield from (provider for provider in self.configured if provider.is_demo)
+        yield from self.catalogue.found
+
+    def _default(self) -> Route | None:
+        return next((Route(provider, provider.models[0]) for provider in self._everybody() if provider.models), None)
+
+    def _named(self, name: str) -> Route | None:
+        first, _, rest = name.partition("/")
+        provider = self.provider(first) if rest else None
+        return _offered(provider, rest) if provider else None
+
+    def _bare(self, name: str) -> Route | None:
+        """Names of models may have slashes of their own."""
+        offers = (_listed(provider, name) for provider in self._everybody())
+        return next((route for route in offers if route), None)
+
+    def _of_family(self, name: str) -> Route | None:
+        """Newer than any list, but its name says whose it is."""
+        vendor = next((vendor for start, vendor in FAMILIES.items() if name.startswith(start)), "")
+        return self._named(f"{vendor}/{name}") if vendor else None
+
+    def _standing(self, provider: Provider) -> Standing:
+        endpoint = provider.endpoint if isinstance(provider, HttpProvider) else None
+        return Standing(
+            name=provider.name,
+            label=provider.label,
+            dialect=provider.dialect,
+            is_demo=provider.is_demo,
+            is_found=provider in self.catalogue.found,
+            base_url=endpoint.base_url if endpoint else "",
+            key_variable=endpoint.key_variable if endpoint else "",
+            models=provider.models,
+            trouble=provider.trouble if isinstance(provider, HttpProvider) else None,
+            list_error=self.catalogue.errors.get(provider.name),
+        )
+
+
+def _listed(provider: Provider, name: str) -> Route | None:
+    return next((Route(provider, model) for model in provider.models if model.name == name), None)
+
+
+def _offered(provider: Provider, name: str) -> Route | None:
+    """A provider that has models which we do not know is asked for them all the same."""
+    is_open = isinstance(provider, HttpProvider) and provider.is_open
+    return _listed(provider, name) or (Route(provider, Model(name=name)) if is_open else None)
+
+
+def _not_configured(endpoint: Endpoint) -> Standing:
+    return Standing(
+        name=endpoint.name,
+        label=endpoint.label or endpoint.name,
+        dialect=endpoint.dialect,
+        is_configured=False,
+        base_url=endpoint.base_url,
+        key_variable=endpoint.key_variable,
+    )
+
+
+# From the settings
+
+
+def router_from_settings() -> Router:
+    written: tuple[Endpoint, ...] = settings.PARLEY_PROVIDERS
+    named = {endpoint.name for endpoint in written}
+    # Whoever writes a file decides the order with it.
+    endpoints = [*written, *(_from_variables(vendor) for vendor in VENDORS if vendor.name not in named)]
+    providers: list[Provider] = [HttpProvider(endpoint) for endpoint in endpoints if endpoint.is_configured]
+    return Router(
+        providers,
+        unconfigured=[endpoint for endpoint in endpoints if not endpoint.is_configured],
+        nearby=(OLLAMA, LM_STUDIO) if settings.PARLEY_FIND_LOCAL_MODELS else (),
+    )
+
+
+def _from_variables(vendor: Vendor) -> Endpoint:
+    given: str = getattr(settings, vendor.url_variable)
+    base_url = given or vendor.base_url
+    dialect = default_dialect(vendor, base_url)
+    return Endpoint(
+        name=vendor.name,
+        label=vendor.label,
+        dialect=dialect,
+        base_url=base_url,
+        api_key=getattr(settings, vendor.key_variable),
+        key_variable=vendor.key_variable,
+        # A server of one's own may want none.
+        needs_key=not given,
+        key_header=KEY_HEADER_OF_DIALECT[dialect],
+        models=vendor.models if base_url == vendor.base_url else (),
+        models_are_guessed=True,
+        switches=default_switches(dialect, base_url),
+    )
+
+
+# The one of this process
+
+_lock = threading.Lock()
+_router: Router | None = None
+
+
+def router() -> Router:
+    global _router
+    with _lock:
+        if _router is None:
+            _router = router_from_settings()
+        return _router
+
+
+def use(new: Router | None) -> None:
+    """Another router from now on; None: made anew from the settings when next asked for."""
+    global _router
+    with _lock:
+        _router = new
+
+
+def refresh() -> None:
+    """The background's job: ask for the lists, where they are not fresh."""
+    router().catalogue.refresh()
+
+
+async def close_all() -> None:
+    """The end of this process, or of this loop: no call goes on, no server of ours stays behind."""
+    await asyncio.gather(sessions.close())

@@ -1,0 +1,67 @@
+"""The one door to the network: HTTP sessions, made when first needed, one for each running event loop.
+
+A session belongs to its loop, so `close` ends those of the running one; whoever makes a loop of its own for a few calls
+(`asyncio.run` in a thread) closes it at the end. Nothing here follows a redirect, keeps a cookie, or uses a proxy that
+the environment names. With PARLEY_LOOPBACK_ONLY no request leaves the machine, whoever makes it: tests run with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from weakref import WeakKeyDictionary
+
+import aiohttp
+from django.conf import settings
+
+from relay.errors import AccessRefused
+
+USER_AGENT = "Parley"
+# Kept open between calls for so long; vendors close after a minute or more.
+KEEPALIVE_SECONDS = 30.0
+
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, aiohttp.ClientSession]] = WeakKeyDictionary()
+
+
+def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:
+    """`keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment."""
+    of_loop = _sessions.setdefault(asyncio.get_running_loop(), {})
+    found = of_loop.get(keeps_alive)
+    if found is None or found.closed:
+        found = of_loop[keeps_alive] = _new_session(keeps_alive=keeps_alive)
+    return found
+
+
+async def close() -> None:
+    """End the sessions of the running loop, and every call that still goes on in them."""
+    for found in _sessions.pop(asyncio.get_running_loop(), {}).values():
+        await found.close()
+
+
+def _new_session(*, keeps_alive: bool) -> aiohttp.ClientSession:
+    if keeps_alive:
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
+    else:
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # Never compressed: a stream must not wait until a block is full.
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        trust_env=False,
+        middlewares=(_stay_here,),
+    )
+
+
+async def _stay_here(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    if settings.PARLEY_LOOPBACK_ONLY and not is_loopback(request.url.host or ""):
+        raise AccessRefused(f"PARLEY_LOOPBACK_ONLY is on and {request.url.host} is another machine", kind="permission")
+    return await handler(request)
+
+
+def is_loopback(host: str) -> bool:
+    """By the address as it is written: a name other than localhost may lead anywhere."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

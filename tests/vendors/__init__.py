@@ -1,0 +1,20 @@
+"""The vendors, played on loopback: a real HTTP server that speaks all four wire formats and keeps the vendors' rules.
+
+    with Vendors() as vendors:
+        vendors.plays("anthropic-messages", says("Hello."), refuses("rate_limit", headers={"retry-after": "1"}))
+        …
+        vendors.requests[-1].body
+
+Requests that the real vendor would refuse are refused here, in its own words and envelope: so a test that gets an
+answer has also shown that what went out was valid.
+"""
+
+from tests.vendors.plays import Play as Play
+from tests.vendors.plays import asks as asks
+from tests.vendors.plays import raw as raw
+from tests.vendors.plays import refuses as refuses
+from tests.vendors.plays import says as says
+from tests.vendors.plays import thinks as thinks
+from tests.vendors.server import KEYS as KEYS
+from tests.vendors.server import Seen as Seen
+from tests.vendors.server import Vendors as Vendors

@@ -1,0 +1,28 @@
+"""Endpoints that lead to the played vendors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from relay.providers.base import Model
+from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint, Patience
+from tests.vendors.server import KEYS, VENDOR_OF_DIALECT, Vendors
+
+# As fast as a test wants it.
+HASTE = Patience(connect=2, idle=5, attempts=3, retry_within=10)
+NAMES = {"openai-responses": "openai", "anthropic-messages": "anthropic", "gemini-generate": "gemini"}
+
+
+def endpoint_at(vendors: Vendors, dialect: str, **changes: Any) -> Endpoint:
+    start = Endpoint(
+        name=NAMES.get(dialect, dialect),
+        dialect=dialect,
+        base_url=vendors.base_url(dialect),
+        api_key=KEYS[VENDOR_OF_DIALECT[dialect]],
+        key_header=KEY_HEADER_OF_DIALECT[dialect],
+        models=(Model(name="model", window=8192),),
+        lists_models=False,
+        patience=HASTE,
+    )
+    return replace(start, **changes)
