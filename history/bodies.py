@@ -180,10 +180,10 @@ def _text_of(name: str, blobs: Blobs) -> str:
 
 def attachments_of(entry: Entry) -> frozenset[str]:
     """The hashes of the blobs that its media name."""
-    return frozenset(part.sha256 for part in _parts_of(entry) if isinstance(part, Media) and part.sha256)
+    return frozenset(part.sha256 for part in parts_of(entry) if isinstance(part, Media) and part.sha256)
 
 
-def _parts_of(entry: Entry) -> Iterable[Part]:
+def parts_of(entry: Entry) -> Iterable[Part]:
     if isinstance(entry, ModelInput | ModelOutput):
         return entry.parts
     if isinstance(entry, ToolResults):

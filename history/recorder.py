@@ -12,7 +12,7 @@ the path into a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -196,6 +196,13 @@ def store_blob(content: bytes, *, media_type: str) -> str:
         # One that was stored long ago and used by nobody would otherwise go with the next purge, before it is named.
         Blob.objects.filter(pk=name).update(created_at=timezone.now())
     return name
+
+
+def keep_blobs(names: Collection[str]) -> frozenset[str]:
+    """Those of these attachments that are still there; a purge leaves them alone for another while."""
+    with writing():
+        Blob.objects.filter(pk__in=names).update(created_at=timezone.now())
+        return frozenset(Blob.objects.filter(pk__in=names).values_list("pk", flat=True))
 
 
 def refuse_when_off() -> None:

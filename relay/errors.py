@@ -9,7 +9,8 @@ RelayError
 │   ├── VendorFault      the vendor's: it failed; the same request may work at once
 │   ├── Unreachable      the network's: nobody answered at that address
 │   └── Cut              the network's: the answer stopped in the middle
-└── OverAllowance        the person's: over a limit that staff set (`until`)
+├── OverAllowance        the person's: over a limit that staff set (`until`)
+└── AttachmentRefused    the person's: a file that cannot be taken, or not any more (`reason`)
 """
 
 from __future__ import annotations
@@ -108,3 +109,14 @@ class OverAllowance(RelayError):
     def __init__(self, *, what: str, until: datetime) -> None:
         super().__init__(f"over the limit of {what} until {until.isoformat()}")
         self.what, self.until = what, until
+
+
+Refusal = Literal["empty", "too_large", "kind", "too_many", "not_ours", "gone", "off"]
+
+
+class AttachmentRefused(RelayError):
+    """`relay.attachments.told` says it to the person."""
+
+    def __init__(self, reason: Refusal, *, name: str = "") -> None:
+        super().__init__(f"attachment {name!r}: {reason}")
+        self.reason, self.name = reason, name

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from relay.views import rail
+from relay.views import attachments, rail
 
 app_name = "relay"
 urlpatterns = [
@@ -19,4 +19,6 @@ urlpatterns = [
     path("s/<uuid:session_id>/rename/", rail.rename, name="rename"),
     path("s/<uuid:session_id>/delete/", rail.delete, name="delete"),
     path("s/<uuid:session_id>/undelete/", rail.undelete, name="undelete"),
+    path("attachments/", attachments.upload, name="attach"),
+    path("attachments/<uuid:session_id>/<str:sha256>", attachments.attachment, name="attachment"),
 ]

@@ -10,8 +10,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from history.entries import thawed
+from history.entries import Media, thawed
 from history.markdown import render
+from history.media import IMAGES
 from history.previews import Preview, preview
 
 register = template.Library()
@@ -73,6 +74,12 @@ def indented(arguments: str) -> str:
 @register.filter
 def as_json(value: Any) -> str:
     return json.dumps(thawed(value), ensure_ascii=False, indent=2)
+
+
+@register.filter
+def is_picture(part: Media) -> bool:
+    """Whether a page shows it; whoever serves the bytes looks at them again."""
+    return part.media_type in IMAGES
 
 
 @register.filter

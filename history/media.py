@@ -1,0 +1,38 @@
+"""What a file is, by its first bytes: names and senders may say anything. Pure."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+PDF = "application/pdf"
+PLAIN = "text/plain"
+# Texts that are more than plain to whoever reads them; everything else that is text is plain.
+_TEXTS = {".csv": "text/csv", ".md": "text/markdown", ".markdown": "text/markdown"}
+_BEGINNINGS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"%PDF-", PDF),
+)
+
+
+def media_type_of(content: bytes, *, name: str = "") -> str | None:
+    """One of the few types that we show, send and give back; None for everything else."""
+    for beginning, media_type in _BEGINNINGS:
+        if content.startswith(beginning):
+            return media_type
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        return "image/webp"
+    return _TEXTS.get(PurePath(name).suffix.lower(), PLAIN) if is_text(content) else None
+
+
+def is_text(content: bytes) -> bool:
+    if b"\0" in content:
+        return False
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
