@@ -5,8 +5,8 @@ form a tree through `parent_seq`; because a parent is named by its number *withi
 session cannot even be written down. Everything else here is a projection that can be rebuilt from the entries
 (counters, `head`, `on_path`, `ToolCall`, `SearchRow`) or describes who talked, by which key and through which call.
 
-Only `recorder` and `exchanges` write these tables, only `retention` removes from them, and `selectors` and `search`
-read them on behalf of a viewer.
+Only `recorder` and `exchanges` write these tables (and `sharing` its links), only `retention` removes from them, and
+`selectors` and `search` read them on behalf of a viewer.
 """
 
 from __future__ import annotations
@@ -142,6 +142,12 @@ class Session(models.Model):
             models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
             models.Index(fields=["owner", "-last_activity_at", "-id"], name="session_newest_of_owner"),
             models.Index(fields=["api_key", "-last_activity_at", "-id"], name="session_newest_of_key"),
+            models.Index(fields=["owner"], name="session_pinned", condition=Q(pinned_at__isnull=False)),
+            models.Index(
+                fields=["owner", "-last_activity_at", "-id"],
+                name="session_archived",
+                condition=Q(archived_at__isnull=False),
+            ),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
             models.Index(fields=["hidden_at"], name="session_trash", condition=Q(hidden_at__isnull=False)),
             # With the order of lists: without it SQLite would rather walk all sessions of the owner in that order.
@@ -398,6 +404,32 @@ class AuditEvent(models.Model):
 
     def __str__(self) -> str:
         return f"#{self.seq} {self.action}"
+
+
+class ShareLink(models.Model):
+    """A way to read one session without an account. The link itself is not here, only the hash by which it is found."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="share_links")
+    token_hash = HashField(max_length=32, unique=True)
+    # The entry up to which it shows; one that follows shows whatever the path is when it is read.
+    leaf = models.PositiveBigIntegerField(_("up to entry"))
+    follows = models.BooleanField(_("goes on with the conversation"), default=False)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
+    revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)
+    views = models.PositiveIntegerField(_("times opened"), default=0)
+    last_viewed_at = models.DateTimeField(_("last opened"), null=True, blank=True)
+    # When a view was last told to the audit chain, which takes one an hour.
+    noted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        verbose_name = _("share link")
+        verbose_name_plural = _("share links")
+        ordering = ["created_at", "pk"]
+
+    def __str__(self) -> str:
+        return f"{self.session_id} {self.created_at:%Y-%m-%d %H:%M}"
 
 
 class TokenCalibration(models.Model):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from urllib.parse import urlencode
 
@@ -125,6 +125,18 @@ def read_page(session: Session, place: Place) -> Transcript:
         older=place.link(before=page.messages[0].seq) if rows and page.has_older else "",
         newer=place.link(after=page.messages[-1].seq) if rows and page.has_newer else "",
         last=page.messages[-1].seq if page.messages else 0,
+    )
+
+
+def read_shared(session: Session, place: Place, *, leaf: int, kinds: Collection[str]) -> Transcript:
+    """The path to `leaf` as outsiders see it: these kinds alone, nothing internal, one version of everything."""
+    page = _page(session, replace(place, leaf=leaf))
+    messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
+    return Transcript(
+        rows=tuple(_in_order(messages, entries_in_brief(messages), place, {}, {})),
+        place=place,
+        older=place.link(before=page.messages[0].seq) if page.messages and page.has_older else "",
+        newer=place.link(after=page.messages[-1].seq) if page.messages and page.has_newer else "",
     )
 
 

@@ -15,8 +15,8 @@ SECRETS = (
         re.IGNORECASE,
     ),
     re.compile(r"(?P<kept>\b(?:bearer|basic)\s+)(?P<secret>[\w.~+/=-]{8,})", re.IGNORECASE),
-    # A one-time sign-in link.
-    re.compile(r"(?P<kept>/accounts/link/)(?P<secret>[\w-]+)"),
+    # A one-time sign-in link, a share link.
+    re.compile(r"(?P<kept>/accounts/link/|/shared/)(?P<secret>[\w-]+)"),
     # user:password@host inside an address.
     re.compile(r"(?P<kept>\b\w+://)(?P<secret>[^\s/@]+)(?=@)"),
 )

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from relay.views import attachments, rail
+from relay.views import attachments, rail, sharing
 
 app_name = "relay"
 urlpatterns = [
@@ -19,6 +19,10 @@ urlpatterns = [
     path("s/<uuid:session_id>/rename/", rail.rename, name="rename"),
     path("s/<uuid:session_id>/delete/", rail.delete, name="delete"),
     path("s/<uuid:session_id>/undelete/", rail.undelete, name="undelete"),
+    path("s/<uuid:session_id>/share/", sharing.links, name="share"),
+    path("s/<uuid:session_id>/share/<uuid:link_id>/revoke/", sharing.revoke_link, name="revoke"),
+    path("shared/<str:token>/", sharing.shared, name="shared"),
+    path("shared/<str:token>/attachments/<str:sha256>", sharing.attachment, name="shared_attachment"),
     path("attachments/", attachments.upload, name="attach"),
     path("attachments/<uuid:session_id>/<str:sha256>", attachments.attachment, name="attachment"),
 ]

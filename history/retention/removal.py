@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from history import audit
-from history.models import BEYOND_RECALL, Exchange, Message, SearchRow, Session, ToolCall
+from history.models import BEYOND_RECALL, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
 from history.transactions import writing
 
 BATCH = 500
@@ -101,6 +101,7 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
             removed += remove_messages(late)
         for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):
             removed += remove_exchanges(exchanges)
+        _remove(ShareLink.objects.filter(session_id__in=locked))
         Session.objects.filter(parent_id__in=locked).update(parent=None)
         Session.objects.filter(forked_from_id__in=locked).update(forked_from=None)
         _remove(Session.objects.filter(pk__in=locked))

@@ -22,6 +22,7 @@ def line(message: str, *arguments: object, exc_info: object = None) -> str:
         '{"x-api-key": "hunter2"}',
         "x-goog-api-key: hunter2",
         "Not Found: /accounts/link/hunter2/",
+        "Not Found: /shared/hunter2/",
         "connecting to postgres://me:hunter2@host/x",
         "password=hunter2",
         "api_key = hunter2",
