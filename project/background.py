@@ -26,6 +26,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from project.leases import Held, name_of_process
+from relay.providers.registry import close_all
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ JOBS: list[Job] = [
     ),
     Job(name="sweep dead exchanges", run="history.exchanges.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
+    Job(name="list models", run="relay.providers.registry.refresh", every=300, once_per="process"),
 ]
 
 
@@ -180,8 +182,12 @@ def stop() -> None:
 
 
 async def drain() -> None:
-    """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves."""
+    """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
+
+    After it no call to a model goes on, and the demo model's process is gone.
+    """
     await asyncio.to_thread(stop)
+    await close_all()
 
 
 def _stop_with_daphne() -> None:

@@ -46,11 +46,10 @@ class Catalogue:
     def refresh(self) -> None:
         """Ask them all, each for a few seconds at most."""
         self._asked_at = time.monotonic()
-        asyncio.run(self._refresh())
+        if self.asked or self.nearby:
+            asyncio.run(self._refresh())
 
     def _is_stale(self) -> bool:
-        if not self.asked and not self.nearby:
-            return False
         return self._asked_at is None or time.monotonic() - self._asked_at > FRESH_SECONDS
 
     async def _refresh(self) -> None:

