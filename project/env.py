@@ -8,8 +8,10 @@ the process, so that nobody ever runs with a setting that was silently ignored.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -19,6 +21,8 @@ from dotenv import dotenv_values
 TRUE = ("true", "yes", "on", "1")
 FALSE = ("false", "no", "off", "0")
 EXIT_CODE = 2
+
+_AMOUNT = re.compile(r"[0-9]{1,8}(?:\.[0-9]{1,4})?")
 
 
 class Environment:
@@ -53,6 +57,14 @@ class Environment:
         if value.isascii() and value.isdecimal() and least <= int(value) <= most:
             return int(value)
         self.refuse(name, f"write a whole number from {least} to {most}")
+        return default
+
+    def amount(self, name: str, default: Decimal) -> Decimal:
+        """A sum of money, or anything else that is counted in parts."""
+        value = self.text(name)
+        if not value or _AMOUNT.fullmatch(value):
+            return Decimal(value or default)
+        self.refuse(name, "write a number like 2 or 0.50")
         return default
 
     def words(self, name: str, default: Iterable[str] = ()) -> list[str]:

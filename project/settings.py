@@ -6,6 +6,7 @@ in step. A value that makes no sense stops the start with one line that says wha
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -118,6 +119,10 @@ PARLEY_LOOPBACK_ONLY = env.flag("PARLEY_LOOPBACK_ONLY", False)
 PARLEY_ATTACHMENT_MB = env.whole_number("PARLEY_ATTACHMENT_MB", 10, least=1, most=100)
 PARLEY_ATTACHMENTS_PER_MESSAGE = env.whole_number("PARLEY_ATTACHMENTS_PER_MESSAGE", 10, most=100)
 PARLEY_SHARING = env.flag("PARLEY_SHARING", True)
+# What one person may use; 0 is no limit.
+PARLEY_CHAT_MESSAGES_PER_MINUTE = env.whole_number("PARLEY_CHAT_MESSAGES_PER_MINUTE", 30)
+PARLEY_CHAT_TOKENS_PER_DAY = env.whole_number("PARLEY_CHAT_TOKENS_PER_DAY", 0, most=10**15)
+PARLEY_CHAT_COST_PER_DAY = env.amount("PARLEY_CHAT_COST_PER_DAY", Decimal(0))
 
 # The application
 

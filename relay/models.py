@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
+from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -110,12 +111,19 @@ class QueuedMessage(models.Model):
 
 
 class Allowance(models.Model):
-    """What one person may use; empty: the general limits of the settings."""
+    """What one person may use; empty: the general limits of the settings. 0 is no limit, here as there."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="allowance")
     messages_per_minute = models.PositiveIntegerField(_("messages per minute"), null=True, blank=True)
     tokens_per_day = models.PositiveBigIntegerField(_("tokens per day"), null=True, blank=True)
-    cost_per_day = models.DecimalField(_("cost per day"), max_digits=12, decimal_places=4, null=True, blank=True)
+    cost_per_day = models.DecimalField(
+        _("cost per day"),
+        max_digits=12,
+        decimal_places=4,
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+    )
 
     class Meta:
         verbose_name = _("allowance")
@@ -123,3 +131,35 @@ class Allowance(models.Model):
 
     def __str__(self) -> str:
         return str(self.user)
+
+
+class Spending(models.Model):
+    """What one person used on one day. It outlives the sessions in which they used it."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="spendings")
+    day = models.DateField(_("day"), db_index=True)
+    messages = models.PositiveIntegerField(_("messages"), default=0)
+    tokens = models.PositiveBigIntegerField(_("tokens"), default=0)
+    cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
+
+    class Meta:
+        verbose_name = _("use")
+        verbose_name_plural = _("use by day")
+        ordering = ["-day", "user"]
+        constraints = [models.UniqueConstraint(fields=["user", "day"], name="spending_one_row_per_day")]
+
+    def __str__(self) -> str:
+        return f"{self.user} {self.day}"
+
+
+class RecentMessage(models.Model):
+    """When somebody sent something: as many rows as fit into the last minute, no text."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    at = models.DateTimeField()
+
+    class Meta:
+        indexes = [models.Index(fields=["user", "at"], name="recent_message_of_user")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} {self.at:%H:%M:%S}"

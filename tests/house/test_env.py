@@ -1,5 +1,6 @@
 """Readers of the environment: they give typed values, and name what is wrong."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,18 @@ def test_a_number_out_of_bounds_is_refused_by_name_and_value(written: str) -> No
     env = read(PORT=written)
     env.whole_number("PORT", 8000, least=1, most=65535)
     assert env.problems == [f'PORT is "{written}": write a whole number from 1 to 65535.']
+
+
+@pytest.mark.parametrize(("written", "meant"), [("", "1.5"), ("0", "0"), ("2", "2"), ("0.50", "0.50")])
+def test_an_amount_may_have_parts(written: str, meant: str) -> None:
+    assert read(COST=written).amount("COST", Decimal("1.5")) == Decimal(meant)
+
+
+@pytest.mark.parametrize("written", ["-1", "1,5", "NaN", "1e9", "0.00001", ".5", "１"])
+def test_an_amount_that_is_none_is_refused(written: str) -> None:
+    env = read(COST=written)
+    env.amount("COST", Decimal(0))
+    assert env.problems == [f'COST is "{written}": write a number like 2 or 0.50.']
 
 
 def test_a_list_is_separated_by_commas() -> None:

@@ -1,0 +1,125 @@
+"""Agents and allowances, for staff to set; what is running and what was used, for staff to look at."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django import forms
+from django.contrib import admin
+from django.db import models
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
+
+from relay.agent.tools.registry import all_tools, toolbox
+from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
+
+M = TypeVar("M", bound=models.Model)
+
+
+class AgentForm(forms.ModelForm[Agent]):
+    tools = forms.MultipleChoiceField(label=_("tools"), required=False, widget=forms.CheckboxSelectMultiple)
+
+    class Meta:
+        model = Agent
+        fields = "__all__"  # noqa: DJ007 - staff may set all of it
+        widgets = {"instruction": forms.Textarea(attrs={"rows": 16, "cols": 100})}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        there = [(tool.name, f"{tool.name}: {tool.summary}") for tool in all_tools()]
+        gone = [(name, _("%(name)s: is not there any more") % {"name": name}) for name in self._gone()]
+        self.fields["tools"].choices = [*there, *gone]  # type: ignore[attr-defined]
+
+    def _gone(self) -> tuple[str, ...]:
+        """Tools that the agent has and nobody knows: saving something else must not take them away."""
+        return toolbox([str(name) for name in self.instance.tools or ()]).unknown
+
+    def _get_validation_exclusions(self) -> set[str]:
+        """Another default is no error: it gives way, see `save_model`."""
+        return {*super()._get_validation_exclusions(), "is_default"}  # type: ignore[misc]
+
+
+@admin.register(Agent)
+class AgentAdmin(admin.ModelAdmin[Agent]):
+    form = AgentForm
+    list_display = ("name", "label", "model", "shown_tools", "is_default")
+    search_fields = ("name", "label")
+    fieldsets = (
+        (None, {"fields": ("name", "label", "is_default", "instruction", "tools")}),
+        (_("Models"), {"fields": ("model", "planner_model", "reviewer_model", "temperature", "reasoning_effort")}),
+        (_("Limits"), {"fields": ("max_steps", "max_turns", "max_answer_tokens")}),
+    )
+
+    @admin.display(description=_("tools"))
+    def shown_tools(self, agent: Agent) -> str:
+        return ", ".join(map(str, agent.tools))
+
+    def save_model(self, request: HttpRequest, obj: Agent, form: Any, change: bool) -> None:
+        if obj.is_default:
+            Agent.objects.filter(is_default=True).exclude(pk=obj.pk).update(is_default=False)
+        super().save_model(request, obj, form, change)
+
+
+LIMITS = ("messages_per_minute", "tokens_per_day", "cost_per_day")
+WHAT_LIMITS_MEAN = _("Empty: the general limit of the settings. 0: no limit.")
+
+
+@admin.register(Allowance)
+class AllowanceAdmin(admin.ModelAdmin[Allowance]):
+    fieldsets = ((None, {"fields": ("user", *LIMITS), "description": WHAT_LIMITS_MEAN}),)
+    list_display = ("user", *LIMITS)
+    list_select_related = ("user",)
+    search_fields = ("user__username",)
+    raw_id_fields = ("user",)
+
+
+class AllowanceInline(admin.StackedInline[Allowance, Any]):
+    """For the page of a person."""
+
+    model = Allowance
+    fieldsets = ((None, {"fields": LIMITS, "description": WHAT_LIMITS_MEAN}),)
+
+
+class ReadOnlyAdmin(admin.ModelAdmin[M]):
+    """To look at: the machinery writes these rows and takes them away."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return False
+
+
+@admin.register(Spending)
+class SpendingAdmin(ReadOnlyAdmin[Spending]):
+    list_display = ("day", "user", "messages", "tokens", "cost")
+    list_select_related = ("user",)
+    search_fields = ("user__username",)
+    date_hierarchy = "day"
+
+
+@admin.register(Run)
+class RunAdmin(ReadOnlyAdmin[Run]):
+    list_display = ("started_at", "owner", "agent", "model", "outcome", "ended_at", "session")
+    list_select_related = ("owner",)
+    list_filter = ("outcome",)
+    search_fields = ("session", "owner__username")
+
+
+@admin.register(QueuedMessage)
+class QueuedMessageAdmin(ReadOnlyAdmin[QueuedMessage]):
+    """Who waits, not what they wrote: to read that takes the right to read sessions."""
+
+    list_display = ("created_at", "owner", "agent", "model", "session")
+    list_select_related = ("owner",)
+    exclude = ("text", "attachments")
+
+    def get_object(self, *args: Any, **kwargs: Any) -> QueuedMessage | None:
+        """The page of one is called after it, and that would be its text."""
+        found = super().get_object(*args, **kwargs)
+        if found is not None:
+            found.text = ""
+        return found
