@@ -12,30 +12,46 @@ from history.models import Message, Session
 
 SHOWN_BESIDE = 1_000
 
-# From an entry to its newest child, and on to that one's, until there is none. The sum keeps both databases from
-# walking the numbers of the whole session backwards for the highest: the few children are found by their parent.
+# From an entry to one of its children, and on to one of that one's, until there is none. The sums keep both databases
+# from walking the numbers of the whole session for the highest: the few children are found by their parent.
 _DESCEND = """
-WITH RECURSIVE descend (seq) AS (
-    SELECT seq FROM history_message WHERE session_id = %s AND seq = %s
+WITH RECURSIVE descend (seq, step) AS (
+    SELECT seq, 0 FROM history_message WHERE session_id = %s AND seq = %s
     UNION ALL
     SELECT (
-        SELECT max(below.seq + 0) FROM history_message below
-        WHERE below.session_id = %s AND below.parent_seq = descend.seq AND below.kind NOT IN ({kinds})
-    ) FROM descend WHERE descend.seq IS NOT NULL
+        SELECT {choice} FROM history_message below
+        WHERE below.session_id = %s AND below.parent_seq = descend.seq AND below.seq + 0 <= %s
+        AND below.kind NOT IN ({kinds})
+    ), descend.step + 1 FROM descend WHERE descend.seq IS NOT NULL AND descend.step < %s
 )
-SELECT max(seq) FROM descend
+SELECT seq FROM descend WHERE seq IS NOT NULL ORDER BY seq
 """
+_NEWEST = "max(below.seq + 0)"
+_ONLY = "CASE WHEN count(*) = 1 THEN max(below.seq + 0) END"
 
 
-def newest_leaf(session: Session, seq: int) -> int:
-    """The end of the newest branch through entry `seq`: what to show to whoever asks for that entry."""
+def newest_below(session: Session, seq: int, *, steps: int) -> int:
+    """So many entries down the newest branch through `seq`, or its end: what to show to whoever asks for that entry."""
+    return _descend(session, seq, choice=_NEWEST, through=session.version, steps=steps)[-1]
+
+
+def below_on_the_way(session: Session, seq: int, *, to: int, steps: int) -> int:
+    """So many entries down from `seq` on the way to entry `to`, as long as there is only one way; else `to` itself."""
+    way = _descend(session, seq, choice=_ONLY, through=to, steps=steps)
+    return way[-1] if len(way) > steps else to
+
+
+def goes_on(session: Session, seq: int) -> bool:
+    return len(_descend(session, seq, choice=_NEWEST, through=session.version, steps=1)) > 1
+
+
+def _descend(session: Session, seq: int, *, choice: str, through: int, steps: int) -> list[int]:
     name = Session._meta.pk.get_db_prep_value(session.pk, connection)
     kinds = sorted(LEAVES)
-    sql = _DESCEND.format(kinds=", ".join(["%s"] * len(kinds)))
+    sql = _DESCEND.format(choice=choice, kinds=", ".join(["%s"] * len(kinds)))
     with connection.cursor() as cursor:
-        cursor.execute(sql, [name, seq, name, *kinds])
-        row = cursor.fetchone()
-    return row[0] or seq
+        cursor.execute(sql, [name, seq, name, through, *kinds, steps])
+        return [number for (number,) in cursor.fetchall()] or [seq]
 
 
 def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list[int]]:
@@ -44,7 +60,7 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
     rows = (
         Message.objects.filter(session=session, parent_seq__in=parents)
         .exclude(kind__in=LEAVES)
-        .order_by("seq")
+        .order_by("parent_seq", "seq")  # by the number alone, SQLite would walk the whole session in that order
         .values_list("parent_seq", "seq")[:SHOWN_BESIDE]
     )
     children: defaultdict[int, list[int]] = defaultdict(list)
@@ -54,7 +70,7 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
 
 
 def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]:
-    """Debug logs and moves of the head that hang on these entries, oldest first."""
+    """Debug logs and moves of the head that hang on these entries; on each, oldest first."""
     seqs = [message.seq for message in messages]
     rows = Message.objects.filter(session=session, parent_seq__in=seqs, kind__in=LEAVES)
-    return list(rows.order_by("seq")[:SHOWN_BESIDE])
+    return list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from urllib.parse import urlencode
 
-from history.branches import newest_leaf, notes_beside, versions_of
+from history.branches import below_on_the_way, goes_on, newest_below, notes_beside, versions_of
 from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, ToolRequest, ToolResult, ToolResults
 from history.errors import NoSuchEntry
 from history.models import Message, Session
@@ -15,6 +15,8 @@ from history.previews import entries_in_brief
 from history.selectors import PAGE, Page, messages_of
 
 SHOWN_CALLS = 200
+# How far below an entry a branch is looked at for the page around it: surely further than the page goes.
+REACH = 3 * PAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,21 +118,25 @@ class Transcript:
 
 def read_page(session: Session, place: Place) -> Transcript:
     """The page at a place; raises NoSuchEntry where the place names an entry that is not there."""
-    place = _found(session, place)
-    page = _page(session, place)
+    on_path = _marks(session, place)
+    place = _found(session, place, on_path)
+    page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
     rows = _shown(session, page.messages, place) if page.messages else []
     return Transcript(
         rows=tuple(rows if place.internal else _without_internal(rows, place)),
         place=place,
         older=place.link(before=page.messages[0].seq) if rows and page.has_older else "",
-        newer=place.link(after=page.messages[-1].seq) if rows and page.has_newer else "",
+        newer=_newer(session, place, page) if rows else "",
         last=page.messages[-1].seq if page.messages else 0,
     )
 
 
 def read_shared(session: Session, place: Place, *, leaf: int, kinds: Collection[str]) -> Transcript:
-    """The path to `leaf` as outsiders see it: these kinds alone, nothing internal, one version of everything."""
-    page = _page(session, replace(place, leaf=leaf))
+    """The path to `leaf` as outsiders see it: these kinds alone, nothing internal, one version of everything.
+
+    Whatever entry the place names, nothing beside that path is shown: `messages_of` takes nobody's word for it.
+    """
+    page = _page(session, place, leaf=leaf)
     messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
     return Transcript(
         rows=tuple(_in_order(messages, entries_in_brief(messages), place, {}, {})),
@@ -140,32 +146,56 @@ def read_shared(session: Session, place: Place, *, leaf: int, kinds: Collection[
     )
 
 
-def _found(session: Session, place: Place) -> Place:
+def _marks(session: Session, place: Place) -> dict[int, bool]:
+    """The entries that the place names, as far as they are there, and whether they are on the path to the head."""
+    named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
+    rows = Message.objects.filter(session=session, seq__in=named).order_by()
+    return dict(rows.values_list("seq", "on_path")) if named else {}
+
+
+def _found(session: Session, place: Place, on_path: Mapping[int, bool]) -> Place:
     """The place with its branch: an entry beside the path is read on the newest branch that runs through it.
 
     A leaf from which somebody has gone on since is a place on the current path like any other.
     """
     at, leaf = place.at, place.leaf
-    named = [seq for seq in (at, leaf) if seq is not None]
-    rows = dict(Message.objects.filter(session=session, seq__in=named).values_list("seq", "on_path")) if named else {}
-    if missing := [seq for seq in named if seq not in rows]:
+    if missing := [seq for seq in (at, leaf) if seq is not None and seq not in on_path]:
         raise NoSuchEntry(f"session {session.pk} has no entry {missing[0]}")
-    if leaf is not None and rows[leaf]:
+    if leaf is not None and on_path[leaf]:
         if at is None and place.before is None and place.after is None and leaf != session.head:
             at = leaf
         leaf = None
-    if leaf is None and at is not None and not rows[at]:
-        leaf = newest_leaf(session, at)
+    named = place.after if at is None else at
+    if leaf is None and named is not None and on_path.get(named) is False:
+        leaf = newest_below(session, named, steps=REACH)
     return Place(before=place.before, after=place.after, at=at, leaf=leaf, internal=place.internal)
 
 
-def _page(session: Session, place: Place) -> Page:
+def _end_of_reading(session: Session, place: Place, on_path: Mapping[int, bool]) -> int | None:
+    """An entry on the way to the leaf that is just far enough down: nobody climbs a long branch for a page of it."""
+    named = next((seq for seq in (place.at, place.after, place.before) if seq is not None), None)
+    if place.leaf is None or named is None or named not in on_path:
+        return place.leaf
+    if named == place.before:
+        return named
+    return below_on_the_way(session, named, to=place.leaf, steps=REACH)
+
+
+def _page(session: Session, place: Place, *, leaf: int | None) -> Page:
     if place.at is None:
-        return messages_of(session, before=place.before, after=place.after, leaf=place.leaf)
-    until = messages_of(session, before=place.at + 1, leaf=place.leaf, limit=PAGE // 2)
+        return messages_of(session, before=place.before, after=place.after, leaf=leaf)
+    until = messages_of(session, before=place.at + 1, leaf=leaf, limit=PAGE // 2)
     last = until.messages[-1].seq if until.messages else place.at
-    since = messages_of(session, after=last, leaf=place.leaf, limit=PAGE // 2)
+    since = messages_of(session, after=last, leaf=leaf, limit=PAGE // 2)
     return Page([*until.messages, *since.messages], until.has_older, since.has_newer)
+
+
+def _newer(session: Session, place: Place, page: Page) -> str:
+    """The way on, to the leaf and past it: the leaf of a long branch may be only as far down as somebody looked."""
+    last = page.messages[-1].seq
+    if page.has_newer or (place.leaf is not None and last < place.leaf):
+        return place.link(after=last)
+    return place.link(after=last, leaf=None) if place.leaf is not None and goes_on(session, last) else ""
 
 
 def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[Shown]:

@@ -9,8 +9,10 @@ import pytest
 from django.utils import timezone
 
 from history import exchanges, recorder, retention, selectors
+from history.entries import DebugLog
 from history.models import Exchange, Message, Session
 from history.retention import dropping, purging
+from history.transcripts import Place, Shown, read_page
 from tests.history.effort import effort_of, know_the_tables
 from tests.talk import chat_of, said
 
@@ -85,3 +87,34 @@ def test_only_what_came_after_the_last_drop_is_looked_at(ada: Any, settings: Any
     assert effort_of(lambda: list(dropping.with_old_texts(sessions, before=later(1)))) < 1_000
     assert [one.pk for one in dropping.with_old_texts(sessions, before=later(1))] == [session.pk]
     assert retention.purge(dry_run=False, now=later(8)).dropped == 1
+
+
+@pytest.mark.parametrize("where", ["newest", "older", "newer", "permalink", "permalink on a named branch"])
+def test_a_page_of_a_side_branch_costs_what_it_shows_however_long_the_branch_is(ada: Any, where: str) -> None:
+    efforts, pages = [], []
+    for length in (100, 2_000):
+        session = chat_of(ada, "one", "two", "three")
+        branch = [one.seq for one in recorder.append_many(session, [said("word")] * length, after=2)]
+        middle, leaf = branch[length // 2], branch[-1]
+        place = {
+            "newest": Place(leaf=leaf),
+            "older": Place(leaf=leaf, before=middle),
+            "newer": Place(leaf=leaf, after=middle),
+            "permalink": Place(at=middle),
+            "permalink on a named branch": Place(at=middle, leaf=leaf),
+        }[where]
+        know_the_tables()
+        efforts.append(effort_of(lambda: pages.append(read_page(session, place))))  # noqa: B023 - called at once
+    assert [len(page.rows) for page in pages] == [20, 20]
+    assert efforts[1] < 1.5 * efforts[0]
+
+
+def test_a_page_with_its_versions_and_notes_costs_what_it_shows_however_long_the_session_is(ada: Any) -> None:
+    efforts, pages = [], []
+    for length in (100, 2_000):
+        session = chat_of(ada, *["word"] * length)
+        recorder.append(session, DebugLog(message="slow today"), after=session.head)
+        know_the_tables()
+        efforts.append(effort_of(lambda: pages.append(read_page(session, Place(internal=True)))))  # noqa: B023
+    assert [sum(len(row.notes) for row in page.rows if isinstance(row, Shown)) for page in pages] == [1, 1]
+    assert efforts[1] < 1.5 * efforts[0]
