@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from history import paths, recorder, selectors
 from history.models import Message, Session
-from history.transcripts import Place, Shown, read_page
+from history.transcripts import Place, Shown, read_page, read_shared
 from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
@@ -117,6 +117,20 @@ def test_pages_next_to_any_number_on_the_way_to_any_entry_are_what_that_way_says
             assert (before.has_older, before.has_newer) == (len(older) > limit, older != way)
             assert [row.seq for row in after.messages] == newer[:limit]
             assert (after.has_older, after.has_newer) == (newer != way, len(newer) > limit)
+
+
+@by_chance
+@given(tree=TREES, head=st.integers(0, 20), name=st.sampled_from(["before", "after", "at"]))
+def test_what_is_shared_never_shows_an_entry_beside_it_whatever_its_reader_asks_for(
+    ada: Any, tree: list[int], head: int, name: str
+) -> None:
+    parents = branching(ada, tree, head)
+    session = Session.objects.latest("created_at")
+    for leaf in parents:
+        for number in range(len(parents) + 2):
+            asked = Place(**{name: number}, leaf=len(parents))  # type: ignore[arg-type] - names of numbers
+            rows = read_shared(session, asked, leaf=leaf, kinds=["model_input"]).rows
+            assert {row.message.seq for row in rows if isinstance(row, Shown)} <= set(way_to(leaf, parents))
 
 
 def read_along(session: Session, place: Place, way: str) -> list[list[int]]:
