@@ -128,8 +128,8 @@ def test_what_is_shared_never_shows_an_entry_beside_it_whatever_its_reader_asks_
     session = Session.objects.latest("created_at")
     for leaf in parents:
         for number in range(len(parents) + 2):
-            asked = Place(**{name: number}, leaf=len(parents))  # type: ignore[arg-type] - names of numbers
-            rows = read_shared(session, asked, leaf=leaf, kinds=["model_input"]).rows
+            asked: dict[str, Any] = {name: number, "leaf": len(parents)}
+            rows = read_shared(session, Place(**asked), leaf=leaf, kinds=["model_input"]).rows
             assert {row.message.seq for row in rows if isinstance(row, Shown)} <= set(way_to(leaf, parents))
 
 
