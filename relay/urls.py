@@ -2,10 +2,12 @@
 
 from django.urls import path
 
-from relay.views import attachments, rail, sharing
+from relay.views import attachments, providers, rail, sharing
 
 app_name = "relay"
 urlpatterns = [
+    path("providers/", providers.providers, name="providers"),
+    path("providers/<str:name>/try/", providers.try_provider, name="try_provider"),
     path("rail/", rail.rail, name="rail"),
     path("rail/delete/", rail.delete_many, name="delete_many"),
     path("rail/undelete/", rail.undelete_all, name="undelete_all"),

@@ -20,7 +20,7 @@ from relay.providers.catalogue import Catalogue
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
 from relay.providers.http import HttpProvider, Trouble
 from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches
-from relay.providers.local import SERVER, LocalProvider
+from relay.providers.local import SERVER, LocalProvider, missing_packages
 from relay.providers.nearby import LM_STUDIO, OLLAMA
 
 
@@ -34,7 +34,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How it stands with one provider, for the people who look after them."""
+    """How it stands with one provider, for the people who look after them; `missing` are packages that it needs."""
 
     name: str
     label: str
@@ -47,6 +47,7 @@ class Standing:
     models: tuple[Model, ...] = ()
     trouble: Trouble | None = None
     list_error: ProviderError | None = None
+    missing: tuple[str, ...] = ()
 
 
 class Router:
@@ -126,6 +127,7 @@ class Router:
             models=provider.models,
             trouble=provider.trouble if isinstance(provider, HttpProvider) else None,
             list_error=self.catalogue.errors.get(provider.name),
+            missing=tuple(missing_packages()) if isinstance(provider, LocalProvider) else (),
         )
 
 

@@ -56,7 +56,7 @@ WORDS: dict[type | tuple[type, ...], str] = {
     list: "a list like [ … ]",
 }
 # As they are stored with every answer.
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 LONGEST_MODEL = 100
 MOST_SECONDS = 86_400
 MOST_ATTEMPTS = 10
@@ -96,7 +96,7 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise WrongFile(
-            f'provider {place} has no proper name; write name = "…", small letters, digits and - of them at most 60'
+            f'provider {place} has no proper name; write name = "…", at most 60 small letters, digits, - and _'
         )
     if name == DEMO_NAME:
         raise WrongFile(f"it has a provider called “{name}”, as the demo model is; write another name")

@@ -1,0 +1,62 @@
+"""One tiny real call, for whoever has just written a key and wants to know."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from history.assembly import Assembler
+from history.context import Context
+from history.context_entries import ContextEntry, Role
+from history.dialects import CallOptions
+from history.entries import Text, text_of
+from relay.errors import ProviderError, VendorFault
+from relay.providers import sessions
+from relay.providers.base import Route
+
+QUESTION = "Reply with the single word OK."
+# Enough for a model that thinks before it speaks; some refuse less.
+MAX_TOKENS = 200
+SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """How it went: `seconds` until the first piece of an answer, what was said, or the error."""
+
+    model: str
+    seconds: float = 0.0
+    said: str = ""
+    error: ProviderError | None = field(default=None)
+
+
+def check(route: Route) -> Checked:
+    """In a loop of its own, so it may be called from any thread that has none."""
+    return asyncio.run(_check_and_close(route))
+
+
+async def _check_and_close(route: Route) -> Checked:
+    try:
+        async with asyncio.timeout(SECONDS):
+            return await _check(route)
+    except ProviderError as error:
+        return Checked(model=route.model.name, error=error)
+    except TimeoutError:
+        slow = VendorFault(f"no whole answer within {SECONDS:g} seconds", provider=route.provider.name, kind="timeout")
+        return Checked(model=route.model.name, error=slow)
+    finally:
+        await sessions.close()
+
+
+async def _check(route: Route) -> Checked:
+    said = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=QUESTION),))
+    options = CallOptions(model=route.model.name, max_tokens=MAX_TOKENS)
+    began, first = time.monotonic(), 0.0
+    assembler = Assembler()
+    async with aclosing(route.provider.call(Context(entries=(said,)), options)) as events:
+        async for event in events:
+            first = first or time.monotonic() - began
+            assembler.feed(event)
+    return Checked(model=route.model.name, seconds=first, said=text_of(assembler.output().parts))
