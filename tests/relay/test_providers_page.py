@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -85,7 +86,8 @@ def test_the_button_makes_one_small_call_and_says_how_it_went(
     vendors.plays("anthropic-messages", replace(says("OK"), wait=0.1))
     row = try_it(desk, "anthropic")
     assert "It works." in row
-    assert "model began to answer after 0.1" in row
+    [seconds] = re.findall(r"model began to answer after ([\d.]+) s", row)
+    assert 0.1 <= float(seconds) < 30
     assert "<html" not in row
     [seen] = vendors.requests
     assert seen.body["model"] == "model"

@@ -187,7 +187,7 @@ async def test_an_error_event_after_a_200_keeps_what_was_said(vendors: Vendors, 
 
 
 async def test_a_vendor_that_falls_silent_is_given_up(vendors: Vendors) -> None:
-    impatient = replace(HASTE, idle=0.3, attempts=1)
+    impatient = replace(HASTE, idle=1, attempts=1)
     provider = provider_at(vendors, patience=impatient)
     vendors.plays("openai-chat", replace(says("Hm", "m"), delay=30), replace(says("late"), wait=30))
     middle, beginning = await ask(provider), await ask(provider)
@@ -198,8 +198,8 @@ async def test_a_vendor_that_falls_silent_is_given_up(vendors: Vendors) -> None:
 
 
 async def test_slow_tokens_are_no_silence(vendors: Vendors) -> None:
-    provider = provider_at(vendors, patience=replace(HASTE, idle=0.5, attempts=1))
-    vendors.plays("openai-chat", replace(says(*"slowly"), delay=0.15))
+    provider = provider_at(vendors, patience=replace(HASTE, idle=1.5, attempts=1))
+    vendors.plays("openai-chat", replace(says(*"slowly"), delay=0.4))
     asked = await ask(provider)
     assert (asked.error, asked.text) == (None, "slowly")
 
