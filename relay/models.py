@@ -51,6 +51,7 @@ class Run(models.Model):
     class Outcome(models.TextChoices):
         DONE = "done", _("done")
         WAITING = "waiting", _("waiting for an answer")
+        LIMIT = "limit", _("stopped at a limit")
         STOPPED = "stopped", _("stopped")
         FAILED = "failed", _("failed")
         LOST = "lost", _("lost")
@@ -60,7 +61,8 @@ class Run(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     model = models.CharField(_("model"), max_length=160, blank=True)
-    # The entry after which the next answer comes: the run's own leaf, wherever the session's head is.
+    # What it answers, and the entry that its next one follows: its own leaf, wherever the session's head is.
+    origin = models.PositiveBigIntegerField(_("answers entry"), default=0)
     leaf = models.PositiveBigIntegerField(_("leaf"), default=0)
     started_at = models.DateTimeField(_("started"), default=timezone.now)
     heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)

@@ -1,0 +1,123 @@
+"""One call to a model, from the history to a request: what is told and with which options, written down first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from history import exchanges, selectors
+from history.context import RENDERER_VERSION, Context, ContextOptions, render_context
+from history.dialects import CallOptions, Switches
+from history.entries import Media
+from history.models import Blob, Exchange, Session, TokenCalibration
+from history.tokens import estimate_context
+from relay.agent.settings import AgentSettings, RoleName
+from relay.providers.base import CallNotes, Model, Route
+
+# Of a model whose window nobody knows, this much is used; and so much of any window is left for the answer.
+UNKNOWN_WINDOW = 16_000
+ANSWER_TOKENS = 4_096
+# An estimate may be off by some percent even after calibration.
+MARGIN = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call that is about to be made. `exchange` is written already; nothing has been sent."""
+
+    exchange: Exchange
+    context: Context
+    options: CallOptions
+    route: Route
+
+
+def prepare_call(
+    session_id: UUID,
+    *,
+    leaf: int,
+    agent: AgentSettings,
+    role: RoleName,
+    route: Route,
+    client: Mapping[str, Any],
+) -> Prepared:
+    """Read the history up to `leaf`, render it for this model, and open the exchange."""
+    session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
+    shown = ContextOptions(
+        max_turns=agent.max_turns,
+        max_tokens=_room(route.model, agent),
+        calibration=_calibration(route.model.name),
+    )
+    taken = selectors.snapshot(session, leaf=leaf, options=shown)
+    if role != "executor" or not route.model.takes_tools:
+        taken = replace(taken, tools=())
+    context = render_context(taken, shown)
+    options = _options(route, agent, media=_media_in(context))
+    inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools]}
+    exchange = exchanges.open_exchange(
+        session,
+        owner=session.owner,
+        after=leaf,
+        inputs=inputs,
+        agent=agent.name,
+        provider=route.provider.name,
+        model=route.model.name,
+        dialect=route.provider.dialect,
+        renderer_version=RENDERER_VERSION,
+        estimated_tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
+        metadata=_notes(client, context),
+    )
+    return Prepared(exchange=exchange, context=context, options=options, route=route)
+
+
+def _room(model: Model, agent: AgentSettings) -> int:
+    """How many tokens may be told, so that an answer still fits behind them."""
+    if model.context_tokens:
+        return model.context_tokens
+    window = model.window or UNKNOWN_WINDOW
+    answer = min(agent.max_answer_tokens or ANSWER_TOKENS, window // 4)
+    return max(256, int((window - answer) * MARGIN))
+
+
+def _calibration(model: str) -> float:
+    known = TokenCalibration.objects.filter(model=model).values_list("factor", flat=True).first()
+    return known if known and known > 0 else 1.0
+
+
+def _options(route: Route, agent: AgentSettings, *, media: Mapping[str, bytes]) -> CallOptions:
+    return CallOptions(
+        model=route.model.name,
+        provider=route.provider.name,
+        max_tokens=agent.max_answer_tokens,
+        temperature=agent.temperature,
+        reasoning_effort=agent.reasoning_effort,
+        stream=True,
+        media=media.__getitem__,
+        switches=route.model.switches or Switches(),
+    )
+
+
+def _media_in(context: Context) -> dict[str, bytes]:
+    """The bytes of every attachment in it: a dialect asks for them where there is no database."""
+    parts = [part for entry in context.entries for part in entry.parts]
+    parts += [part for entry in context.entries for result in entry.results or () for part in result.parts]
+    names = {part.sha256 for part in parts if isinstance(part, Media) and part.sha256}
+    found = Blob.objects.filter(pk__in=names).values_list("sha256", "data") if names else ()
+    return {name: bytes(data) for name, data in found}
+
+
+def _notes(client: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    repairs = sorted({remark.code.value for remark in context.report.remarks})
+    return {**client, "repairs": repairs} if repairs else dict(client)
+
+
+def outcome_of(prepared: Prepared, notes: CallNotes) -> dict[str, Any]:
+    """What the exchange says of its call afterwards: tries, what was sent, and what could not be."""
+    losses = sorted({loss.code.value for loss in notes.losses})
+    kept = prepared.exchange.metadata
+    return {
+        "attempts": max(1, notes.attempts),
+        "request_hash": notes.request_hash,
+        "metadata": {**kept, "losses": losses} if losses else kept,
+    }

@@ -1,0 +1,60 @@
+"""Who answers, as plain values: taken from the agent's row when a turn begins, and the same until it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from relay.models import Agent
+
+RoleName = Literal["planner", "executor", "reviewer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    name: str = ""
+    instruction: str = ""
+    model: str = ""
+    planner_model: str = ""
+    reviewer_model: str = ""
+    tools: tuple[str, ...] = ()
+    max_steps: int = 12
+    max_turns: int | None = None
+    max_answer_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_effort: str = ""
+
+    @property
+    def roles(self) -> tuple[RoleName, ...]:
+        """Who speaks in a turn, in order. Most agents only do; some plan before, or look over it afterwards."""
+        before: tuple[RoleName, ...] = ("planner",) if self.planner_model else ()
+        after: tuple[RoleName, ...] = ("reviewer",) if self.reviewer_model else ()
+        return (*before, "executor", *after)
+
+    def model_for(self, role: RoleName, *, picked: str) -> str:
+        """The person's pick is for whoever does the work."""
+        own = {"planner": self.planner_model, "reviewer": self.reviewer_model, "executor": picked or self.model}
+        return own[role]
+
+
+def find_agent(name: str) -> AgentSettings:
+    """The agent of that name, or the one that answers unless another is picked, or one that only talks."""
+    named = Agent.objects.filter(name=name).first() if name else None
+    row = named or Agent.objects.filter(is_default=True).first() or Agent.objects.first()
+    return settings_of(row) if row else AgentSettings()
+
+
+def settings_of(row: Agent) -> AgentSettings:
+    return AgentSettings(
+        name=row.name,
+        instruction=row.instruction,
+        model=row.model,
+        planner_model=row.planner_model,
+        reviewer_model=row.reviewer_model,
+        tools=tuple(row.tools),
+        max_steps=max(1, row.max_steps),
+        max_turns=row.max_turns or None,
+        max_answer_tokens=row.max_answer_tokens or None,
+        temperature=row.temperature,
+        reasoning_effort=row.reasoning_effort,
+    )

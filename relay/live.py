@@ -1,0 +1,179 @@
+"""An answer on its way, as whoever watches it sees it: numbered frames in, what changed on the page out.
+
+A frame is a small JSON object. Its number `n` counts up within its run, so a page that has seen frame 41 knows that 42
+is next, that 40 is a repetition and that 44 means something was lost. Frames come through the channel layer; the same
+state can be taken up at any time from the answer so far, which names the frame that it includes.
+
+Text is shown by finished blocks: a block that can no longer change is rendered once, and only the open end again and
+again. So the cost of an answer grows with its length, not with the square of it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
+from history.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
+from history.markdown import render
+
+Kind = Literal["text", "reasoning", "call"]
+Piece = list[str]  # kind, part, text; of a call also its id and the tool's name
+Frame = dict[str, Any]
+
+KEPT_CHANGES = 256
+SHOWN_ARGUMENTS = 4_000
+
+
+def piece_of(event: Event) -> Piece | None:
+    """What a watcher wants to see of an event, if anything."""
+    match event:
+        case TextPiece() if event.text:
+            return ["text", event.part, event.text]
+        case ReasoningPiece():
+            return ["reasoning", event.part, event.text]
+        case ToolCallPiece():
+            return ["call", event.part, event.arguments, event.call_id, event.name]
+    return None
+
+
+def merged(pieces: Iterable[Piece]) -> list[Piece]:
+    """Pieces of one part that follow each other are one piece."""
+    together: list[Piece] = []
+    for piece in pieces:
+        last = together[-1] if together else None
+        if last and last[:2] == piece[:2]:
+            last[2] += piece[2]
+            last[3:] = [old or new for old, new in zip(last[3:], piece[3:], strict=True)]
+        else:
+            together.append(list(piece))
+    return together
+
+
+def pieces_of(output: ModelOutput, names: Sequence[str]) -> list[Piece]:
+    """The answer so far as pieces, for somebody who comes in the middle."""
+    known = dict(enumerate(names))
+    found = (_whole(part, known.get(place, f"part-{place}")) for place, part in enumerate(output.parts))
+    return [piece for piece in found if piece]
+
+
+def _whole(part: Part, name: str) -> Piece | None:
+    match part:
+        case Text():
+            return ["text", name, part.text]
+        case Reasoning():
+            return ["reasoning", name, part.text]
+        case ToolRequest():
+            return ["call", name, part.arguments, part.call_id, part.name]
+    return None
+
+
+@dataclass(slots=True)
+class LivePart:
+    """One part on the page. `blocks` are finished, as HTML; `tail` is the open end, as it was written."""
+
+    index: int
+    kind: Kind
+    name: str = ""
+    blocks: list[str] = field(default_factory=list)
+    tail: str = ""
+
+    @property
+    def tail_html(self) -> str:
+        return render(self.tail) if self.kind == "text" and self.tail else ""
+
+    @property
+    def text(self) -> str:
+        return self.tail
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """What one frame added to a part: whole blocks and a new open end, or simply more text."""
+
+    part: LivePart
+    is_new: bool
+    blocks: tuple[str, ...] = ()
+    tail_html: str = ""
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Change:
+    """What one frame changed. `html` remembers how it looks, by language: one rendering serves every page."""
+
+    n: int
+    grown: tuple[Grown, ...] = ()
+    html: dict[str, str] = field(default_factory=dict)
+
+
+class LiveAnswer:
+    """The answer of one exchange as pages show it, shared by all pages of this process that watch it."""
+
+    def __init__(self, *, run: str, exchange: str, n: int, label: str = "") -> None:
+        self.run, self.exchange, self.n, self.label = run, exchange, n, label
+        self.parts: dict[tuple[str, str], LivePart] = {}
+        self.changes: OrderedDict[int, Change] = OrderedDict()
+
+    @classmethod
+    def so_far(
+        cls, output: ModelOutput | None, *, run: str, exchange: str, n: int, names: Sequence[str] = ()
+    ) -> LiveAnswer:
+        answer = cls(run=run, exchange=exchange, n=n, label=output.model if output else "")
+        for piece in pieces_of(output, names) if output else ():
+            answer._grow(piece)
+        return answer
+
+    def advance(self, frame: Frame) -> Change:
+        """Take the next frame in."""
+        self.n = frame["n"]
+        change = Change(self.n, tuple(self._grow(piece) for piece in frame.get("pieces", ())))
+        self.changes[self.n] = change
+        while len(self.changes) > KEPT_CHANGES:
+            self.changes.popitem(last=False)
+        return change
+
+    def between(self, seen: int, n: int) -> list[Change] | None:
+        """The changes after frame `seen` up to `n`; None where one of them is not known any more."""
+        numbers = range(seen + 1, n + 1)
+        return [self.changes[number] for number in numbers] if all(x in self.changes for x in numbers) else None
+
+    def _grow(self, piece: Piece) -> Grown:
+        kind, place, text = piece[0], (piece[0], piece[1]), piece[2]
+        is_new = place not in self.parts
+        if is_new:
+            self.parts[place] = LivePart(len(self.parts), _kind(kind))
+        part = self.parts[place]
+        if kind == "text":
+            return self._grow_text(part, text, is_new=is_new)
+        if kind == "call":
+            part.name = part.name or piece[4]
+            text = text[: max(0, SHOWN_ARGUMENTS - len(part.tail))]
+        part.tail += text
+        return Grown(part, is_new, text=text)
+
+    def _grow_text(self, part: LivePart, text: str, *, is_new: bool) -> Grown:
+        finished, part.tail = split_blocks(part.tail + text)
+        blocks = tuple(render(block) for block in finished)
+        part.blocks += blocks
+        return Grown(part, is_new, blocks=blocks, tail_html=part.tail_html)
+
+
+def split_blocks(text: str) -> tuple[list[str], str]:
+    """What stands before the last empty line outside of code is finished."""
+    blocks: list[str] = []
+    lines: list[str] = []
+    in_code = False
+    for line in text.splitlines(keepends=True):
+        in_code ^= line.lstrip().startswith("```")
+        lines.append(line)
+        if not in_code and line.endswith("\n") and not line.strip():
+            blocks.append("".join(lines))
+            lines = []
+    return [block for block in blocks if block.strip()], "".join(lines)
+
+
+def _kind(word: str) -> Kind:
+    return "text" if word == "text" else "reasoning" if word == "reasoning" else "call"
