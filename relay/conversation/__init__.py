@@ -1,0 +1,25 @@
+"""What a person can do in a conversation, whichever door they came through: one function per verb.
+
+Every verb checks, writes and returns at once; an answer is begun (`runs.start`), never waited for. Only the owner
+writes: whoever calls has seen to that. `after` is the entry that the writer saw last: if somebody else has gone on from
+there meanwhile, what is written becomes a branch beside theirs. If the answer to that very conversation is still on its
+way, it waits until that has ended.
+"""
+
+from relay.conversation.again import answer as answer
+from relay.conversation.again import continue_ as continue_
+from relay.conversation.again import edit as edit
+from relay.conversation.again import regenerate as regenerate
+from relay.conversation.drafts import Draft as Draft
+from relay.conversation.drafts import NotPossible as NotPossible
+from relay.conversation.drafts import Sent as Sent
+from relay.conversation.sending import begin as begin
+from relay.conversation.sending import send as send
+from relay.conversation.sending import send_queued as send_queued
+from relay.conversation.sending import unqueue as unqueue
+from relay.conversation.steering import delete as delete
+from relay.conversation.steering import fork as fork
+from relay.conversation.steering import rename as rename
+from relay.conversation.steering import rollback as rollback
+from relay.conversation.steering import stop as stop
+from relay.conversation.steering import switch as switch

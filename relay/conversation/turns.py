@@ -1,0 +1,80 @@
+"""Where the next answer begins: finding the place, putting the person's words there, and starting a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from django.db import transaction
+
+from history import recorder, selectors
+from history.context import ContextOptions
+from history.entries import Entry, HeadMoved, ModelInput, SystemInstructionSet, ToolsOffered
+from history.errors import NoSuchEntry
+from history.models import Message, Session
+from relay import broadcast, runs
+from relay.agent.loop import Turn
+from relay.agent.settings import AgentSettings
+from relay.agent.tools.registry import toolbox
+from relay.conversation.drafts import Sent
+from relay.models import Run
+
+# What holds at a place, without reading all that was said before.
+LAST_TURN = ContextOptions(max_turns=1)
+
+
+async def answered(session: Session, sent: Sent, turn: Turn | None, *, on_end: runs.OnEnd | None) -> Sent:
+    """Begin to answer if there is something to answer, and tell everybody."""
+    run = await runs.start(turn, on_end=on_end) if turn else None
+    await broadcast.tell_session(session.pk, {"type": "session.changed"})
+    return replace(sent, run=run)
+
+
+def append_input(
+    session: Session, said: ModelInput, agent: AgentSettings, *, after: int, moving: str = ""
+) -> recorder.Appended:
+    """The person's words, behind what has changed about the agent since: its instruction, its tools.
+
+    `moving` is the reason for which the head is moved there first, if it is elsewhere.
+    """
+    with transaction.atomic():
+        before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
+        entries: list[Entry] = [HeadMoved(to=after, reason=moving)] if moving and after != head_of(session) else []
+        if before.system_instruction != agent.instruction:
+            entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name))
+        offered = toolbox(agent.tools).definitions()
+        if before.tools != offered:
+            entries.append(ToolsOffered(tools=offered, agent=agent.name))
+        return recorder.append_many(session, [*entries, said], after=after)[-1]
+
+
+def head_of(session: Session) -> int:
+    return Session.objects.values_list("head", flat=True).get(pk=session.pk)
+
+
+def model_for(session: Session, picked: str) -> str:
+    """As the person picked it, or as they picked it last time in this session."""
+    if picked and session.metadata.get("model") != picked:
+        session.metadata = {**session.metadata, "model": picked}
+        Session.objects.filter(pk=session.pk).update(metadata=session.metadata)
+    return picked or str(session.metadata.get("model", ""))
+
+
+def is_being_answered(session_id: UUID, after: int) -> bool:
+    """Whether `after` lies on the path of a run: between what it answers and what it wrote last."""
+    return any(run.origin <= after <= run.leaf and _is_above(run, after) for run in runs.running_in(session_id))
+
+
+def _is_above(run: Run, seq: int) -> bool:
+    place = run.leaf
+    while place > seq:
+        parents = Message.objects.filter(session_id=run.session, seq=place).values_list("parent_seq", flat=True)
+        place = parents.first() or 0
+    return place == seq
+
+
+def message_at(session: Session, seq: int) -> Message:
+    found = Message.objects.filter(session=session, seq=seq).first()
+    if found is None:
+        raise NoSuchEntry(f"session {session.pk} has no entry {seq}")
+    return found

@@ -1,0 +1,92 @@
+"""Lines that begin with a slash: done at once, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from history import recorder
+from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest, ToolResults
+from history.models import Message, Session
+from relay import allowances
+from relay.agent.settings import find_agent
+from relay.agent.tools.base import ToolContext
+from relay.agent.tools.registry import all_tools
+from relay.agent.tools.running import run_calls
+from relay.commands import Command, help_text
+from relay.conversation import steering
+from relay.conversation.drafts import Draft, NotPossible, Sent, text_parts
+from relay.conversation.turns import answered, head_of
+from relay.database import in_database
+from relay.plain import plain_history
+
+
+async def begin(user: Any, command: Command, draft: Draft) -> Session:
+    """The first line of a new session: a tool. Other commands need something that they can be about."""
+    if not command.is_tool:
+        raise NotPossible(help_text(all_tools()))
+    await in_database(allowances.note_message, user)
+    agent = await in_database(find_agent, draft.agent)
+    session = await in_database(recorder.start_session, owner=user, agent=agent.name)
+    await _use_tool(user, session, command, draft, after=0, on_leaf=False)
+    return session
+
+
+async def obey(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
+    """Do what the line says. Only a tool leaves a trace of its own in the conversation."""
+    told = command.arguments
+    match command.name:
+        case "help":
+            return Sent(words=help_text(all_tools()))
+        case "title":
+            await steering.rename(session, title=told["title"])
+            return Sent(words=_("The title is “%(title)s” now.") % {"title": session.title})
+        case "fork":
+            return Sent(go_to=(await steering.fork(user, session, at=told.get("seq"))).pk)
+        case "rollback":
+            await steering.rollback(user, session, to=await in_database(_place_before, session, told))
+            return Sent(words=_("The conversation goes on from there. What came after it can still be read."))
+        case "history":
+            return Sent(words=await in_database(plain_history, session, count=told["limit"]))
+    await in_database(allowances.note_message, user)
+    return await _use_tool(user, session, command, draft, after=after, on_leaf=on_leaf)
+
+
+async def _use_tool(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
+    """Any tool by hand, recorded as what it is: what was typed, the call, its result."""
+    request = command.as_request(f"typed-{uuid4().hex[:12]}")
+    context = ToolContext(user=user, session_id=session.pk, agent=session.agent)
+    results = await run_calls([request], toolbox=all_tools(), context=context)
+    sent = await in_database(_record_tool, session, draft, request, results, after, on_leaf)
+    return await answered(session, sent, None, on_end=None)
+
+
+def _record_tool(
+    session: Session, draft: Draft, request: ToolRequest, results: ToolResults, after: int, on_leaf: bool
+) -> Sent:
+    typed = {"source": "command"}
+    entries: list[Entry] = [
+        ModelInput(parts=text_parts(draft.text), metadata=typed),
+        ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed),
+        results,
+    ]
+    with transaction.atomic():
+        if on_leaf and after != head_of(session):
+            entries.insert(0, HeadMoved(to=after, reason="switch"))
+        appended = recorder.append_many(session, entries, after=after)[-1]
+    return Sent(seq=appended.seq, is_branch=not appended.moved_head)
+
+
+def _place_before(session: Session, told: Mapping[str, Any]) -> int:
+    """Where to go on: after an entry that is named, or before the last so many turns."""
+    if "seq" in told:
+        return int(told["seq"])
+    inputs = Message.objects.filter(session=session, on_path=True, kind=ModelInput.kind, is_internal=False)
+    newest = list(inputs.order_by("-seq").values_list("parent_seq", flat=True)[: told["turns"]])
+    if not newest:
+        raise NotPossible(_("There is nothing to go back to."))
+    return newest[-1]

@@ -1,0 +1,34 @@
+"""What is said to a person when something did not work: what happened, and what to do about it."""
+
+from __future__ import annotations
+
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
+from relay.errors import AccessRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
+
+
+def of_error(error: RelayError | HistoryError) -> str:
+    match error:
+        case OverAllowance():
+            when = date_format(timezone.localtime(error.until), "SHORT_DATETIME_FORMAT")
+            return _("You have reached your limit here. It goes on at %(time)s.") % {"time": when}
+        case NoSuchModel() if error.model:
+            return _("Nobody here offers the model “%(name)s”. Pick another one.") % {"name": error.model}
+        case NoSuchModel():
+            return _("No model is set up on this server. Ask whoever looks after it.")
+        case Busy():
+            return _("The provider has too much to do. Try again in a moment, or pick another model.")
+        case AccessRefused():
+            return _("The provider refused this server’s key. Ask whoever looks after it.")
+        case ProviderError():
+            return _("The provider did not answer as it should: %(reason)s") % {"reason": error.message[:500]}
+        case HistoryOff():
+            return _("History is off on this server, so nothing new is taken.")
+        case NoSuchEntry():
+            return _("What this refers to is not there any more. Reload the page.")
+        case NoSuchBlob():
+            return _("An attachment is not there any more. Attach it again.")
+    return str(error)
