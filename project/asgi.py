@@ -7,7 +7,7 @@ it is mounted in `answer_http`. Whatever comes first, a request, a socket or lif
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import Any
 
 from django.core.asgi import get_asgi_application
 
@@ -16,22 +16,10 @@ os.umask(0o077)  # what we write, the database first of all, is nobody else's to
 django_application = get_asgi_application()
 
 # Only now: these import models, which need the applications to be set up.
-from channels.auth import AuthMiddlewareStack  # noqa: E402
-from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
-from django.urls import re_path  # noqa: E402
+from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from project import background  # noqa: E402
-
-
-async def refuse_socket(scope: Any, receive: Any, send: Any) -> None:
-    """An address that nobody serves: refused before it is accepted, which a browser sees as HTTP 403."""
-    await receive()
-    await send({"type": "websocket.close", "code": 4404})
-
-
-# The catch-all stays last. Typed loosely: a route of Channels leads to an ASGI application, not to a view.
-websocket_routes: list[Any] = [re_path(r"", cast(Any, refuse_socket))]
+from relay.routing import sockets  # noqa: E402
 
 
 async def answer_http(scope: Any, receive: Any, send: Any) -> None:
@@ -53,7 +41,7 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
 protocols = ProtocolTypeRouter(
     {
         "http": answer_http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_routes))),
+        "websocket": sockets,
         "lifespan": live,
     }
 )

@@ -26,6 +26,7 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from project.leases import Held, name_of_process
+from relay import runs
 from relay.providers.registry import close_all
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ JOBS: list[Job] = [
         at_end=True,
     ),
     Job(name="sweep dead exchanges", run="history.exchanges.sweep", every=5, once_per="installation"),
+    Job(name="look after runs", run="relay.runs.beat", every=1, once_per="process"),
+    Job(name="sweep dead runs", run="relay.runs.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="list models", run="relay.providers.registry.refresh", every=300, once_per="process"),
 ]
@@ -155,8 +158,11 @@ _pid = 0
 
 
 def ensure_started() -> None:
-    """Cheap when it has started already, so it may be called for every request."""
-    if _pid == os.getpid() or not settings.PARLEY_BACKGROUND:
+    """Cheap when it has started already, so it may be called for every request.
+
+    What must run where answers are written runs in every web process, even where the rest is left to `manage.py work`.
+    """
+    if _pid == os.getpid():
         return
     with _lock:
         if _pid != os.getpid():
@@ -165,7 +171,8 @@ def ensure_started() -> None:
 
 def _start() -> None:
     global _crew, _pid
-    _crew, _pid = Crew(JOBS, lease_seconds=LEASE_SECONDS), os.getpid()
+    ours = [job for job in JOBS if settings.PARLEY_BACKGROUND or job.once_per == "process"]
+    _crew, _pid = Crew(ours, lease_seconds=LEASE_SECONDS), os.getpid()
     atexit.register(stop)
     _stop_with_daphne()
     _crew.start()
@@ -173,10 +180,10 @@ def _start() -> None:
 
 def stop() -> None:
     """End the threads in good order; a second call finds nothing to do."""
-    global _crew
+    global _crew, _pid
     with _lock:
-        crew, _crew = _crew, None
-    if crew is not None and _pid == os.getpid():
+        crew, _crew, pid, _pid = _crew, None, _pid, 0
+    if crew is not None and pid == os.getpid():
         crew.stop()
         logger.info("Background work has ended.")
 
@@ -184,8 +191,10 @@ def stop() -> None:
 async def drain() -> None:
     """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
 
-    After it no call to a model goes on, and the demo model's process is gone.
+    Answers on their way end first, so that what there is of them is written by the jobs that are still there. After it
+    no call to a model goes on, and the demo model's process is gone.
     """
+    await runs.drain()
     await asyncio.to_thread(stop)
     await close_all()
 

@@ -167,3 +167,21 @@ matchMedia("(min-width: 45rem)").addEventListener("change", (event) => {
 
 showSelection();
 all("[data-gone-after]").forEach(removeLater);
+
+// News of one session, over the socket of the page: its row where it is shown, else the list anew.
+
+document.addEventListener("htmx:oobAfterSwap", () => {
+  const news = document.getElementById("rail-news");
+  const session = news?.dataset.session;
+  if (!session) return;
+  delete news.dataset.session;
+  const shown = document.getElementById(`rail-${session}`);
+  const row = news.content.firstElementChild;
+  if (!shown || !row) {
+    htmx.trigger("#rail-list", "rail:refresh");
+  } else if (!shown.querySelector("form, :popover-open")) {
+    shown.replaceWith(row);
+    htmx.process(row);
+    showSelection();
+  }
+});

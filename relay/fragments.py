@@ -1,0 +1,163 @@
+"""Pieces of the chat page for a page that is open already, made by the same templates as the page itself.
+
+Everything that is stored is rendered from the database; only an answer on its way is rendered from `relay.live`. Each
+element says by `hx-swap-oob` where it belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from history.models import Message, Session
+from history.selectors import find_session
+from history.transcripts import Place, Shown, Transcript, read_page
+from relay import runs
+from relay.live import Change, LiveAnswer
+from relay.models import QueuedMessage, Run
+from relay.readers import Reader
+from relay.running import answering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one open page shows: the entries up to `shown` on the way to `leaf` (None: to the head)."""
+
+    session_id: UUID
+    user: Any
+    reader: Reader
+    shown: int = 0
+    leaf: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaughtUp:
+    """How a page that shows `View` becomes one that shows everything; `run` is being answered at its end."""
+
+    html: str
+    shown: int
+    leaf: int | None
+    run: Run | None
+
+
+def catch_up(view: View, *, live: str = "") -> CaughtUp:
+    """Everything that was stored since. `live` is the id of the live answer on the page, which goes."""
+    session = Session.objects.select_related("owner").get(pk=view.session_id)
+    leaf = _current_leaf(session, view.leaf)
+    tip = session.head if leaf is None else leaf
+    run = _run_at(session.pk, tip)
+    with view.reader.reading():
+        context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
+        is_elsewhere = view.shown and not _is_on_path(session, view.shown, leaf)
+        page = read_page(session, Place(after=None if is_elsewhere else view.shown, leaf=leaf))
+        if is_elsewhere or page.newer:
+            page = read_page(session, Place(leaf=leaf))
+            html: str = _render("history/_transcript.html", context | {"transcript": page})
+        else:
+            html = _rows(page, context, shown=view.shown, live=live)
+        html += _around(session, run, tip, leaf, context)
+    return CaughtUp(html=html, shown=max(tip, 0), leaf=leaf, run=run)
+
+
+def _current_leaf(session: Session, leaf: int | None) -> int | None:
+    """A branch that has become the path is followed as the path."""
+    if leaf is None or Message.objects.filter(session=session, seq=leaf, on_path=True).exists():
+        return None
+    return leaf
+
+
+def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
+    if leaf is not None:
+        return True
+    return Message.objects.filter(session=session, seq=seq, on_path=True).exists()
+
+
+def _run_at(session_id: UUID, tip: int) -> Run | None:
+    """The run that writes at the end of this path, if one does."""
+    return next((run for run in runs.running_in(session_id) if run.leaf == tip), None)
+
+
+def _rows(page: Transcript, context: dict[str, Any], *, shown: int, live: str) -> str:
+    """What is on the page already is replaced where it stands (a call now has its result), the rest goes to the end."""
+    rows = [row for row in page.rows if isinstance(row, Shown)]
+    html = "".join(_row(row, context) for row in rows if row.message.seq <= shown)
+    if live:
+        html += _render("chat/live/_gone.html", {"id": live})
+    fresh = [_row(row, context) for row in rows if row.message.seq > shown]
+    return html + (_render("chat/live/_append.html", {"rows": fresh}) if fresh else "")
+
+
+def _row(row: Shown, context: dict[str, Any]) -> SafeString:
+    return _render(row.template, context | {"shown": row, "message": row.message, "entry": row.entry})
+
+
+def _around(session: Session, run: Run | None, tip: int, leaf: int | None, context: dict[str, Any]) -> str:
+    """What surrounds the conversation: where the next message goes, stop or send, what waits."""
+    queued = list(QueuedMessage.objects.filter(session=session.pk))
+    return _render("chat/live/_around.html", context | {"after": tip, "leaf": leaf, "queued": queued})
+
+
+# An answer on its way.
+
+
+def live_answer(answer: LiveAnswer, reader: Reader) -> str:
+    """All of it, as the last thing in the conversation."""
+    with reader.reading():
+        return _render("chat/live/_answer.html", {"answer": answer, "parts": list(answer.parts.values())})
+
+
+def live_change(answer: LiveAnswer, change: Change, reader: Reader) -> str:
+    """What one frame changed; rendered once for each language."""
+    if reader.language not in change.html:
+        with reader.reading():
+            change.html[reader.language] = _render("chat/live/_change.html", {"answer": answer, "change": change})
+    return change.html[reader.language]
+
+
+def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: Reader) -> str:
+    with reader.reading():
+        context = {"seq": seq, "index": index, "status": status, "duration": duration}
+        return _render("chat/live/_call_status.html", context)
+
+
+# Words to the person.
+
+
+def notices(words: Sequence[str], reader: Reader, *, level: str = "") -> str:
+    with reader.reading():
+        return _render("chat/_notices.html", {"notices": [{"level": level, "text": text} for text in words]})
+
+
+def announcement(outcome: str, reader: Reader) -> str:
+    with reader.reading():
+        return _render("chat/live/_announcement.html", {"outcome": outcome})
+
+
+def way_to(session_id: UUID) -> str:
+    return _render("chat/live/_go.html", {"session_id": session_id})
+
+
+def rail_row(session_id: UUID, view: View) -> str:
+    """One session of the list beside the chat; none where it is not there any more."""
+    with view.reader.reading():
+        context = {
+            "session": find_session(view.user, session_id),
+            "session_id": session_id,
+            "is_answering": bool(answering([session_id])),
+            "is_current": session_id == view.session_id,
+            "user": view.user,
+        }
+        return _render("chat/live/_rail_row.html", context)
+
+
+def pong() -> str:
+    return _render("chat/live/_pong.html", {})
+
+
+def _render(template: str, context: dict[str, Any]) -> SafeString:
+    return render_to_string(template, context)
