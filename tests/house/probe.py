@@ -8,6 +8,7 @@ from django.urls import re_path
 
 from project import asgi, background
 from project.background import Job
+from relay import routing
 
 
 def leave_track(word: str) -> None:
@@ -51,5 +52,5 @@ background.JOBS[:] = [
 ]
 if os.environ.get("PROBE_FAILS"):
     background.JOBS.append(Job(name="fail", run="tests.house.probe.fail", every=0.05, once_per="process"))
-asgi.websocket_routes.insert(0, re_path(r"^ws/open$", cast(Any, stay_open)))
+routing.routes.insert(0, re_path(r"^ws/open$", cast(Any, stay_open)))
 application = asgi.application

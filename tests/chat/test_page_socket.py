@@ -1,0 +1,275 @@
+"""The socket of a chat page: intents in, pieces of the page out, and nothing is missed or shown twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from channels.testing import WebsocketCommunicator
+from django.conf import settings as live_settings
+from django.test import Client
+
+from history import recorder, retention
+from history.entries import ModelInput, Text
+from history.events import ReasoningPiece, TextPiece, ToolCallPiece
+from history.models import Exchange, Message, Session
+from project.accounts.models import User
+from relay import conversation
+from relay.database import in_database
+from relay.models import Run
+from relay.routing import sockets
+from tests.chat.conftest import Talk
+
+
+class OpenPage:
+    """A page that applies what it is sent as htmx would, as far as these tests look."""
+
+    def __init__(self, socket: WebsocketCommunicator) -> None:
+        self.socket, self.html = socket, ""
+
+    async def say(self, kind: str, **what: Any) -> None:
+        await self.socket.send_to(json.dumps({"type": kind, "HEADERS": {"HX-Request": "true"}, **what}))
+
+    async def until(self, pattern: str) -> str:
+        """What came, up to the frame in which this is found."""
+        came = ""
+        while not re.search(pattern, came, re.DOTALL):
+            try:
+                came += str(await self.socket.receive_from(timeout=10))
+            except TimeoutError:
+                raise AssertionError(f"{pattern} did not come, but:\n{came}") from None
+        self.html += came
+        return came
+
+    async def nothing_more(self) -> bool:
+        return await self.socket.receive_nothing(timeout=0.2)
+
+
+def cookie_of(user: User) -> str:
+    client = Client()
+    client.force_login(user)
+    return client.cookies[live_settings.SESSION_COOKIE_NAME].value
+
+
+async def open_page(
+    user: User | None, session: Session, *, origin: str = "http://localhost", query: str = ""
+) -> tuple[OpenPage, bool]:
+    headers = [(b"origin", origin.encode()), (b"host", b"localhost")]
+    if user is not None:
+        cookie = await in_database(cookie_of, user)
+        headers.append((b"cookie", f"{live_settings.SESSION_COOKIE_NAME}={cookie}".encode()))
+    socket = WebsocketCommunicator(sockets, f"/ws/s/{session.pk}/{query}", headers=headers)
+    is_open, _ = await socket.connect(timeout=10)
+    return OpenPage(socket), is_open
+
+
+def empty_session(user: User) -> Session:
+    return recorder.start_session(owner=user)
+
+
+@pytest.fixture
+async def page(talk: Talk) -> AsyncIterator[OpenPage]:
+    talk.session = await in_database(empty_session, talk.user)
+    found, is_open = await open_page(talk.user, talk.session)
+    assert is_open
+    await found.until('id="composer-after"')
+    yield found
+    await found.socket.disconnect()
+
+
+async def test_a_message_and_its_answer_come_as_the_page_s_own_entries(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("Hello **yourself**.")
+    await page.say("send", text="Hello <b>there</b>", after=0)
+    came = await page.until("The answer is finished")
+    assert "Hello &lt;b&gt;there&lt;/b&gt;" in came
+    assert re.search(r'<article[^>]*class="entry answer[^"]*"[^>]*id="m\d+"', came)
+    assert "<strong>yourself</strong>" in came
+    assert came.count("The answer is finished") == 1
+
+
+async def test_an_answer_is_shown_while_it_is_written_block_by_block(talk: Talk, page: OpenPage) -> None:
+    gates = [asyncio.Event(), asyncio.Event()]
+    talk.scripted(["First *paragraph*.\n\n", "Second", gates[0], " one.", gates[1]])
+    await page.say("send", text="Write.", after=0)
+    came = await page.until("Second")
+    assert '<article class="entry answer live" id="run-' in came
+    assert "<em>paragraph</em>" in came
+    gates[0].set()
+    more = await page.until("Second one")
+    assert "paragraph" not in more
+    gates[1].set()
+    end = await page.until("The answer is finished")
+    assert re.search(r'id="run-[0-9a-f-]+" hx-swap-oob="delete"', end)
+
+
+async def test_a_page_that_comes_in_the_middle_sees_the_text_so_far_and_then_only_what_is_new(talk: Talk) -> None:
+    gate = asyncio.Event()
+    talk.scripted(["one two ", gate, "three"])
+    session = await talk.begin("Count.")
+    first, _ = await open_page(talk.user, session)
+    await first.until("one two")
+    await first.socket.disconnect()
+    second, _ = await open_page(talk.user, session)
+    came = await second.until("one two")
+    assert came.count("one two") == 1
+    gate.set()
+    end = await second.until("The answer is finished")
+    assert "one two three" in end
+    await second.socket.disconnect()
+
+
+async def test_closing_every_tab_changes_nothing(talk: Talk, page: OpenPage) -> None:
+    gate = asyncio.Event()
+    talk.scripted(["A long ", gate, "answer."])
+    await page.say("send", text="Write.", after=0)
+    await page.until("A long")
+    await page.socket.disconnect()
+    gate.set()
+    await talk.until_ended()
+    assert (await talk.said())[-1] == ("assistant", "A long answer.")
+
+
+async def test_two_pages_of_one_session_show_the_same(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("Hello both.")
+    other, _ = await open_page(talk.user, talk.session)
+    await page.say("send", text="Anybody?", after=0)
+    for each in (page, other):
+        came = await each.until("The answer is finished")
+        assert "Anybody?" in came
+        assert "Hello both." in came
+    await other.socket.disconnect()
+
+
+async def test_a_call_is_a_card_first_without_and_then_with_its_result(talk: Talk, page: OpenPage) -> None:
+    await talk.agent(tools=["current_time"])
+    call = ToolCallPiece(part="c", call_id="c", name="current_time", arguments="{}")
+    talk.scripted([ReasoningPiece(part="r", text="Look at the clock."), call], [TextPiece(part="t", text="Noon.")])
+    await page.say("send", text="How late?", after=0)
+    came = await page.until("The answer is finished")
+    assert "Look at the clock." in came
+    cards = re.findall(r'<details class="tool"[^>]*>.*?</details>', came, re.DOTALL)
+    assert "current_time" in cards[-1]
+    assert "success" in cards[-1]
+    assert "Noon." in came
+
+
+async def test_stop_keeps_what_there_was_and_the_page_says_so(talk: Talk, page: OpenPage) -> None:
+    talk.scripted(["The beginning", asyncio.Event()])
+    await page.say("send", text="Tell me.", after=0)
+    await page.until("The beginning")
+    run = await in_database(Run.objects.get)
+    await page.say("stop", run=str(run.pk))
+    came = await page.until("The answer was stopped")
+    assert "The beginning" in came
+    assert "interrupted" in came
+
+
+async def test_who_comes_second_is_told_and_sees_a_branch_of_their_own(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("Hello.", lambda context, options: f"You said {context.entries[-1].content}.")
+    await page.say("send", text="Hello", after=0)
+    await page.until("The answer is finished")
+    seen = await talk.head()
+    other, _ = await open_page(talk.user, talk.session, query=f"?shown={seen}")
+    gate = asyncio.Event()
+    talk.scripted(lambda context, options: [f"You said {context.entries[-1].content}.", gate])
+    await page.say("send", text="one", after=seen)
+    await page.until("You said one")
+    await other.say("send", text="two", after=seen)
+    came = await other.until("You said two")
+    assert "branch of its own" in came
+    gate.set()
+    await other.socket.disconnect()
+
+
+async def test_a_page_that_was_away_gets_what_it_missed_and_nothing_twice(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("One.", "Two.")
+    await page.say("send", text="first", after=0)
+    await page.until("The answer is finished")
+    shown = await talk.head()
+    await page.socket.disconnect()
+    await talk.send("second")
+    await talk.until_ended()
+    back, _ = await open_page(talk.user, talk.session, query=f"?shown={shown}")
+    came = await back.until('id="composer-after"')
+    assert "second" in came
+    assert "Two." in came
+    assert "first" not in came
+    await back.socket.disconnect()
+
+
+async def test_going_back_shows_the_conversation_as_it_is_now(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("One.", "Two.")
+    await page.say("send", text="first", after=0)
+    await page.until("The answer is finished")
+    back = await talk.head()
+    await page.say("send", text="second", after=back)
+    await page.until("The answer is finished")
+    await page.say("rollback", to=back)
+    came = await page.until('id="transcript"')
+    assert "One." in came
+    assert "Two." not in came
+
+
+async def test_commands_answer_without_a_model(talk: Talk, page: OpenPage) -> None:
+    provider = talk.scripted("never")
+    await page.say("send", text="/help", after=0)
+    assert "/rollback" in await page.until('id="notices"')
+    await page.say("send", text="/sys_monitor cpu", after=0)
+    assert "CPU" in await page.until("CPU")
+    await page.say("send", text="/histroy", after=0)
+    assert "/history" in await page.until("Did you mean")
+    await page.say("send", text="/fork", after=0)
+    assert re.search(r'<a id="go" href="/s/[0-9a-f-]+/"', await page.until('id="go"'))
+    assert provider.calls == []
+
+
+@pytest.mark.parametrize("rubbish", ["{", "[]", '{"type": 1}', '{"type": "fly"}', '{"type": "send", "text": ["x"]}'])
+async def test_what_makes_no_sense_gets_a_notice_and_the_socket_lives_on(page: OpenPage, rubbish: str) -> None:
+    await page.socket.send_to(rubbish)
+    assert "error" in await page.until('id="notices"')
+    await page.say("ping")
+    await page.until('id="pong"')
+
+
+async def test_only_the_owner_from_our_own_pages_gets_in(talk: Talk, bob: User, staff: User) -> None:
+    talk.session = await in_database(empty_session, talk.user)
+    for user, origin in ((None, "http://localhost"), (bob, "http://localhost"), (staff, "http://localhost")):
+        _, is_open = await open_page(user, talk.session, origin=origin)
+        assert not is_open
+    _, is_open = await open_page(talk.user, talk.session, origin="http://evil.example")
+    assert not is_open
+
+
+async def test_whoever_signs_out_has_no_say_any_more(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("never")
+
+    def sign_out() -> None:
+        talk.user.set_password("another")
+        talk.user.save()
+
+    await in_database(sign_out)
+    await page.say("send", text="Still here?", after=0)
+    closed = await page.socket.receive_output(timeout=10)
+    assert closed == {"type": "websocket.close", "code": 4401}
+    assert await in_database(Exchange.objects.count) == 0
+
+
+async def test_a_session_that_was_deleted_takes_no_message(talk: Talk, page: OpenPage) -> None:
+    talk.scripted("never")
+    await in_database(retention.hide, talk.session, actor=talk.user)
+    await page.say("send", text="Still here?", after=0)
+    closed = await page.socket.receive_output(timeout=10)
+    assert closed == {"type": "websocket.close", "code": 4404}
+
+
+async def test_ten_megabytes_of_a_result_are_a_short_piece_of_the_page(talk: Talk, page: OpenPage) -> None:
+    long = ModelInput(parts=(Text(text="x" * 10_000_000),))
+    await in_database(recorder.append, talk.session, long, after=0)
+    await conversation.rename(talk.session, title="long")
+    came = await page.until('id="m1"')
+    assert len(came) < 100_000
+    assert await in_database(lambda: Message.objects.get(seq=1).content_chars) == 10_000_000
