@@ -15,6 +15,7 @@ RelayError
 
 from __future__ import annotations
 
+from copy import copy
 from datetime import datetime
 from typing import Any, ClassVar, Literal
 
@@ -95,6 +96,11 @@ _CLASS_OF_KIND: dict[ErrorKind, type[ProviderError]] = {
     "server": VendorFault,
     "timeout": VendorFault,
 }
+
+
+def detached(error: ProviderError) -> ProviderError:
+    """The same error to be kept: a traceback would keep everything that was said in the call alive."""
+    return copy(error)
 
 
 def error_of(failed: Failed, *, provider: str, retry_after: float | None = None) -> ProviderError:

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from relay.errors import ProviderError
+from relay.errors import ProviderError, detached
 from relay.providers import sessions
 from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.http import HttpProvider
@@ -63,7 +63,7 @@ class Catalogue:
         try:
             listed = await list_models(endpoint)
         except ProviderError as error:
-            self.errors[provider.name] = error
+            self.errors[provider.name] = detached(error)
             return
         self.errors.pop(provider.name, None)
         provider.models = merged(endpoint.models, listed, keeps_all=not endpoint.models_are_guessed) or endpoint.models

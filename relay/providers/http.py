@@ -20,7 +20,7 @@ from history.context import Context
 from history.dialects import DIALECTS, CallOptions
 from history.dialects.loose import as_bytes
 from history.events import Event
-from relay.errors import ProviderError, RequestRefused, Unreachable, error_of
+from relay.errors import ProviderError, RequestRefused, Unreachable, detached, error_of
 from relay.providers import sessions
 from relay.providers.answers import Answer, blotted, network_errors
 from relay.providers.base import CallNotes, Model
@@ -84,7 +84,7 @@ class HttpProvider:
             finally:
                 answer.close()
         except ProviderError as error:
-            self.trouble = Trouble(error, datetime.now(UTC))
+            self.trouble = Trouble(detached(error), datetime.now(UTC))
             raise
         self.trouble = None
 

@@ -15,7 +15,7 @@ from relay.errors import ProviderError, RequestRefused, error_of
 from relay.providers import sessions
 from relay.providers.answers import blotted, network_errors
 from relay.providers.base import Model
-from relay.providers.endpoints import Endpoint, host_of
+from relay.providers.endpoints import Endpoint, Patience, host_of
 from relay.providers.known import is_openai
 from relay.providers.written import LONGEST_MODEL
 
@@ -64,6 +64,7 @@ def merged(known: Iterable[Model], listed: Iterable[Model], *, keeps_all: bool) 
 
 async def fetch(endpoint: Endpoint, url: str, *, ask: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
     """The JSON object at an address of this endpoint; with `ask`, by POST."""
+    endpoint = replace(endpoint, patience=Patience(idle=LIST_SECONDS))
     with network_errors(endpoint, has_begun=False):
         async with sessions.session().request(
             "GET" if ask is None else "POST",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,7 @@ from relay.providers import sessions
 from relay.providers.endpoints import Patience
 from relay.providers.http import HttpProvider
 from relay.providers.retries import retry_after, wait_after
-from tests.house.processes import free_port
+from tests.house.processes import free_port, manage
 from tests.relay.asking import ask, context
 from tests.vendors import KEYS, Play, Vendors, raw, refuses, says
 from tests.vendors.setup import HASTE, endpoint_at
@@ -303,6 +304,16 @@ async def test_no_host_but_this_machine_is_called_in_tests(vendors: Vendors) -> 
     assert sessions.is_loopback("localhost")
 
 
+def test_no_process_that_a_test_starts_calls_another_machine(tmp_path: Path) -> None:
+    code = (
+        "from relay.providers.checking import check; from relay.providers.registry import router;"
+        "print(repr(check(router().route('openai/gpt-x')).error))"
+    )
+    variables = {"PARLEY_DATA_DIR": str(tmp_path), "OPENAI_API_KEY": "sk-not-a-real-key-0123"}
+    done = manage("shell", "--no-imports", "--command", code, **variables)
+    assert done.stdout.startswith("AccessRefused('PARLEY_LOOPBACK_ONLY is on"), done.stderr
+
+
 async def test_any_request_of_a_session_is_held_back(vendors: Vendors) -> None:
     with pytest.raises(AccessRefused):
         await sessions.session().get("https://api.anthropic.com/v1/models")
@@ -324,5 +335,7 @@ async def test_the_latest_trouble_of_a_provider_is_remembered_until_it_works_aga
     await ask(provider)
     assert provider.trouble is not None
     assert provider.trouble.error.kind == "billing"
+    # What was said in the call is not kept alive by it.
+    assert provider.trouble.error.__traceback__ is None
     await ask(provider)
     assert provider.trouble is None

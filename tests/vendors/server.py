@@ -244,7 +244,7 @@ async def _chunks(seen: Seen, play: Play) -> AsyncIterator[bytes]:
         if isinstance(event, Started):
             event = Started(model=event.model or _model_of(seen), request_id=event.request_id or "reply-1")
         if chunk := encoder.feed(event):
-            yield (NOISE[seen.dialect] if play.noise else b"") + chunk
+            yield chunk + (NOISE[seen.dialect] if play.noise else b"")
             await asyncio.sleep(play.delay)
     await asyncio.sleep(play.linger)
     if chunk := encoder.end():
