@@ -2,13 +2,14 @@
 
 from django.urls import path
 
-from relay.views import attachments, providers, rail, sharing
+from relay.views import attachments, palette, providers, rail, sharing
 
 app_name = "relay"
 urlpatterns = [
     path("providers/", providers.providers, name="providers"),
     path("providers/<str:name>/try/", providers.try_provider, name="try_provider"),
     path("rail/", rail.rail, name="rail"),
+    path("palette/", palette.palette, name="palette"),
     path("rail/delete/", rail.delete_many, name="delete_many"),
     path("rail/undelete/", rail.undelete_all, name="undelete_all"),
     path("rail/archive/", rail.archive_many, {"archived": True}, name="archive_many"),

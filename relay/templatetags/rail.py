@@ -45,8 +45,6 @@ def short_time(moment: datetime) -> str:
 
 @register.simple_tag
 def hit_link(hit: Hit, words: str) -> str:
-    """The entry with the page around it; the search stays in the rail."""
-    return (
-        "?".join([Session(pk=hit.session_id).get_absolute_url(), urlencode({"at": hit.seq, "q": words})])
-        + f"#m{hit.seq}"
-    )
+    """The entry with the page around it; a search stays in the rail."""
+    query = urlencode({"at": hit.seq} | ({"q": words} if words else {}))
+    return f"{Session(pk=hit.session_id).get_absolute_url()}?{query}#m{hit.seq}"

@@ -29,7 +29,7 @@ class Asked:
     def of(cls, given: QueryDict) -> Asked:
         """Of a request for the list, or from inside it."""
         return cls(
-            words=_words(given),
+            words=words_of(given),
             archived=given.get("archived") == "1",
             current=_session(given.get("current", "")),
             before=given.get("before", ""),
@@ -38,7 +38,7 @@ class Asked:
     @classmethod
     def of_page(cls, request: HttpRequest, *, current: UUID | None) -> Asked:
         """Of a page with the rail beside it: `before` there is the transcript's."""
-        return cls(words=_words(request.GET), current=current)
+        return cls(words=words_of(request.GET), current=current)
 
     @property
     def as_json(self) -> str:
@@ -93,7 +93,7 @@ def address_with(address: str, *, words: str) -> str:
     return "/" + parts.path.lstrip("/") + (f"?{query}" if query else "")
 
 
-def _words(given: QueryDict) -> str:
+def words_of(given: QueryDict) -> str:
     return given.get("q", "").replace("\0", " ").strip()
 
 

@@ -1,0 +1,54 @@
+// Ctrl+K or Cmd+K from anywhere in the chat: a box, and below it where one can go. Focus stays in the box; the list is
+// walked with the arrows and told to screen readers as a listbox.
+
+const palette = document.getElementById("palette");
+const box = document.getElementById("palette-words");
+const options = () => [...palette.querySelectorAll("a[role=option]")];
+const chosen = () => palette.querySelector("[aria-selected=true]");
+
+function open() {
+  palette.showModal();
+  box.select();
+  htmx.trigger(box, "palette:open");
+}
+
+function choose(option) {
+  chosen()?.setAttribute("aria-selected", "false");
+  option?.setAttribute("aria-selected", "true");
+  option?.scrollIntoView({ block: "nearest" });
+  if (option) box.setAttribute("aria-activedescendant", option.id);
+  else box.removeAttribute("aria-activedescendant");
+}
+
+function step(by) {
+  const all = options();
+  if (all.length) choose(all[(all.indexOf(chosen()) + by + all.length) % all.length]);
+}
+
+document.addEventListener("keydown", (event) => {
+  const isOurs = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+  if (!isOurs) return;
+  event.preventDefault();
+  if (palette.open) palette.close();
+  else open();
+});
+
+box.addEventListener("keydown", (event) => {
+  if (event.isComposing) return;
+  const steps = { ArrowDown: 1, ArrowUp: -1 };
+  if (event.key in steps) step(steps[event.key]);
+  else if (event.key === "Enter") chosen()?.click();
+  else return;
+  event.preventDefault();
+});
+
+palette.addEventListener("htmx:afterSettle", () => choose(options()[0]));
+
+// Where one already is, a link to an entry of the same page would leave the palette open.
+palette.addEventListener("click", (event) => {
+  if (event.target.closest("a[role=option]")) palette.close();
+});
+
+if (/Mac|iPhone|iPad/.test(navigator.platform)) {
+  for (const hint of document.querySelectorAll("[data-palette-keys]")) hint.textContent = "⌘ K";
+}
