@@ -82,7 +82,7 @@ def rename(request: HttpRequest, session_id: UUID) -> HttpResponse:
         recorder.rename(session, title=title)
     response = show_row(request, session)
     renamed = {"session": str(session.pk), "title": session.title}
-    response["HX-Trigger"] = json.dumps({"rail:renamed": renamed})
+    response["HX-Trigger-After-Settle"] = json.dumps({"rail:renamed": renamed})
     return response
 
 

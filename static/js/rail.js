@@ -58,8 +58,11 @@ rail.addEventListener(
   "toggle",
   (event) => {
     const menu = event.target;
-    if (!menu.matches?.(".rail-menu") || event.newState !== "open") return;
-    if (!CSS.supports("position-area", "bottom")) placeBesideButton(menu);
+    if (!menu.matches?.(".rail-menu")) return;
+    if (event.newState === "open" && !CSS.supports("position-area", "bottom")) placeBesideButton(menu);
+    // A menu inside a sheet gives the focus back to nobody.
+    const isLost = document.activeElement === document.body || menu.contains(document.activeElement);
+    if (event.newState === "closed" && isLost) menu.parentElement?.querySelector(".rail-dots").focus();
   },
   true,
 );
@@ -120,13 +123,13 @@ function removeLater(notice) {
 const dialog = document.getElementById("rail-dialog");
 
 dialog.addEventListener("htmx:afterSettle", () => {
-  for (const button of dialog.querySelectorAll("[data-copy]")) button.hidden = false;
+  for (const button of dialog.querySelectorAll("[data-copy-link]")) button.hidden = false;
   if (!dialog.open) dialog.showModal();
   dialog.querySelector(".new input")?.select();
 });
 
 dialog.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy]");
+  const button = event.target.closest("[data-copy-link]");
   if (!button) return;
   const field = button.parentElement.querySelector("input");
   field.select();

@@ -326,7 +326,7 @@ def test_a_new_title_is_told_to_the_page_and_what_was_typed_is_tidied(reader: Cl
     session.refresh_from_db()
     assert session.title == "季度 报告"
     assert "季度 报告" in response.content.decode()
-    assert response["HX-Trigger"].isascii()
+    assert response["HX-Trigger-After-Settle"].isascii()
 
 
 def test_no_title_changes_nothing(reader: Client, ada: Any) -> None:

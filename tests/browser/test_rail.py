@@ -1,0 +1,340 @@
+"""The list of sessions in a browser: found, pinned, renamed, deleted, brought back, shared, and reached by Ctrl+K."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from history import recorder
+from history.models import Session
+from relay.models import Run
+from relay.rail import PAGE
+from tests.talk import chat_of
+
+pytestmark = pytest.mark.browser
+
+See = Callable[[str], None]
+
+# What does not depend on colours is tried wide and narrow, once each.
+twice = pytest.mark.parametrize("look", [(1280, "light"), (390, "light")], indirect=True, ids=["1280", "390"])
+
+
+@pytest.fixture
+def signed_in(page: Page, site: str, ada: Any) -> Page:
+    client = Client()
+    client.force_login(ada)
+    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    return page
+
+
+@pytest.fixture
+def sessions(ada: Any) -> list[Session]:
+    """As on the sketch: some of today, some of yesterday, one of long ago, one pinned."""
+    given: list[tuple[float, str, dict[str, str]]] = [
+        (0, "Why is the build server slow?", {}),
+        (0.02, "Refactor the payment retry loop", {"source": "relay", "client": "Claude Code"}),
+        (0.03, "Classify 240 support mails", {"source": "relay"}),
+        (24, "季度报告的要点整理", {}),
+        (
+            25,
+            "Add keyset paging to the export of everything that was ever said",
+            {"source": "relay", "client": "Codex"},
+        ),
+        (24 * 3, "Trip to Hangzhou", {"source": "import", "client": "ChatGPT"}),
+        (24 * 70, "An old plan", {}),
+        (24 * 90, "House rules", {}),
+    ]
+    made = []
+    for hours, title, fields in given:
+        session = chat_of(ada, f"About {title}", "The server says hello.", title=title, **fields)
+        Session.objects.filter(pk=session.pk).update(last_activity_at=timezone.now() - timedelta(hours=hours))
+        made.append(session)
+    recorder.pin(made[-1], pinned=True)
+    Run.objects.create(session=made[1].pk, owner=ada)
+    return made
+
+
+def open_rail(page: Page) -> Locator:
+    """On a narrow screen the list is a sheet behind a button."""
+    button = page.locator(".rail-button").first
+    rail = page.locator("#rail")
+    if button.is_visible() and not rail.is_visible():
+        button.click()
+    expect(rail).to_be_visible()
+    return rail
+
+
+def row(page: Page, session: Session) -> Locator:
+    return page.locator(f"#rail-{session.pk}")
+
+
+def menu(page: Page, session: Session, item: str) -> None:
+    row(page, session).hover()
+    row(page, session).locator(".rail-dots").click()
+    row(page, session).locator(".rail-menu").get_by_text(item, exact=True).click()
+
+
+def test_the_list_shows_days_marks_and_the_session_that_is_open(
+    signed_in: Page, sessions: list[Session], see: See
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    rail = open_rail(page)
+    headings = rail.locator(".rail-day h2").all_inner_texts()
+    assert headings[:2] == ["Pinned", "Today"]
+    expect(row(page, sessions[0]).locator("a.rail-link")).to_have_attribute("aria-current", "page")
+    expect(row(page, sessions[1]).locator(".rail-answering")).to_be_visible()
+    see("rail")
+
+
+def test_a_menu_opens_beside_its_row_and_works_by_keyboard(signed_in: Page, sessions: list[Session], see: See) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    dots = row(page, sessions[2]).locator(".rail-dots")
+    dots.focus()
+    page.keyboard.press("Enter")
+    popup = row(page, sessions[2]).locator(".rail-menu")
+    expect(popup).to_be_visible()
+    button, box = dots.bounding_box(), popup.bounding_box()
+    assert button
+    assert box
+    assert abs(box["y"] - button["y"] - button["height"]) < 12
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= page.viewport_size["width"]  # type: ignore[index]
+    see("rail-menu")
+    page.keyboard.press("ArrowDown")
+    expect(popup.get_by_text("Pin", exact=True)).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(popup.get_by_text("Delete", exact=True)).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(popup).to_be_hidden()
+    expect(dots).to_be_focused()
+
+
+@twice
+def test_pinning_moves_a_session_to_the_top(signed_in: Page, sessions: list[Session]) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[2], "Pin")
+    expect(page.locator(".rail-session").first).to_have_id(f"rail-{sessions[2].pk}")
+    expect(row(page, sessions[0]).locator("a.rail-link")).to_have_attribute("aria-current", "page")
+    menu(page, sessions[2], "Unpin")
+    expect(page.locator(".rail-session").first).to_have_id(f"rail-{sessions[-1].pk}")
+
+
+def test_a_title_is_changed_in_place_with_enter_and_left_with_escape(
+    signed_in: Page, sessions: list[Session], see: See
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[0], "Rename")
+    field = row(page, sessions[0]).get_by_label("Title")
+    expect(field).to_be_focused()
+    see("rail-rename")
+    field.fill("never kept")
+    page.keyboard.press("Escape")
+    expect(row(page, sessions[0]).locator(".rail-title")).to_have_text("Why is the build server slow?")
+    menu(page, sessions[0], "Rename")
+    field.fill("Fast again")
+    page.keyboard.press("Enter")
+    expect(row(page, sessions[0]).locator(".rail-title")).to_have_text("Fast again")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Fast again")
+    expect(page).to_have_title("Fast again · Parley")
+
+
+def test_a_deleted_session_leaves_a_way_back_where_it_stood(signed_in: Page, sessions: list[Session], see: See) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[1], "Delete")
+    undo = row(page, sessions[1]).get_by_role("button", name="Undo")
+    expect(undo).to_be_visible()
+    see("rail-deleted")
+    assert Session.objects.get(pk=sessions[1].pk).hidden_at is not None
+    undo.click()
+    expect(row(page, sessions[1]).locator("a.rail-link")).to_be_visible()
+    assert Session.objects.get(pk=sessions[1].pk).hidden_at is None
+
+
+@twice
+def test_deleting_the_open_session_leads_to_an_empty_chat_with_a_way_back(
+    signed_in: Page, sessions: list[Session]
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[0], "Delete")
+    expect(page).to_have_url(re.compile(r"^http://[^/]*/$"))
+    expect(page.locator("#composer")).to_be_visible()
+    open_rail(page)
+    row(page, sessions[0]).get_by_role("button", name="Undo").click()
+    row(page, sessions[0]).locator("a.rail-link").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Why is the build server slow?")
+
+
+@twice
+def test_many_are_selected_with_shift_stay_selected_and_go_together(
+    signed_in: Page, sessions: list[Session], see: See
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    page.get_by_text("Select", exact=True).click()
+    row(page, sessions[1]).locator(".rail-pick").click()
+    row(page, sessions[3]).locator(".rail-pick").click(modifiers=["Shift"])
+    expect(page.locator(".rail-count")).to_have_text("3 selected")
+    see("rail-select")
+    page.reload()
+    open_rail(page)
+    expect(page.locator(".rail-count")).to_have_text("3 selected")
+    page.locator(".rail-many").get_by_role("button", name="Delete").click()
+    expect(page.get_by_text("3 deleted")).to_be_visible()
+    assert Session.objects.filter(hidden_at=None).count() == len(sessions) - 3
+    page.get_by_role("button", name="Undo all").click()
+    expect(row(page, sessions[2]).locator("a.rail-link")).to_be_visible()
+
+
+@twice
+def test_the_archive_is_one_press_away(signed_in: Page, sessions: list[Session], see: See) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[1], "Archive")
+    expect(row(page, sessions[1]).get_by_role("button", name="Undo")).to_be_visible()
+    page.locator(".rail-tools").get_by_role("link", name="Archived").click()
+    expect(row(page, sessions[1]).locator("a.rail-link")).to_be_visible()
+    expect(row(page, sessions[0])).to_have_count(0)
+    see("rail-archive")
+    page.locator(".rail-tools").get_by_role("link", name="Recent").click()
+    expect(row(page, sessions[0]).locator("a.rail-link")).to_have_attribute("aria-current", "page")
+
+
+def test_typing_finds_and_marks_and_the_address_keeps_it(signed_in: Page, sessions: list[Session], see: See) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    page.get_by_role("searchbox").press_sequentially("serv", delay=20)
+    expect(page.locator("#rail-list mark").first).to_have_text("server")
+    expect(page).to_have_url(re.compile(rf"/s/{sessions[0].pk}/\?q=serv$"))
+    see("rail-search")
+    page.locator(".rail-hit-link", has_text="House rules").first.click()
+    page.wait_for_url(re.compile(rf"/s/{sessions[-1].pk}/\?at=\d+&q=serv#m\d+$"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("House rules")
+    open_rail(page)
+    expect(page.locator("#rail-list mark").first).to_be_attached()
+    page.get_by_role("searchbox").fill("")
+    expect(row(page, sessions[0])).to_be_visible()
+    page.get_by_role("searchbox").fill("nothing like this")
+    expect(page.locator("#rail-list")).to_contain_text("Nothing found")
+
+
+@twice
+def test_the_list_goes_on_as_one_scrolls(signed_in: Page, ada: Any) -> None:
+    page = signed_in
+    made = [chat_of(ada, f"number {number}") for number in range(3 * PAGE)]
+    page.goto("/")
+    open_rail(page)
+    expect(page.locator(".rail-session")).to_have_count(PAGE)
+    page.locator(".rail-session").last.scroll_into_view_if_needed()
+    page.locator("#rail-list > ul").hover()
+    for _ in range(20):
+        page.mouse.wheel(0, 2_000)
+        if page.locator(".rail-session").count() == len(made):
+            break
+        page.wait_for_timeout(100)
+    expect(page.locator(".rail-session")).to_have_count(len(made))
+    assert page.locator(".rail-day").count() == 1
+
+
+def test_a_session_is_shared_in_a_dialog_read_by_an_outsider_and_taken_back(
+    signed_in: Page, sessions: list[Session], see: See, browser: Browser
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[0], "Share")
+    dialog = page.locator("#rail-dialog")
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("button", name="Make a link").click()
+    field = dialog.get_by_label("Link", exact=True)
+    expect(field).to_be_visible()
+    see("share")
+    outside = browser.new_context(viewport=page.viewport_size)
+    reader = outside.new_page()
+    reader.goto(field.input_value())
+    expect(reader.get_by_text("The server says hello.")).to_be_visible()
+    dialog.get_by_role("button", name="Revoke").click()
+    expect(field).to_have_count(0)
+    reader.reload()
+    expect(reader.get_by_role("heading", level=1)).to_have_text("This link opens nothing")
+    outside.close()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+
+
+def test_a_shared_page_is_fit_to_be_seen(page: Page, sessions: list[Session], see: See) -> None:
+    from history import sharing
+
+    link = sharing.share(sessions[0], by=sessions[0].owner)
+    page.goto(f"/shared/{sharing.token_of(link)}/")
+    expect(page.get_by_text("The server says hello.")).to_be_visible()
+    see("shared")
+
+
+def test_ctrl_k_leads_to_a_session_by_a_few_letters(signed_in: Page, sessions: list[Session], see: See) -> None:
+    page = signed_in
+    page.goto("/")
+    page.keyboard.press("Control+k")
+    box = page.get_by_role("combobox", name="Go to a session")
+    expect(box).to_be_focused()
+    expect(page.get_by_role("option").first).to_have_attribute("aria-selected", "true")
+    see("palette")
+    box.press_sequentially("hang", delay=20)
+    expect(page.get_by_role("option").first).to_contain_text("Trip to Hangzhou")
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("option").nth(1)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Trip to Hangzhou")
+    page.keyboard.press("Control+k")
+    expect(box).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(box).to_be_hidden()
+
+
+@twice
+def test_without_a_script_everything_can_be_reached(
+    browser: Browser, site: str, ada: Any, sessions: list[Session], look: tuple[int, str]
+) -> None:
+    context = browser.new_context(
+        base_url=site, java_script_enabled=False, viewport={"width": look[0], "height": 800}, locale="en-GB"
+    )
+    client = Client()
+    client.force_login(ada)
+    context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    page = context.new_page()
+    page.goto(f"/s/{sessions[0].pk}/")
+    open_rail(page)
+    menu(page, sessions[1], "Archive")
+    assert Session.objects.get(pk=sessions[1].pk).archived_at is not None
+    open_rail(page)
+    expect(row(page, sessions[1])).to_have_count(0)
+    page.locator(".rail-tools").get_by_role("link", name="Archived").click()
+    expect(row(page, sessions[1])).to_be_visible()
+    page.goto("/rail/")
+    page.locator(f"#rail-{sessions[2].pk} .rail-dots").click()
+    page.locator(f"#rail-{sessions[2].pk}").get_by_text("Rename", exact=True).click()
+    page.get_by_label("Title").fill("Plainly renamed")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Plainly renamed")).to_be_visible()
+    context.close()
