@@ -11,14 +11,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import AnonymousUser
 from django.db import connection, connections
 
+from history import recorder
 from history.entries import ToolResult
+from history.models import ToolCall
+from project.accounts.models import User
 from relay.agent.tools.base import Tool, ToolContext, ToolError, tool
 from relay.agent.tools.registry import Toolbox
 from relay.agent.tools.running import AT_ONCE, answer_all, run_call, run_calls
-from tests.talk import call
+from tests.talk import answered, call, said
 
 CONTEXT = ToolContext(user=AnonymousUser(), session_id=uuid4(), agent="assistant")
 
@@ -301,6 +305,23 @@ class TestInterrupted:
         skipped = answer_all([call("c1")], {}, status="skipped", reason="The step limit was reached.")
         assert (skipped.results[0].status, skipped.results[0].error) == ("skipped", "The step limit was reached.")
         assert answer_all([call("c1")], {}, status="skipped").results[0].error == "The call was not carried out."
+
+
+@pytest.mark.django_db
+def test_every_call_is_recorded_with_its_id_status_duration_and_error(ada: User) -> None:
+    requests = [call("c1", "add", '{"a": 1}'), call("c1", "add", '{"a": "x"}'), call("c3", "nobody", "{}")]
+    session = recorder.start_session(owner=ada)
+    recorder.append_many(session, [said("add"), answered("", *requests)], after=0)
+    results = async_to_sync(run_calls)(requests, toolbox=box(), context=CONTEXT)
+    recorder.append(session, results, after=2)
+    rows = list(ToolCall.objects.filter(session=session))
+    assert [(row.call_id, row.status, row.result) for row in rows] == [
+        ("c1", "success", "2"), ("c1", "failed", ""), ("c3", "failed", ""),
+    ]  # fmt: skip
+    assert [row.error.split(":")[0] for row in rows] == [
+        "", "add was not called", "There is no tool called nobody. There are",
+    ]  # fmt: skip
+    assert all(row.duration is not None and row.started_at is not None for row in rows)
 
 
 @pytest.mark.django_db(transaction=True)
