@@ -191,9 +191,9 @@ async def _carry(live: LiveRun, on_end: OnEnd | None) -> None:
         outcome = Run.Outcome.LOST if live.stop_reason == "server_stopped" else Run.Outcome.STOPPED
     except TurnFailed as failed:
         error = f"{type(failed.error).__name__}:{failed.error.kind}"
-    except RelayError as failed:
-        error = type(failed).__name__
-        await live.stored(leaf=live.turn.leaf)
+    except RelayError as refused:
+        error = type(refused).__name__
+        await loop.refuse(live.turn, live, refused)
     except Exception:
         logger.exception("A run failed.")
         error = "internal"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
+from relay.allowances import told
 from relay.errors import AccessRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
 
 
 def of_error(error: RelayError | HistoryError) -> str:
     match error:
         case OverAllowance():
-            when = date_format(timezone.localtime(error.until), "SHORT_DATETIME_FORMAT")
-            return _("You have reached your limit here. It goes on at %(time)s.") % {"time": when}
+            return told(error)
         case NoSuchModel() if error.model:
             return _("Nobody here offers the model “%(name)s”. Pick another one.") % {"name": error.model}
         case NoSuchModel():

@@ -13,6 +13,7 @@ from history.dialects import CallOptions, Switches
 from history.entries import Media
 from history.models import Blob, Exchange, Session, TokenCalibration
 from history.tokens import estimate_context
+from relay import allowances
 from relay.agent.settings import AgentSettings, RoleName
 from relay.providers.base import CallNotes, Model, Route
 
@@ -44,6 +45,7 @@ def prepare_call(
 ) -> Prepared:
     """Read the history up to `leaf`, render it for this model, and open the exchange."""
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
+    allowances.check_budget(session.owner)
     shown = ContextOptions(
         max_turns=agent.max_turns,
         max_tokens=_room(route.model, agent),

@@ -19,17 +19,17 @@ from django.db import transaction
 
 from history import exchanges, recorder, selectors
 from history.assembly import Assembler
-from history.entries import ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
+from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.events import Event
 from history.models import Message, Session
-from relay import allowances
+from relay import allowances, words
 from relay.agent.calls import Prepared, outcome_of, prepare_call
 from relay.agent.settings import AgentSettings, RoleName
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import Toolbox, toolbox
 from relay.agent.tools.running import answer_all, run_calls
 from relay.database import in_database
-from relay.errors import Cut, ProviderError
+from relay.errors import Cut, ProviderError, RelayError
 from relay.models import Run
 from relay.providers.base import CallNotes
 from relay.providers.registry import router
@@ -203,6 +203,13 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> 
         return _move(run_id, appended.seq) if appended else exchange.after
 
 
+async def refuse(turn: Turn, watcher: Watcher, error: RelayError) -> None:
+    """No model was asked, and the conversation says why: nobody offers it, or the person's allowance is used up."""
+    said = ModelOutput(status="failed", end_reason="refused", error=words.of_error(error), agent=turn.agent.name)
+    leaf = await in_database(_leaf, watcher.id)
+    await _keep(turn, watcher, said, after=leaf)
+
+
 # Tools.
 
 
@@ -253,13 +260,13 @@ def _directive(box: Toolbox, request: ToolRequest) -> str:
 # The record.
 
 
-async def _keep(turn: Turn, watcher: Watcher, entry: ModelInput | ToolResults, *, after: int) -> int:
+async def _keep(turn: Turn, watcher: Watcher, entry: Entry, *, after: int) -> int:
     leaf = await _to_the_end(in_database(_append, watcher.id, turn.session_id, entry, after))
     await watcher.stored(leaf=leaf)
     return leaf
 
 
-def _append(run_id: UUID, session_id: UUID, entry: ModelInput | ToolResults, after: int) -> int:
+def _append(run_id: UUID, session_id: UUID, entry: Entry, after: int) -> int:
     with transaction.atomic():
         return _move(run_id, recorder.append(Session.objects.get(pk=session_id), entry, after=after).seq)
 
@@ -267,6 +274,10 @@ def _append(run_id: UUID, session_id: UUID, entry: ModelInput | ToolResults, aft
 def _move(run_id: UUID, leaf: int) -> int:
     Run.objects.filter(pk=run_id).update(leaf=leaf)
     return leaf
+
+
+def _leaf(run_id: UUID) -> int:
+    return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
 
 
 def _open_calls(session_id: UUID, leaf: int) -> Said | None:

@@ -45,7 +45,7 @@ async def begin(
     return session
 
 
-def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn | None]:
+def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn]:
     with transaction.atomic():
         session = recorder.start_session(owner=user, agent=find_agent(draft.agent).name)
         return session, *_send(user, session, draft, 0, False, client)
@@ -62,8 +62,12 @@ async def send(
 ) -> Sent:
     """Say something after the entry that was seen last. `on_leaf`: the writer has chosen that branch on purpose."""
     command = _read(draft)
+    if command is not None and not command.is_tool:
+        return await typed.obey(user, session, command)
+    if await in_database(is_being_answered, session.pk, after):
+        return await answered(session, await in_database(_queue, user, session, draft), None, on_end=None)
     if command is not None:
-        return await typed.obey(user, session, command, draft, after=after, on_leaf=on_leaf)
+        return await typed.use_tool(user, session, command, draft, after=after, on_leaf=on_leaf)
     sent, turn = await in_database(_send, user, session, draft, after, on_leaf, client or {})
     return await answered(session, sent, turn, on_end=go_on)
 
@@ -76,11 +80,7 @@ def _read(draft: Draft) -> Command | None:
         raise NotPossible(str(error)) from error
 
 
-def _send(
-    user: Any, session: Session, draft: Draft, after: int, on_leaf: bool, client: Client
-) -> tuple[Sent, Turn | None]:
-    if is_being_answered(session.pk, after):
-        return _queue(user, session, draft), None
+def _send(user: Any, session: Session, draft: Draft, after: int, on_leaf: bool, client: Client) -> tuple[Sent, Turn]:
     allowances.note_message(user)
     agent = find_agent(draft.agent or session.agent)
     said = ModelInput(parts=(*text_parts(spoken(draft.text)), *attachments.parts_of(user, draft.attachments)))
@@ -116,12 +116,14 @@ async def go_on(run: Run) -> None:
         await send_queued(run.owner_id, run.session, after=run.leaf)
 
 
-async def send_queued(owner_id: int, session_id: UUID, *, after: int) -> Sent | None:
-    taken = await in_database(_take_queued, owner_id, session_id)
-    if taken is None:
-        return None
-    user, session, draft = taken
-    return await send(user, session, draft=draft, after=after, on_leaf=True)
+async def send_queued(owner_id: int, session_id: UUID, *, after: int) -> None:
+    """Send what waits, in order, until one of them is being answered; its end sends the next."""
+    while taken := await in_database(_take_queued, owner_id, session_id):
+        user, session, draft = taken
+        sent = await send(user, session, draft=draft, after=after, on_leaf=True)
+        if sent.run or sent.is_queued:
+            return
+        after = sent.seq or after
 
 
 def _take_queued(owner_id: int, session_id: UUID) -> tuple[Any, Session, Draft] | None:

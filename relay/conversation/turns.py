@@ -41,10 +41,10 @@ def append_input(
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
         entries: list[Entry] = [HeadMoved(to=after, reason=moving)] if moving and after != head_of(session) else []
         if before.system_instruction != agent.instruction:
-            entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name))
+            entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True))
         offered = toolbox(agent.tools).definitions()
         if before.tools != offered:
-            entries.append(ToolsOffered(tools=offered, agent=agent.name))
+            entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True))
         return recorder.append_many(session, [*entries, said], after=after)[-1]
 
 

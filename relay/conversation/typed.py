@@ -29,15 +29,15 @@ async def begin(user: Any, command: Command, draft: Draft) -> Session:
     """The first line of a new session: a tool. Other commands need something that they can be about."""
     if not command.is_tool:
         raise NotPossible(help_text(all_tools()))
-    await in_database(allowances.note_message, user)
+    await in_database(allowances.check_allowance, user)
     agent = await in_database(find_agent, draft.agent)
     session = await in_database(recorder.start_session, owner=user, agent=agent.name)
-    await _use_tool(user, session, command, draft, after=0, on_leaf=False)
+    await use_tool(user, session, command, draft, after=0, on_leaf=False)
     return session
 
 
-async def obey(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
-    """Do what the line says. Only a tool leaves a trace of its own in the conversation."""
+async def obey(user: Any, session: Session, command: Command) -> Sent:
+    """Do what the line says; it leaves no trace of its own in the conversation."""
     told = command.arguments
     match command.name:
         case "help":
@@ -52,12 +52,12 @@ async def obey(user: Any, session: Session, command: Command, draft: Draft, *, a
             return Sent(words=_("The conversation goes on from there. What came after it can still be read."))
         case "history":
             return Sent(words=await in_database(plain_history, session, count=told["limit"]))
-    await in_database(allowances.note_message, user)
-    return await _use_tool(user, session, command, draft, after=after, on_leaf=on_leaf)
+    raise NotPossible(help_text(all_tools()))
 
 
-async def _use_tool(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
+async def use_tool(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
     """Any tool by hand, recorded as what it is: what was typed, the call, its result."""
+    await in_database(allowances.note_message, user)
     request = command.as_request(f"typed-{uuid4().hex[:12]}")
     context = ToolContext(user=user, session_id=session.pk, agent=session.agent)
     results = await run_calls([request], toolbox=all_tools(), context=context)

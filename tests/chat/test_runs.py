@@ -217,3 +217,18 @@ async def test_a_run_goes_on_on_its_own_branch_when_the_head_moves_elsewhere(tal
     assert await talk.said() == [("user", "one"), ("assistant", "First."), ("user", "three"), ("assistant", "Third.")]
     assert not third.is_branch
     assert await in_database(lambda: Message.objects.filter(content="Second", on_path=False).exists())
+
+
+async def test_a_tool_by_hand_during_an_answer_waits_too_so_that_the_answer_stays_on_the_path(talk: Talk) -> None:
+    gate = asyncio.Event()
+    talk.scripted(["First", gate], "Second")
+    await talk.begin("one")
+    await talk.until(lambda: Exchange.objects.exists())
+    seen = await talk.head()
+    assert (await talk.send("/current_time", after=seen)).is_queued
+    assert (await talk.send("two", after=seen)).is_queued
+    gate.set()
+    await talk.until(lambda: Message.objects.filter(content="Second").exists())
+    await talk.until_ended()
+    spoken = [text for role, text in await talk.said() if role != "tool"]
+    assert spoken == ["one", "First", "/current_time", "", "two", "Second"]

@@ -12,8 +12,8 @@ from history.models import Exchange, Session, ToolCall
 from relay import conversation
 from relay.conversation import NotPossible
 from relay.database import in_database
-from relay.errors import AccessRefused, Busy
-from relay.models import Run
+from relay.errors import AccessRefused, Busy, OverAllowance
+from relay.models import Allowance, Run
 from relay.providers.base import Model
 from relay.providers.scripted import CUT
 from tests.chat.conftest import Talk
@@ -219,8 +219,8 @@ async def test_an_agent_may_plan_with_one_model_act_with_another_and_let_a_third
     assert [(entry.model, entry.metadata.get("role", "")) for entry in spoken] == [
         ("p", "planner"), ("e", ""), ("e", ""), ("r", "reviewer"),
     ]  # fmt: skip
-    internal = [entry for entry in await talk.entries() if entry.is_internal]
-    assert len(internal) == 3
+    briefings = [entry for entry in await talk.entries() if entry.is_internal and entry.kind == "model_input"]
+    assert len(briefings) == 3
 
 
 async def test_no_model_for_the_name_that_was_picked_is_told_and_the_question_is_kept(talk: Talk) -> None:
@@ -228,7 +228,27 @@ async def test_no_model_for_the_name_that_was_picked_is_told_and_the_question_is
     await talk.begin("Anybody?", model="nobody/knows-this")
     run = await talk.until_ended()
     assert (run.outcome, run.error) == (Run.Outcome.FAILED, "NoSuchModel")
-    assert await talk.said() == [("user", "Anybody?")]
+    *_, question, refusal = await talk.messages()
+    assert (question.content, refusal.status) == ("Anybody?", "failed")
+    assert "nobody/knows-this" in refusal.content
+    await conversation.regenerate(talk.user, talk.session, seq=refusal.seq, model="script")
+    await talk.until_ended()
+    assert await talk.said() == [("user", "Anybody?"), ("assistant", "Hello.")]
+
+
+async def test_a_budget_that_is_used_up_between_two_calls_ends_the_turn_with_a_word_about_it(talk: Talk) -> None:
+    await talk.agent(tools=["current_time"])
+    await in_database(lambda: Allowance.objects.create(user=talk.user, tokens_per_day=100))
+    usage = UsageReported(usage=Usage(input_tokens=90, output_tokens=20))
+    provider = talk.scripted([call("current_time"), usage], "never")
+    await talk.begin("How late is it?")
+    run = await talk.until_ended()
+    assert (run.outcome, run.error, len(provider.calls)) == (Run.Outcome.FAILED, "OverAllowance", 1)
+    last = (await talk.messages())[-1]
+    assert last.status == "failed"
+    assert "used up" in last.content
+    with pytest.raises(OverAllowance):
+        await talk.send("And now?")
 
 
 async def test_a_message_that_cannot_be_taken_leaves_no_session_behind(talk: Talk) -> None:
