@@ -15,7 +15,8 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 
 def make_run(folder: Path, *, python: Path) -> subprocess.CompletedProcess[str]:
     shutil.copy(ROOT / "Makefile", folder)
-    (folder / "requirements.txt").touch()
+    for name in ("requirements.txt", "requirements-model.txt"):
+        (folder / name).touch()
     return subprocess.run(
         ["make", "run", f"PYTHON={python}"],
         cwd=folder,
