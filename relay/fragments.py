@@ -14,6 +14,7 @@ from uuid import UUID
 from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
+from history.branches import newest_below
 from history.models import Message, Session
 from history.selectors import find_session
 from history.transcripts import Place, Shown, Transcript, read_page
@@ -22,6 +23,9 @@ from relay.live import Change, LiveAnswer
 from relay.models import QueuedMessage, Run
 from relay.readers import Reader
 from relay.running import answering
+
+# How far a branch is followed in one step; a page that is further behind catches up with the next.
+FURTHEST = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +69,10 @@ def catch_up(view: View, *, live: str = "") -> CaughtUp:
 
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
-    """A branch that has become the path is followed as the path."""
+    """A branch is followed to its end; one that has become the path is followed as the path."""
     if leaf is None or Message.objects.filter(session=session, seq=leaf, on_path=True).exists():
         return None
-    return leaf
+    return newest_below(session, leaf, steps=FURTHEST)
 
 
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:

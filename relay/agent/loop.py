@@ -15,13 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from django.db import transaction
-
 from history import exchanges, recorder, selectors
 from history.assembly import Assembler
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.events import Event
 from history.models import Message, Session
+from history.transactions import writing
 from relay import allowances, words
 from relay.agent.calls import Prepared, outcome_of, prepare_call
 from relay.agent.settings import AgentSettings, RoleName
@@ -195,7 +194,7 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> 
     for content in call.assembler.blobs.values():
         recorder.store_blob(content, media_type="application/octet-stream")
     exchange = call.prepared.exchange
-    with transaction.atomic():
+    with writing():
         outcome = outcome_of(call.prepared, call.notes)
         appended = exchanges.finish(exchange, output, end_reason=end_reason, error=output.error, **outcome)
         if output.usage:
@@ -267,7 +266,7 @@ async def _keep(turn: Turn, watcher: Watcher, entry: Entry, *, after: int) -> in
 
 
 def _append(run_id: UUID, session_id: UUID, entry: Entry, after: int) -> int:
-    with transaction.atomic():
+    with writing():
         return _move(run_id, recorder.append(Session.objects.get(pk=session_id), entry, after=after).seq)
 
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from django.db import transaction
 from django.utils.translation import gettext as _
 
 from history import recorder
 from history.entries import ModelInput
 from history.models import Session
+from history.transactions import writing
 from relay import allowances, attachments, broadcast
 from relay.agent.loop import Turn
 from relay.agent.settings import find_agent
@@ -46,7 +46,7 @@ async def begin(
 
 
 def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn]:
-    with transaction.atomic():
+    with writing():
         session = recorder.start_session(owner=user, agent=find_agent(draft.agent).name)
         return session, *_send(user, session, draft, 0, False, client)
 

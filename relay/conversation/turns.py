@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
-from django.db import transaction
-
 from history import recorder, selectors
 from history.context import ContextOptions
 from history.entries import Entry, HeadMoved, ModelInput, SystemInstructionSet, ToolsOffered
 from history.errors import NoSuchEntry
 from history.models import Message, Session
+from history.transactions import writing
 from relay import broadcast, runs
 from relay.agent.loop import Turn
 from relay.agent.settings import AgentSettings
@@ -37,7 +36,7 @@ def append_input(
 
     `moving` is the reason for which the head is moved there first, if it is elsewhere.
     """
-    with transaction.atomic():
+    with writing():
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
         entries: list[Entry] = [HeadMoved(to=after, reason=moving)] if moving and after != head_of(session) else []
         if before.system_instruction != agent.instruction:

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from django.db import transaction
 from django.utils.translation import gettext as _
 
 from history import recorder
 from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest, ToolResults
 from history.models import Message, Session
+from history.transactions import writing
 from relay import allowances
 from relay.agent.settings import find_agent
 from relay.agent.tools.base import ToolContext
@@ -74,7 +74,7 @@ def _record_tool(
         ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed),
         results,
     ]
-    with transaction.atomic():
+    with writing():
         if on_leaf and after != head_of(session):
             entries.insert(0, HeadMoved(to=after, reason="switch"))
         appended = recorder.append_many(session, entries, after=after)[-1]

@@ -20,6 +20,8 @@ from django.conf import settings as live_settings
 from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from pytest_django.fixtures import Settings
 
+from relay.database import close_connections
+
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
 CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -45,7 +47,7 @@ def site(transactional_db: None, settings: Settings) -> Iterator[str]:
     settings.PARLEY_BACKGROUND = False
     from project.asgi import application
 
-    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -55,7 +57,9 @@ def site(transactional_db: None, settings: Settings) -> Iterator[str]:
     settings.PARLEY_URL = f"http://127.0.0.1:{port}"
     yield settings.PARLEY_URL
     server.should_exit = True
-    thread.join(10)
+    thread.join(20)
+    assert not thread.is_alive(), "the server did not end"
+    close_connections()
 
 
 @pytest.fixture(

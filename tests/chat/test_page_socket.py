@@ -182,6 +182,8 @@ async def test_who_comes_second_is_told_and_sees_a_branch_of_their_own(talk: Tal
     came = await other.until("You said two")
     assert "branch of its own" in came
     gate.set()
+    came = await other.until("The answer is finished")
+    assert re.search(r'<article class="entry answer" id="m\d+".*You said two', came, re.DOTALL)
     await other.socket.disconnect()
 
 

@@ -1,0 +1,269 @@
+"""A conversation in a real browser: sent, streamed, stopped, left and come back to, branched, asked."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Browser, Page, expect
+
+from history.events import ReasoningPiece, ToolCallPiece
+from history.models import Message, Session
+from relay import runs
+from relay.models import Agent, Run
+from relay.providers import registry
+from relay.providers.scripted import Answer, ScriptedProvider
+
+pytestmark = pytest.mark.browser
+See = Callable[[str], None]
+Scripted = Callable[..., ScriptedProvider]
+ONE_LOOK = pytest.mark.parametrize("look", [(1280, "light")], indirect=True)
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    def use(*answers: Answer) -> ScriptedProvider:
+        provider = ScriptedProvider(*answers)
+        registry.use(registry.Router([provider]))
+        return provider
+
+    yield use
+    registry.use(None)
+
+
+@pytest.fixture
+def signed_in(page: Page, site: str, ada: Any) -> Page:
+    enter(page, site, ada)
+    Agent.objects.all().delete()
+    Agent.objects.create(
+        name="assistant", label="Assistant", is_default=True, tools=["sys_monitor", "current_time", "ask_user"]
+    )
+    return page
+
+
+def enter(page: Page, site: str, user: Any) -> None:
+    client = Client()
+    client.force_login(user)
+    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+
+
+def let_go(gate: asyncio.Event) -> None:
+    """Steps of a script wait in the server's loop, not in ours."""
+    for live in list(runs._running.values()):
+        live.loop.call_soon_threadsafe(gate.set)
+
+
+def say(page: Page, text: str) -> None:
+    page.locator("#composer-text").fill(text)
+    page.locator("#composer-text").press("Enter")
+
+
+def begin(page: Page, text: str) -> None:
+    page.goto("/")
+    say(page, text)
+    page.wait_for_url(re.compile("/s/[0-9a-f-]+/"))
+
+
+def finished(page: Page, words: str = "The answer is finished.") -> None:
+    expect(page.locator("#announcer")).to_have_text(words)
+
+
+def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
+    signed_in: Page, scripted: Scripted, see: See
+) -> None:
+    gate = asyncio.Event()
+    scripted(["## Lighthouses\n\nThey **shine**.\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nAnd then", gate, " they stop."])
+    begin(signed_in, "Tell me about lighthouses")
+    live = signed_in.locator("article.live")
+    expect(live.locator("strong")).to_have_text("shine")
+    expect(live.locator("table")).to_be_visible()
+    expect(live).to_contain_text("And then")
+    expect(signed_in.get_by_role("button", name="Stop")).to_be_visible()
+    see("chat-streaming")
+    let_go(gate)
+    finished(signed_in)
+    expect(signed_in.locator("article.live")).to_have_count(0)
+    expect(signed_in.locator("article.answer")).to_contain_text("And then they stop.")
+    expect(signed_in.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(signed_in.locator("#composer-text")).to_have_value("")
+    see("chat-answered")
+
+
+@ONE_LOOK
+def test_a_reload_in_mid_stream_and_another_browser_show_the_same_and_go_on(
+    signed_in: Page, scripted: Scripted, browser: Browser, site: str, ada: Any
+) -> None:
+    gate = asyncio.Event()
+    scripted(["one two three ", gate, "four five"])
+    begin(signed_in, "Count")
+    expect(signed_in.locator("article.live")).to_contain_text("one two three")
+    signed_in.reload()
+    expect(signed_in.locator("article.live")).to_contain_text("one two three")
+    context = browser.new_context(base_url=site)
+    other = context.new_page()
+    enter(other, site, ada)
+    other.goto(signed_in.url)
+    expect(other.locator("article.live")).to_contain_text("one two three")
+    let_go(gate)
+    for each in (signed_in, other):
+        finished(each)
+        expect(each.locator("article.answer")).to_have_count(1)
+        expect(each.locator("article.answer .prose")).to_have_text("one two three four five")
+    context.close()
+
+
+@ONE_LOOK
+def test_closing_the_tab_loses_nothing(
+    signed_in: Page, scripted: Scripted, browser: Browser, site: str, ada: Any
+) -> None:
+    gate = asyncio.Event()
+    scripted(["A long ", gate, "answer."])
+    context = browser.new_context(base_url=site)
+    tab = context.new_page()
+    enter(tab, site, ada)
+    begin(tab, "Write")
+    expect(tab.locator("article.live")).to_contain_text("A long")
+    address = tab.url
+    context.close()
+    let_go(gate)
+    signed_in.goto(address)
+    expect(signed_in.locator("article.answer .prose")).to_have_text("A long answer.")
+
+
+@ONE_LOOK
+def test_stop_keeps_the_text_and_the_page_offers_to_continue(signed_in: Page, scripted: Scripted) -> None:
+    scripted(["The first half", asyncio.Event()], " and the second.")
+    begin(signed_in, "Write")
+    expect(signed_in.locator("article.live")).to_contain_text("The first half")
+    signed_in.get_by_role("button", name="Stop").click()
+    finished(signed_in, "The answer was stopped.")
+    expect(signed_in.locator("article.answer")).to_contain_text("The first half")
+    signed_in.get_by_role("button", name="Continue").click()
+    finished(signed_in)
+    expect(signed_in.locator("article.answer").last).to_contain_text("and the second.")
+
+
+def test_a_tool_is_a_card_that_opens(signed_in: Page, scripted: Scripted, see: See) -> None:
+    call = ToolCallPiece(part="c", call_id="c", name="sys_monitor", arguments='{"metric": "cpu"}')
+    scripted([ReasoningPiece(part="r", text="Look at the processor first."), call], "It is idle.")
+    begin(signed_in, "Is the server busy?")
+    finished(signed_in)
+    card = signed_in.locator("details.tool")
+    expect(card).to_have_count(1)
+    expect(card.locator("summary")).to_contain_text("success")
+    card.locator("summary").click()
+    expect(card).to_contain_text("CPU")
+    expect(signed_in.locator("article.answer").last).to_contain_text("It is idle.")
+    see("chat-tool")
+
+
+def test_a_question_of_the_agent_is_answered_in_its_place(signed_in: Page, scripted: Scripted, see: See) -> None:
+    question = ToolCallPiece(part="q", call_id="q", name="ask_user", arguments='{"question": "Which server?"}')
+    scripted([question], "The second one, then.")
+    begin(signed_in, "Restart it")
+    finished(signed_in, "The answer waits for a word from you.")
+    asked = signed_in.locator("form", has_text="Which server?").or_(
+        signed_in.locator("article.answer", has_text="Which server?")
+    )
+    expect(asked.first).to_be_visible()
+    see("chat-question")
+    box = signed_in.locator("article.answer textarea, article.answer input[name=text]").first
+    box.fill("The second")
+    box.press("Enter")
+    finished(signed_in)
+    expect(signed_in.locator("article.answer").last).to_contain_text("The second one, then.")
+
+
+@ONE_LOOK
+def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: Page, scripted: Scripted) -> None:
+    scripted("First answer.", "Second answer.", "Third answer.")
+    begin(signed_in, "A question")
+    finished(signed_in)
+    signed_in.locator("article.answer").get_by_role("button", name="Regenerate").click()
+    expect(signed_in.locator("article.answer")).to_contain_text("Second answer.")
+    versions = signed_in.locator("article.answer .versions")
+    expect(versions).to_contain_text("2")
+    signed_in.locator("article.answer").get_by_role("link", name="Previous version").click()
+    expect(signed_in.locator("article.answer")).to_contain_text("First answer.")
+    signed_in.goto(signed_in.url.split("?")[0])
+    signed_in.locator("article.you").hover()
+    signed_in.locator("article.you").get_by_role("button", name="Edit").click()
+    box = signed_in.locator("article.you textarea")
+    box.fill("A better question")
+    box.press("Enter")
+    expect(signed_in.locator("article.you")).to_contain_text("A better question")
+    expect(signed_in.locator("article.answer")).to_contain_text("Third answer.")
+    assert Message.objects.filter(kind="model_output").count() == 3
+
+
+@ONE_LOOK
+def test_what_is_written_during_an_answer_waits_and_is_sent_by_itself(signed_in: Page, scripted: Scripted) -> None:
+    gate = asyncio.Event()
+    scripted(["First", gate], "Second")
+    begin(signed_in, "one")
+    expect(signed_in.locator("article.live")).to_contain_text("First")
+    say(signed_in, "two")
+    expect(signed_in.locator("#queue")).to_contain_text("two")
+    let_go(gate)
+    expect(signed_in.locator("article.you").last).to_contain_text("two")
+    expect(signed_in.locator("article.answer").last).to_contain_text("Second")
+    expect(signed_in.locator("#queue")).not_to_contain_text("two")
+
+
+@ONE_LOOK
+def test_commands_work_without_a_model_and_leave_the_composer_empty(signed_in: Page, scripted: Scripted) -> None:
+    provider = scripted("never")
+    begin(signed_in, "/sys_monitor cpu")
+    expect(signed_in.locator("details.tool summary")).to_contain_text("success")
+    say(signed_in, "/help")
+    expect(signed_in.locator("#notices")).to_contain_text("/rollback")
+    expect(signed_in.locator("#notices li").first).to_be_visible()
+    expect(signed_in.locator("#composer-text")).to_have_value("")
+    say(signed_in, "/title The build server")
+    expect(signed_in.get_by_role("heading", level=1)).to_have_text("The build server")
+    say(signed_in, "/fork")
+    signed_in.wait_for_url(
+        lambda url: Session.objects.count() == 2 and str(Session.objects.latest("stored_at").pk) in url
+    )
+    assert provider.calls == []
+
+
+@ONE_LOOK
+def test_two_tabs_that_write_at_once_get_two_branches(signed_in: Page, scripted: Scripted, site: str, ada: Any) -> None:
+    scripted("Hello.", lambda context, options: f"You said {context.entries[-1].content}.")
+    begin(signed_in, "Hello")
+    finished(signed_in)
+    other = signed_in.context.new_page()
+    other.goto(signed_in.url)
+    seen = other.locator("#composer-after").input_value()
+    say(signed_in, "one")
+    expect(signed_in.locator("article.answer").last).to_contain_text("You said one.")
+    other.evaluate("(seen) => { document.getElementById('composer-after').value = seen; }", seen)
+    say(other, "two")
+    expect(other.locator("#notices")).to_contain_text("branch")
+    expect(other.locator("article.answer").last).to_contain_text("You said two.")
+    assert Message.objects.filter(kind="model_input").count() == 3
+    other.close()
+
+
+@ONE_LOOK
+def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back(
+    signed_in: Page, scripted: Scripted
+) -> None:
+    gate = asyncio.Event()
+    scripted(["Before ", gate, "and after."])
+    begin(signed_in, "Write")
+    expect(signed_in.locator("article.live")).to_contain_text("Before")
+    signed_in.context.set_offline(True)
+    signed_in.evaluate("() => window.dispatchEvent(new Event('offline'))")
+    expect(signed_in.locator("#connection")).to_be_visible(timeout=40_000)
+    let_go(gate)
+    while Run.objects.filter(ended_at=None).exists():
+        signed_in.wait_for_timeout(50)
+    signed_in.context.set_offline(False)
+    expect(signed_in.locator("article.answer .prose")).to_have_text("Before and after.", timeout=40_000)
+    expect(signed_in.locator("article.answer")).to_have_count(1)
