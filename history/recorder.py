@@ -171,6 +171,13 @@ def rename(session: Session, *, title: str) -> None:
         Session.objects.filter(pk=session.pk).update(title=session.title)
 
 
+def assign(session: Session, *, agent: str) -> None:
+    """From now on this agent answers here, unless a message asks for another."""
+    session.agent = rows.fitting_text(Session, "agent", agent)
+    with writing():
+        Session.objects.filter(pk=session.pk).update(agent=session.agent)
+
+
 def pin(session: Session, *, pinned: bool) -> None:
     """Keep it at the top of its owner's list, or let it go where its activity puts it."""
     _mark(session, "pinned_at", pinned)

@@ -37,12 +37,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a model asked of a tool, and what came of it, as far as there is an answer."""
+    """What a model asked of a tool, and what came of it, as far as there is an answer.
+
+    `path` and `result_path` say where the two stand in the JSON of their entries.
+    """
 
     request: ToolRequest
     result: ToolResult | None
     status: str
     answered_by: int | None
+    path: str = ""
+    result_path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,15 +248,19 @@ def _answers(messages: Sequence[Message], entries: Sequence[Entry]) -> dict[int,
 
 
 def _calls(message: Message, entry: ModelOutput, answer: tuple[int, ToolResults] | None) -> tuple[Call, ...]:
-    waiting = list(answer[1].results) if answer else []
+    waiting = dict(enumerate(answer[1].results)) if answer else {}
     open_status = "pending" if message.status == Message.Status.COMPLETE else "interrupted"
+    asked = [(number, part) for number, part in enumerate(entry.parts) if isinstance(part, ToolRequest)]
     calls = []
-    for request in entry.tool_requests[:SHOWN_CALLS]:
+    for number, request in asked[:SHOWN_CALLS]:
+        path = f"parts.{number}"
         # Models reuse ids: each result is given away once, in the order asked.
-        place = next((n for n, result in enumerate(waiting) if result.call_id == request.call_id), None)
-        result = waiting.pop(place) if place is not None else None
-        answered_by = answer[0] if answer and result else None
-        calls.append(Call(request, result, result.status if result else open_status, answered_by))
+        place = next((n for n, result in waiting.items() if result.call_id == request.call_id), None)
+        if answer is None or place is None:
+            calls.append(Call(request, None, open_status, None, path))
+        else:
+            result = waiting.pop(place)
+            calls.append(Call(request, result, result.status, answer[0], path, f"results.{place}"))
     return tuple(calls)
 
 

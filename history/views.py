@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, QueryDict
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from history.bodies import clean
 from history.entries import entry_to_json
 from history.errors import NoSuchEntry
 from history.models import Message, Session
+from history.previews import preview
 from history.selectors import Viewer, entries_of, find_session
 from history.transcripts import Place, Transcript, read_page
 
 LARGEST = 2**53
+DEEPEST = 8
+
+WHOLE_CHARS = 1_000_000
+"""More of a text than this is not put into a page; it can be loaded by itself."""
 
 
 def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
@@ -42,9 +50,39 @@ def transcript_or_404(session: Session, asked: QueryDict) -> Transcript:
 @login_required
 @require_safe
 def whole_entry(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
-    """One entry as it is stored, however long: where a page shows only the beginning of it."""
-    message = message_or_404(session_or_404(request.user, session_id), seq)
-    return JsonResponse(entry_to_json(entries_of([message])[0]), json_dumps_params={"indent": 2})
+    """One entry as it is stored, however long: where a page shows only the beginning of it.
+
+    `?text=results.0.parts.1.text` is one text of it, `?as=text` what a person would copy.
+    """
+    session = session_or_404(request.user, session_id)
+    entry = entries_of([message_or_404(session, seq)])[0]
+    if request.GET.get("as") == "text":
+        return _plain(entry.text)
+    if "text" not in request.GET:
+        return JsonResponse(entry_to_json(entry), json_dumps_params={"indent": 2})
+    text = _text_at(entry_to_json(entry), request.GET["text"])
+    if request.headers.get("HX-Request") != "true":
+        return _plain(text)
+    cut = preview(clean(text), WHOLE_CHARS)
+    return render(request, "history/_whole.html", {"session": session, "seq": seq, "cut": cut})
+
+
+def _plain(text: str) -> HttpResponse:
+    return HttpResponse(clean(text), content_type="text/plain; charset=utf-8")
+
+
+def _text_at(value: Any, path: str) -> str:
+    """The text at the end of a path through JSON."""
+    for step in path.split(".")[:DEEPEST]:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isascii() and step.isdigit():
+            value = next(iter(value[int(step) :]), None)
+        else:
+            raise Http404
+    if not isinstance(value, str):
+        raise Http404
+    return value
 
 
 def _place(asked: QueryDict) -> Place:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from history.entries import Media, thawed
+from history.entries import Media, ToolResult, ToolResults, thawed
 from history.markdown import render
 from history.media import IMAGES
 from history.previews import Preview, preview
@@ -37,6 +41,18 @@ def thousands(number: int) -> str:
 
 
 @register.filter
+def unlocalized(number: float) -> str:
+    """A number for machines, whatever the language writes between its digits."""
+    return f"{number}"
+
+
+@register.filter
+def dollars(amount: Decimal) -> str:
+    """Small amounts to the hundredth of a cent: single answers cost no more."""
+    return f"${amount:,.4f}" if abs(amount) < 1 else f"${amount:,.2f}"
+
+
+@register.filter
 def duration(seconds: float | None) -> str:
     """As one would say it: 0.4 s, 12 s, 3 min."""
     if seconds is None:
@@ -46,6 +62,35 @@ def duration(seconds: float | None) -> str:
     if seconds < 120:
         return _("%(seconds)d s") % {"seconds": seconds}
     return _("%(minutes)d min") % {"minutes": seconds / 60}
+
+
+@register.filter
+def moment(time: datetime) -> str:
+    """The hour today, the day before that: in the zone and the language of whoever reads."""
+    local = timezone.localtime(time)
+    is_today = local.date() == timezone.localtime().date()
+    return date_format(local, "TIME_FORMAT" if is_today else "SHORT_DATETIME_FORMAT")
+
+
+@register.filter
+def argument(arguments: str, name: str) -> Any:
+    """One argument of a call, where it can be read."""
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        return ""
+    return value.get(name) or "" if isinstance(value, dict) else ""
+
+
+@register.filter
+def field(path: str, name: str | int) -> str:
+    """One step further into the JSON of an entry."""
+    return f"{path}.{name}" if path else str(name)
+
+
+@register.filter
+def result_path(result: ToolResult, entry: ToolResults) -> str:
+    return f"results.{next(place for place, other in enumerate(entry.results) if other is result)}"
 
 
 @register.filter
@@ -94,3 +139,18 @@ def status_word(status: str) -> str:
         "skipped": pgettext("status", "skipped"),
     }
     return words.get(status, status)
+
+
+@register.filter
+def end_words(reason: str) -> str:
+    """Why an answer ended before it was whole, where it does not say so itself."""
+    words = {
+        "stopped": _("It was stopped."),
+        "client_gone": _("Whoever asked went away."),
+        "timeout": _("It took too long."),
+        "upstream_error": _("The provider reported an error."),
+        "upstream_cut": _("The connection to the provider broke."),
+        "server_lost": _("The server went down while it was being written."),
+        "max_tokens": _("It reached the longest an answer may be."),
+    }
+    return words.get(reason, "")
