@@ -1,0 +1,45 @@
+"""The panel beside a conversation, and the few things about a session that its owner sets there."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from history import recorder
+from history.views import session_or_404
+from relay.models import Agent
+from relay.panel import panel_of
+from relay.pickers import pickers_for
+from relay.views.rail import own_session
+
+
+@login_required
+@never_cache
+@require_safe
+def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    session = session_or_404(request.user, session_id)
+    context = {
+        "session": session,
+        "panel": panel_of(session),
+        "pickers": pickers_for(session),
+        "may_compose": session.owner_id == request.user.pk,
+    }
+    return render(request, "chat/_panel.html", context)
+
+
+@login_required
+@require_POST
+def change_settings(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """Title and agent. A title of nothing changes nothing, and neither does an agent that is not there."""
+    session = own_session(request, session_id)
+    if title := request.POST.get("title", "").strip():
+        recorder.rename(session, title=title)
+    agent = request.POST.get("agent", "")
+    if agent != session.agent and Agent.objects.filter(name=agent).exists():
+        recorder.assign(session, agent=agent)
+    return redirect(session)
