@@ -2,10 +2,13 @@
 
 from django.urls import path
 
-from relay.views import attachments, palette, providers, rail, sharing
+from relay.views import attachments, chat, palette, panel, providers, rail, sharing
 
 app_name = "relay"
 urlpatterns = [
+    path("s/<uuid:session_id>/<int:seq>/edit/", chat.edit_form, name="edit"),
+    path("s/<uuid:session_id>/panel/", panel.panel, name="panel"),
+    path("s/<uuid:session_id>/settings/", panel.change_settings, name="settings"),
     path("providers/", providers.providers, name="providers"),
     path("providers/<str:name>/try/", providers.try_provider, name="try_provider"),
     path("rail/", rail.rail, name="rail"),

@@ -15,14 +15,20 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
+from history.entries import ModelInput
 from history.errors import HistoryError
 from history.models import Session
-from history.views import session_or_404, transcript_or_404
+from history.selectors import entries_of
+from history.views import message_or_404, session_or_404, transcript_or_404
+from relay.agent.tools.registry import all_tools
+from relay.commands import suggestions
 from relay.errors import RelayError
 from relay.examples import examples
 from relay.models import QueuedMessage, Run
+from relay.panel import panel_of
+from relay.pickers import pickers_for
 
 # What htmx wants to replace → the part of the page that is sent.
 REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.html"}
@@ -55,13 +61,27 @@ async def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
     return _go_to(request, session)
 
 
+@login_required
+@require_safe
+def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
+    """What somebody said, to say it differently; the page shows it in place of the words."""
+    session = _own_session(request, session_id)
+    message = message_or_404(session, seq)
+    if message.kind != ModelInput.kind:
+        raise Http404
+    context = {"session": session, "message": message, "entry": entries_of([message])[0]}
+    return render(request, "chat/_edit.html", context)
+
+
 def _new_page(request: HttpRequest, *, problem: str = "") -> HttpResponse:
     context = {
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
         "examples": examples(),
+        "pickers": pickers_for(None, agent=request.POST.get("agent", ""), model=request.POST.get("model", "")),
+        "commands": suggestions(all_tools()),
         "may_compose": settings.CHAT_HISTORY_ENABLED,
         "problem": problem,
-        "text": request.POST.get("text", ""),
+        "draft_text": request.POST.get("text", ""),
     }
     return render(request, "chat/new.html", context, status=422 if problem else 200)
 
@@ -81,7 +101,8 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     }
     region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
     if not region:
-        context |= _state(session)
+        context |= _state(session) | {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
+        context |= {"panel": panel_of(session)}
         context |= {
             "history_is_on": settings.CHAT_HISTORY_ENABLED,
             "problem": problem,

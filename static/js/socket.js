@@ -123,6 +123,8 @@ function aboutToSend(event) {
   if (cause) sent.add(cause);
   detail.headers = null;
   delete detail.parameters.csrfmiddlewaretoken;
+  const model = document.getElementById("composer-model");
+  if (model && ["regenerate", "continue"].includes(detail.parameters.type)) detail.parameters.model = model.value;
   if ("attachment" in detail.parameters) detail.parameters.attachment = [detail.parameters.attachment].flat();
   if (isOpen()) return;
   // Never connected: the form goes the plain way. Else it waits; sent twice it would be two messages.

@@ -1,0 +1,120 @@
+// Writing: Enter sends unless it ends a word of an input method; what is not sent yet outlives the page.
+
+const composer = document.getElementById("composer");
+const text = document.getElementById("composer-text");
+const byTouch = matchMedia("(hover: none) and (pointer: coarse)");
+
+let lastSent = null; // { text, after }: to give it back if it is refused
+
+/** @param {KeyboardEvent} event */
+function endsComposition(event) {
+  // Safari ends the composition before it tells of the key, and leaves only this number behind.
+  return event.isComposing || event.keyCode === 229;
+}
+
+document.addEventListener("keydown", (event) => {
+  const field = event.target;
+  if (!field.matches?.("#composer-text, textarea[data-enter]") || endsComposition(event) || event.defaultPrevented) return;
+  const plain = !event.shiftKey && !event.altKey && !event.ctrlKey && !event.metaKey;
+  const asked = event.ctrlKey || event.metaKey;
+  if (event.key === "Enter" && (asked || (plain && !byTouch.matches))) {
+    event.preventDefault();
+    field.form.requestSubmit();
+  }
+});
+
+// What is not sent yet
+
+const key = (session) => `parley-draft-${session}`;
+
+function keep() {
+  const name = key(composer.dataset.session);
+  if (text.value) localStorage.setItem(name, text.value);
+  else localStorage.removeItem(name);
+}
+
+function put(words) {
+  text.value = words;
+  grow();
+  keep();
+}
+
+function grow() {
+  if (CSS.supports("field-sizing", "content")) return;
+  text.style.height = "auto";
+  text.style.height = `${text.scrollHeight}px`;
+}
+
+function restoreDraft() {
+  const here = composer.dataset.session;
+  if (here !== "new" && sessionStorage.getItem("parley-begun")) {
+    sessionStorage.removeItem("parley-begun");
+    localStorage.removeItem(key("new"));
+  }
+  if (!text.value) put(localStorage.getItem(key(here)) ?? "");
+}
+
+// Sending
+
+function hasSomething() {
+  return Boolean(text.value.trim() || composer.querySelector("[name=attachment]"));
+}
+
+function submitted(event) {
+  if (!hasSomething() || composer.querySelector(".htmx-request")) {
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    text.focus();
+    return;
+  }
+  if (composer.hasAttribute("ws-send")) return;
+  if (composer.dataset.isSent) event.preventDefault();
+  composer.dataset.isSent = "yes";
+  sessionStorage.setItem("parley-begun", "yes");
+}
+
+function sent(event) {
+  if (event.target !== composer) return;
+  lastSent = { text: text.value, after: document.getElementById("composer-after")?.value };
+  document.getElementById("composer-files").replaceChildren();
+  put("");
+  document.dispatchEvent(new CustomEvent("parley:sent"));
+}
+
+/** Refused: the words go back into the box, unless something else stands there already. */
+function answered() {
+  if (!lastSent) return;
+  const isRefused = document.querySelector("#notices .error");
+  if (isRefused && !text.value) put(lastSent.text);
+  if (isRefused || document.getElementById("composer-after")?.value !== lastSent.after) lastSent = null;
+}
+
+// Keys inside the box
+
+function pressed(event) {
+  if (endsComposition(event) || event.defaultPrevented) return;
+  if (event.key === "ArrowUp" && !text.value) {
+    const edit = [...document.querySelectorAll("#rows .you [data-edit]")].at(-1);
+    if (!edit) return;
+    event.preventDefault();
+    edit.click();
+  } else if (event.key === "Escape") {
+    const stop = document.querySelector("#composer-actions .stop");
+    if (stop) stop.click();
+    else text.blur();
+  }
+}
+
+if (composer) {
+  restoreDraft();
+  text.addEventListener("input", () => {
+    grow();
+    keep();
+  });
+  text.addEventListener("keydown", pressed);
+  // Before htmx: what is empty goes nowhere.
+  composer.addEventListener("submit", submitted, { capture: true });
+  document.addEventListener("htmx:wsAfterSend", sent);
+  document.addEventListener("htmx:wsAfterMessage", answered);
+  window.addEventListener("pageshow", () => delete composer.dataset.isSent);
+}

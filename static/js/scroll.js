@@ -1,0 +1,68 @@
+// The conversation stays where its reader left it: at the end while it grows there, else at the entry they look at.
+
+const talk = document.getElementById("talk");
+const column = talk.querySelector(".column");
+const toEnd = document.getElementById("to-end");
+const NEAR = 80; // this far from the end still counts as being there
+
+let anchor = null;
+let anchorTop = 0;
+
+/** The list is set from its end, so that is where scrollTop is 0. */
+function isAtEnd() {
+  return talk.scrollTop > -NEAR && !document.querySelector("#newer[hx-get]");
+}
+
+function remember() {
+  const box = talk.getBoundingClientRect();
+  const row = document.elementFromPoint(box.left + box.width / 2, box.top + 24)?.closest("#rows > *");
+  anchor = isAtEnd() ? null : (row ?? anchor);
+  anchorTop = anchor?.getBoundingClientRect().top ?? 0;
+  if (toEnd) toEnd.hidden = isAtEnd();
+  if (isAtEnd()) toEnd?.removeAttribute("data-new");
+}
+
+function restore() {
+  if (!anchor?.isConnected) {
+    if (talk.scrollTop > -NEAR && isAtEnd()) talk.scrollTop = 0;
+    return;
+  }
+  const moved = anchor.getBoundingClientRect().top - anchorTop;
+  if (Math.abs(moved) >= 1) talk.scrollTop += moved;
+}
+
+function goToEnd(event) {
+  if (document.querySelector("#newer[hx-get]")) return; // the link leads there
+  event?.preventDefault();
+  talk.scrollTop = 0;
+  remember();
+}
+
+/** Something was said or is being written at the end, as against pages that are loaded. */
+function isNews(records) {
+  const rows = document.getElementById("rows");
+  const atEnd = ({ target, addedNodes, nextSibling }) => target === rows && addedNodes.length && !nextSibling;
+  return !document.querySelector("#newer[hx-get]") && records.some((it) => atEnd(it) || it.target.closest?.(".live"));
+}
+
+if (toEnd) {
+  talk.addEventListener("scroll", remember, { passive: true });
+  new ResizeObserver(restore).observe(column);
+  const news = new MutationObserver((records) => toEnd.hidden || (isNews(records) && (toEnd.dataset.new = "")));
+  news.observe(document.getElementById("transcript").parentElement, { childList: true, subtree: true });
+  toEnd.addEventListener("click", goToEnd);
+  document.addEventListener("parley:sent", () => goToEnd());
+  remember();
+}
+
+// A keyboard on the screen takes its part; not every browser tells the page's layout.
+
+const shown = window.visualViewport;
+
+function fit() {
+  const isZoomed = shown.scale > 1.01;
+  document.documentElement.style.setProperty("--visible-height", isZoomed ? "100dvh" : `${shown.height}px`);
+  if (!isZoomed) window.scrollTo(0, 0);
+}
+
+if (shown && matchMedia("(hover: none)").matches) shown.addEventListener("resize", fit);

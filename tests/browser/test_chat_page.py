@@ -1,0 +1,381 @@
+"""The chat page in a browser: what a person sees, writes and presses, at two widths, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect
+
+from history import recorder
+from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
+from history.models import Exchange, Session
+from relay.models import Agent
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.browser
+See = Callable[[str], None]
+ONE_LOOK = pytest.mark.parametrize("look", [(1280, "light")], indirect=True)
+
+ANSWER = """The processor is idle, so the build is **waiting**, not computing. Three places to look, in this order:
+
+| Suspect | What speaks for it | Check |
+|---|---|---|
+| Package cache | slow since Monday’s image | `du -sh ~/.cache` |
+| Disk | the disk query itself timed out | `iostat -x 1` |
+
+```python
+def slow(disk: str) -> bool:
+    # more than nine tenths busy
+    return utilisation(disk) > 0.9
+```
+
+- [x] looked at the processor
+- [ ] 再看一次磁盘
+"""
+
+
+@pytest.fixture
+def signed_in(page: Page, site: str, ada: Any) -> Page:
+    client = Client()
+    client.force_login(ada)
+    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    return page
+
+
+@pytest.fixture
+def conversation(ada: Any) -> Session:
+    Agent.objects.get_or_create(name="operator", defaults={"label": "Operator", "is_default": True})
+    Agent.objects.get_or_create(name="writer", defaults={"label": "Writer"})
+    session = recorder.start_session(owner=ada, title="Why is the build server slow?", agent="operator")
+    began = timezone.now() - timedelta(minutes=2)
+    usage = Usage(input_tokens=76_000, output_tokens=412)
+    asked = ModelOutput(
+        parts=(Reasoning(text="CPU first, then the disk."), Text(text="I will look."), call("a"), call("b")),
+        model="claude-sonnet", usage=usage, duration=2.2, at=began + timedelta(seconds=3),
+    )  # fmt: skip
+    outcomes = results(
+        result("a", "CPU 3.0 %   load 0.41 0.38 0.36   2 cores", duration=0.5, started_at=began + timedelta(seconds=3)),
+        result("b", "", status="failed", error="timed out", duration=1.2, started_at=began + timedelta(seconds=3)),
+    )
+    entries = [
+        SystemInstructionSet(instruction="You look after the build machines. Prefer evidence to guesses."),
+        said("The build takes twice as long since Monday. Can you look at the machine?", at=began),
+        asked,
+        outcomes,
+        answered(ANSWER, usage=usage, duration=3.1, model="claude-sonnet"),
+        said("It prints 98 % for nvme0n1."),
+        answered(
+            "Then the disk is the bottleneck. A likely cause is",
+            status="interrupted",
+            end_reason="upstream_cut",
+            model="claude-sonnet",
+        ),
+    ]
+    recorder.append_many(session, entries, after=0)
+    for offset, seconds in ((0.4, 2.2), (4.5, 3.1)):
+        start = began + timedelta(seconds=offset)
+        Exchange.objects.create(
+            session=session, owner=ada, model="claude-sonnet", started_at=start,
+            ended_at=start + timedelta(seconds=seconds), end_reason="done",
+        )  # fmt: skip
+    return session
+
+
+def test_nothing_said_yet_offers_three_examples(signed_in: Page, see: See) -> None:
+    signed_in.goto("/")
+    expect(signed_in.get_by_role("heading", name="Hello, ada")).to_be_visible()
+    expect(signed_in.locator(".example")).to_have_count(3)
+    expect(signed_in.get_by_label("Message", exact=True)).to_be_focused()
+    see("chat-new")
+
+
+def test_a_conversation_opens_at_its_end_and_everything_in_it_can_be_opened(
+    signed_in: Page, conversation: Session, see: See
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    expect(page.locator("#m7")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    see("chat-session")
+    page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
+    see("chat-session-top")
+    for folded in page.locator("#rows details.tool > summary, #rows details.fold > summary").all():
+        folded.click()
+    expect(page.get_by_text("timed out", exact=True)).to_be_visible()
+    page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
+    see("chat-session-open")
+
+
+def test_on_a_phone_the_list_and_the_panel_are_sheets(
+    signed_in: Page, conversation: Session, see: See, look: tuple[int, str]
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    rail, panel = page.locator("#rail"), page.locator("#panel")
+    if look[0] > 1100:
+        expect(rail).to_be_visible()
+        expect(panel).to_be_visible()
+        return
+    expect(rail).to_be_hidden()
+    page.get_by_role("button", name="Sessions").click()
+    expect(rail).to_be_visible()
+    see("chat-rail-sheet")
+    page.keyboard.press("Escape")
+    expect(rail).to_be_hidden()
+    page.get_by_role("button", name="About this session").click()
+    expect(panel.get_by_role("meter")).to_be_hidden()  # nobody knows that model's window
+    expect(panel.get_by_text("76\u202f412 tokens")).to_be_visible()
+    see("chat-panel-sheet")
+    panel.get_by_role("button", name="Close").click()
+    expect(panel).to_be_hidden()
+
+
+# Long conversations
+
+
+def position(page: Page, entry: str) -> float:
+    box = page.locator(entry).bounding_box()
+    assert box
+    return box["y"]
+
+
+@ONE_LOOK
+def test_older_entries_come_in_above_and_what_is_read_stays_in_place(signed_in: Page, ada: Any) -> None:
+    page = signed_in
+    session = chat_of(ada, *[f"text {number}\n\nand more of it" for number in range(1, 61)])
+    page.goto(f"/s/{session.pk}/")
+    expect(page.locator("#m60")).to_be_in_viewport()
+    page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
+    before = position(page, "#m41")
+    expect(page.locator("#rows > article").first).to_have_attribute("id", "m21")
+    assert abs(position(page, "#m41") - before) < 120  # the skeleton above it went
+    settled = position(page, "#m41")
+    page.evaluate("document.querySelector('#talk').scrollBy(0, -60)")
+    assert abs(position(page, "#m41") - settled - 60) < 2
+
+
+@ONE_LOOK
+def test_newer_entries_come_in_below_and_what_is_read_stays_in_place(signed_in: Page, ada: Any) -> None:
+    page = signed_in
+    session = chat_of(ada, *[f"text {number}\n\nand more of it" for number in range(1, 101)])
+    page.goto(f"/s/{session.pk}/?at=42#m42")
+    expect(page.locator("#m42")).to_be_in_viewport()
+    page.locator("#m51").scroll_into_view_if_needed()
+    before = position(page, "#m51")
+    page.evaluate("document.querySelector('#talk').scrollTo(0, 0)")
+    expect(page.locator("#m60")).to_be_attached()
+    assert before
+    expect(page.locator("#m52")).to_be_in_viewport()
+    expect(page.locator("#m72")).not_to_be_in_viewport()
+    page.get_by_role("link", name="To the end").click()
+    expect(page.locator("#m100")).to_be_in_viewport()
+
+
+@ONE_LOOK
+def test_what_grows_at_the_end_is_followed_there_and_nowhere_else(signed_in: Page, ada: Any) -> None:
+    page = signed_in
+    page.goto(f"/s/{chat_of(ada, *[f'text {number}' for number in range(1, 21)]).pk}/")
+    grow = """() => {
+        const more = document.createElement("p");
+        more.textContent = "and so on ".repeat(400);
+        document.getElementById("rows").append(more);
+    }"""
+    page.evaluate(grow)
+    expect(page.get_by_text("and so on").last).to_be_in_viewport()
+    page.evaluate("document.querySelector('#talk').scrollTo(0, -600)")
+    page.wait_for_timeout(100)
+    before = position(page, "#m15")
+    page.evaluate(grow)
+    page.wait_for_timeout(100)
+    assert abs(position(page, "#m15") - before) < 2
+    page.get_by_role("link", name="New", exact=True).click()
+    expect(page.get_by_text("and so on").last).to_be_in_viewport()
+    expect(page.locator("#to-end")).to_be_hidden()
+
+
+def transferred(page: Page, address: str) -> int:
+    """Bytes of the page and of everything that it loads, as they travel."""
+    sizes: list[int] = []
+    page.on("requestfinished", lambda request: sizes.append(request.sizes()["responseBodySize"]))
+    page.goto(address)
+    page.wait_for_load_state("networkidle")
+    return sum(sizes)
+
+
+@ONE_LOOK
+@pytest.mark.parametrize("length", [10, 10_000])
+def test_the_first_load_is_small_however_long_the_conversation_is(signed_in: Page, ada: Any, length: int) -> None:
+    texts = [f"Message {number}: {ANSWER}" for number in range(1, 21)]
+    session = chat_of(ada, *(["so it goes on"] * max(0, length - 20)), *texts[:length])
+    assert session.version == length
+    total = transferred(signed_in, f"/s/{session.pk}/")
+    assert 10_000 < total < 150_000
+    expect(signed_in.locator(f"#m{length}")).to_be_in_viewport()
+
+
+# Writing
+
+
+def compose(page: Page, script: str) -> None:
+    page.evaluate(f"""() => {{
+        const box = document.getElementById("composer-text");
+        {script}
+    }}""")
+
+
+@ONE_LOOK
+def test_the_enter_that_ends_a_chinese_word_does_not_send(signed_in: Page) -> None:
+    page = signed_in
+    page.goto("/")
+    page.get_by_label("Message", exact=True).fill("你好")
+    page.evaluate("document.getElementById('composer').addEventListener('submit', (event) => {"
+                  " event.preventDefault(); document.title = 'sent'; })")  # fmt: skip
+    press = 'box.dispatchEvent(new KeyboardEvent("keydown", {key: "Enter", bubbles: true, cancelable: true, %s}));'
+    compose(page, 'box.dispatchEvent(new CompositionEvent("compositionstart"));' + press % "isComposing: true")
+    assert page.title() != "sent"
+    compose(page, press % "keyCode: 229")  # as Safari tells it, after the composition has ended
+    assert page.title() != "sent"
+    compose(page, press % "shiftKey: true")
+    assert page.title() != "sent"
+    compose(page, press % "keyCode: 13")
+    expect(page).to_have_title("sent")
+
+
+def test_a_draft_outlives_the_page_and_belongs_to_its_session(
+    signed_in: Page, conversation: Session, ada: Any, see: See
+) -> None:
+    page, other = signed_in, chat_of(ada, "something else")
+    page.goto(f"/s/{conversation.pk}/")
+    box = page.get_by_label("Message", exact=True)
+    box.fill("not yet\nfinished\nbut long")
+    see("chat-draft")
+    page.reload()
+    expect(box).to_have_value("not yet\nfinished\nbut long")
+    page.goto(f"/s/{other.pk}/")
+    expect(box).to_have_value("")
+
+
+def test_a_slash_lists_the_commands_and_they_narrow(signed_in: Page, see: See) -> None:
+    page = signed_in
+    page.goto("/")
+    box = page.get_by_label("Message", exact=True)
+    options = page.get_by_role("listbox", name="Commands").get_by_role("option")
+    box.press_sequentially("/")
+    expect(options.first).to_be_visible()
+    see("chat-commands")
+    box.press_sequentially("sys")
+    expect(options).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(box).to_have_value("/sys_monitor ")
+    expect(page.get_by_role("listbox", name="Commands")).to_be_hidden()
+
+
+@ONE_LOOK
+def test_files_are_attached_by_picking_pasting_and_dropping(signed_in: Page) -> None:
+    page = signed_in
+    page.goto("/")
+    page.locator("#composer-pick").set_input_files({"name": "a.txt", "mimeType": "text/plain", "buffer": b"one"})
+    expect(page.locator("#composer-files .chip")).to_have_count(1)
+    give = """(kind) => {
+        const data = new DataTransfer();
+        data.items.add(new File(["from " + kind], kind + ".txt", { type: "text/plain" }));
+        const target = document.getElementById(kind === "drop" ? "talk" : "composer-text");
+        const event = kind === "drop"
+          ? new DragEvent("drop", { bubbles: true, cancelable: true, dataTransfer: data })
+          : new ClipboardEvent("paste", { bubbles: true, cancelable: true, clipboardData: data });
+        target.dispatchEvent(event);
+    }"""
+    for number, kind in enumerate(("paste", "drop"), start=2):
+        page.evaluate(give, kind)
+        expect(page.locator("#composer-files .chip")).to_have_count(number)
+        expect(page.get_by_text(f"{kind}.txt", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Remove a.txt").click()
+    expect(page.locator("#composer-files input[name=attachment]")).to_have_count(2)
+
+
+# Keys
+
+
+def test_a_question_mark_lists_the_keys(signed_in: Page, conversation: Session, see: See) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    see("chat-keys")
+    dialog.get_by_role("checkbox").uncheck()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    page.keyboard.press("?")
+    expect(dialog).to_be_hidden()
+
+
+@ONE_LOOK
+def test_j_and_k_walk_from_message_to_message(signed_in: Page, conversation: Session) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    page.keyboard.press("k")
+    expect(page.locator("#m7")).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.locator("#m6")).to_be_focused()
+    page.keyboard.press("j")
+    expect(page.locator("#m7")).to_be_focused()
+    page.keyboard.press("/")
+    expect(page.get_by_label("Message", exact=True)).to_be_focused()
+    page.keyboard.press("k")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("k")
+
+
+def test_up_in_the_empty_box_edits_what_was_said_last(signed_in: Page, conversation: Session, see: See) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    page.get_by_label("Message", exact=True).press("ArrowUp")
+    edit = page.get_by_label("Edit what you said")
+    expect(edit).to_have_value("It prints 98 % for nvme0n1.")
+    expect(edit).to_be_focused()
+    see("chat-edit")
+    page.keyboard.press("Escape")
+    expect(edit).to_be_hidden()
+    expect(page.locator("#m6 .bubble")).to_be_visible()
+
+
+@ONE_LOOK
+def test_a_message_is_copied_as_it_was_written(signed_in: Page, conversation: Session) -> None:
+    page = signed_in
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"/s/{conversation.pk}/")
+    page.locator("#m5").get_by_role("button", name="Copy", exact=True).click()
+    expect(page.locator("#m5 [data-done]")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == ANSWER
+
+
+# Without
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_can_be_read_and_its_older_pages_found_without_javascript(
+    browser: Browser, site: str, ada: Any, width: int, conversation: Session
+) -> None:
+    client = Client()
+    client.force_login(ada)
+    context = browser.new_context(
+        base_url=site, java_script_enabled=False, viewport={"width": width, "height": 800}, color_scheme="light"
+    )
+    context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    page = context.new_page()
+    page.goto(f"/s/{conversation.pk}/")
+    expect(page.get_by_text("The answer was cut short.")).to_be_in_viewport()
+    expect(page.get_by_role("button", name="Copy", exact=True).first).to_be_hidden()
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+    page.screenshot(path=f"artefacts/chat-no-script-{width}.png")
+    session = chat_of(ada, *[f"text {number}" for number in range(1, 51)])
+    page.goto(f"/s/{session.pk}/")
+    expect(page.locator("#m50")).to_be_in_viewport()
+    page.get_by_role("link", name="Older", exact=True).click()
+    expect(page.locator("#m30")).to_be_in_viewport()
+    context.close()
