@@ -5,15 +5,16 @@ A page without JavaScript posts its form here; with JavaScript the same form goe
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -22,13 +23,15 @@ from history.errors import HistoryError
 from history.models import Session
 from history.selectors import entries_of
 from history.views import message_or_404, session_or_404, transcript_or_404
+from relay import conversation
 from relay.agent.tools.registry import all_tools
-from relay.commands import suggestions
+from relay.commands import BadCommand, help_text, parse, suggestions
 from relay.errors import RelayError
 from relay.examples import examples
 from relay.models import QueuedMessage, Run
 from relay.panel import panel_of
 from relay.pickers import pickers_for
+from relay.words import of_error
 
 # What htmx wants to replace → the part of the page that is sent.
 REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.html"}
@@ -39,10 +42,12 @@ REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.ht
 async def new_chat(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_new_page)(request)
+    if _asks_for_help(request.POST.get("text", "")):
+        return await sync_to_async(_new_page)(request, words=help_text(all_tools()))
     try:
-        session = await _conversation().begin(request.user, **_said(request), client=_client(request))
+        session = await conversation.begin(request.user, **_said(request), client=_client(request))
     except (RelayError, HistoryError) as error:
-        return await sync_to_async(_new_page)(request, problem=_words(error))
+        return await sync_to_async(_new_page)(request, problem=of_error(error))
     return _go_to(request, session)
 
 
@@ -53,12 +58,19 @@ async def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
         return await sync_to_async(_session_page)(request, session_id)
     session = await sync_to_async(_own_session)(request, session_id)
     try:
-        draft = _conversation().Draft(**_said(request))
-        place = {"after": _number(request, "after", session.head), "on_leaf": bool(request.POST.get("leaf"))}
-        await _conversation().send(request.user, session, draft=draft, **place, client=_client(request))
+        sent = await conversation.send(
+            request.user,
+            session,
+            draft=conversation.Draft(**_said(request)),
+            after=_number(request, "after", session.head),
+            on_leaf=bool(request.POST.get("leaf")),
+            client=_client(request),
+        )
     except (RelayError, HistoryError) as error:
-        return await sync_to_async(_session_page)(request, session_id, problem=_words(error))
-    return _go_to(request, session)
+        return await sync_to_async(_session_page)(request, session_id, problem=of_error(error))
+    if sent.words:
+        messages.info(request, sent.words)
+    return _go_to(request, Session(pk=sent.go_to) if sent.go_to else session)
 
 
 @login_required
@@ -73,7 +85,16 @@ def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
     return render(request, "chat/_edit.html", context)
 
 
-def _new_page(request: HttpRequest, *, problem: str = "") -> HttpResponse:
+def _asks_for_help(text: str) -> bool:
+    """The one command that needs neither a session nor a tool."""
+    try:
+        command = parse(text, all_tools())
+    except BadCommand:
+        return False
+    return command is not None and command.name == "help"
+
+
+def _new_page(request: HttpRequest, *, problem: str = "", words: str = "") -> HttpResponse:
     context = {
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
         "examples": examples(),
@@ -81,7 +102,8 @@ def _new_page(request: HttpRequest, *, problem: str = "") -> HttpResponse:
         "commands": suggestions(all_tools()),
         "may_compose": settings.CHAT_HISTORY_ENABLED,
         "problem": problem,
-        "draft_text": request.POST.get("text", ""),
+        "notices": _notices(request, words),
+        "draft_text": request.POST.get("text", "") if problem else "",
     }
     return render(request, "chat/new.html", context, status=422 if problem else 200)
 
@@ -101,7 +123,7 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     }
     region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
     if not region:
-        context |= _state(session) | {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
+        context |= _state(request, session) | {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
         context |= {"panel": panel_of(session)}
         context |= {
             "history_is_on": settings.CHAT_HISTORY_ENABLED,
@@ -113,9 +135,16 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     return response
 
 
-def _state(session: Session) -> dict[str, Any]:
+def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
+    """What was said to the person instead of an answer: here, or before a page was loaded again."""
+    told = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
+    return told + [{"level": "", "text": text} for text in words if text]
+
+
+def _state(request: HttpRequest, session: Session) -> dict[str, Any]:
     """What is going on in a session at this moment."""
     return {
+        "notices": _notices(request),
         "run": Run.objects.filter(session=session.pk, ended_at=None).first(),
         "queued": QueuedMessage.objects.filter(session=session.pk),
     }
@@ -145,7 +174,7 @@ def _number(request: HttpRequest, name: str, otherwise: int) -> int:
 
 def _client(request: HttpRequest) -> dict[str, str]:
     """Where the message came from, for the record of the call."""
-    return {"address": str(request.META.get("REMOTE_ADDR") or "")}
+    return {"address": str(request.META.get("REMOTE_ADDR") or ""), "connected_at": timezone.now().isoformat()}
 
 
 def _go_to(request: HttpRequest, session: Session) -> HttpResponse:
@@ -153,11 +182,3 @@ def _go_to(request: HttpRequest, session: Session) -> HttpResponse:
     if request.headers.get("HX-Request") == "true":
         return HttpResponse(status=204, headers={"HX-Redirect": address})
     return HttpResponseRedirect(address)
-
-
-def _conversation() -> Any:
-    return import_module("relay.conversation")
-
-
-def _words(error: RelayError | HistoryError) -> str:
-    return str(import_module("relay.words").of_error(error))
