@@ -16,8 +16,9 @@ import aiohttp
 import psutil
 import pytest
 
+from project import background
 from relay.errors import NoSuchModel, RequestRefused, Unreachable
-from relay.providers import local, registry
+from relay.providers import local, registry, sessions
 from relay.providers.local import MODEL, LocalProvider, LocalServer
 from tests.house.processes import clean_environment, running, wait_for
 from tests.relay.asking import CPU, ask, context, user
@@ -93,12 +94,14 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, seconds=10)
 
 
-async def test_closing_everything_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_shutdown_of_a_web_process_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     own = LocalServer()
     monkeypatch.setattr(registry, "SERVER", own)
     process = (await asyncio.to_thread(own.start)).process
-    await registry.close_all()
+    session = sessions.session()
+    await background.drain()
     assert process.poll() is not None
+    assert session.closed
 
 
 async def test_leaving_stops_it_at_once(demo: LocalProvider, server: LocalServer) -> None:
