@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
+from relay import attachments
 from relay.allowances import told
-from relay.errors import AccessRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
+from relay.errors import AccessRefused, AttachmentRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
 
 
 def of_error(error: RelayError | HistoryError) -> str:
@@ -23,6 +24,8 @@ def of_error(error: RelayError | HistoryError) -> str:
             return _("The provider refused this server’s key. Ask whoever looks after it.")
         case ProviderError():
             return _("The provider did not answer as it should: %(reason)s") % {"reason": error.message[:500]}
+        case AttachmentRefused():
+            return attachments.told(error)
         case HistoryOff():
             return _("History is off on this server, so nothing new is taken.")
         case NoSuchEntry():

@@ -99,6 +99,7 @@ def _send(user: Any, session: Session, draft: Draft, after: int, on_leaf: bool, 
 def _queue(user: Any, session: Session, draft: Draft) -> Sent:
     if QueuedMessage.objects.filter(session=session.pk).count() >= MOST_QUEUED:
         raise NotPossible(_("Enough messages are waiting here already. Wait for the answer, or stop it."))
+    attachments.parts_of(user, draft.attachments)  # told now, while its writer is there to attach another
     QueuedMessage.objects.create(
         session=session.pk,
         owner=user,

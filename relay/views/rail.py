@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -22,8 +23,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from history import recorder, retention
 from history.models import Session
 from history.selectors import sessions_owned_by
+from relay import runs
+from relay.broadcast import tell_person, tell_session
 from relay.rail import just_deleted, rows_of
-from relay.running import ask_to_stop
 from relay.views.asked import Asked, address_with, rail_of
 
 MOST_AT_ONCE = 200
@@ -55,7 +57,9 @@ def row(request: HttpRequest, session_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def pin(request: HttpRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
-    recorder.pin(own_session(request, session_id), pinned=pinned)
+    session = own_session(request, session_id)
+    recorder.pin(session, pinned=pinned)
+    tell(session)
     return show_list(request)
 
 
@@ -64,6 +68,7 @@ def pin(request: HttpRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
 def archive(request: HttpRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
     session = own_session(request, session_id)
     recorder.archive(session, archived=archived)
+    tell(session)
     if "undo" in request.POST:
         return show_row(request, session)
     return show_gone(request, session, "archived" if archived else "unarchived")
@@ -80,6 +85,7 @@ def rename(request: HttpRequest, session_id: UUID) -> HttpResponse:
         return _varied(render(request, template, {"session": session, "next": came_from(request)}))
     if title := request.POST.get("title", "").strip():
         recorder.rename(session, title=title)
+        tell(session)
     response = show_row(request, session)
     renamed = {"session": str(session.pk), "title": session.title}
     response["HX-Trigger-After-Settle"] = json.dumps({"rail:renamed": renamed})
@@ -100,7 +106,7 @@ def delete(request: HttpRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 def undelete(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = get_object_or_404(just_deleted(request.user), pk=session_id)
-    retention.unhide(session, actor=request.user)
+    bring_back(session, by=request.user)
     return show_row(request, session)
 
 
@@ -116,14 +122,18 @@ def delete_many(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
-    return _each(request, lambda session: recorder.archive(session, archived=archived))
+    def change(session: Session) -> None:
+        recorder.archive(session, archived=archived)
+        tell(session)
+
+    return _each(request, change)
 
 
 @login_required
 @require_POST
 def undelete_all(request: HttpRequest) -> HttpResponse:
     for session in just_deleted(request.user):
-        retention.unhide(session, actor=request.user)
+        bring_back(session, by=request.user)
     return show_list(request)
 
 
@@ -139,8 +149,20 @@ def _each(request: HttpRequest, change: Callable[[Session], Any]) -> HttpRespons
 
 def hide(session: Session, *, by: Any) -> None:
     """Stop whatever is being answered there first: what is gone for its owner costs nothing any more."""
-    ask_to_stop(session.pk)
+    runs.request_stop_session(session.pk)
     retention.hide(session, actor=by)
+    tell(session)
+
+
+def bring_back(session: Session, *, by: Any) -> None:
+    retention.unhide(session, actor=by)
+    tell(session)
+
+
+def tell(session: Session) -> None:
+    """Other pages of its owner, and whoever has it open, show what has become of it."""
+    async_to_sync(tell_person)(session.owner_id, {"type": "rail.changed", "session": str(session.pk)})
+    async_to_sync(tell_session)(session.pk, {"type": "session.changed"})
 
 
 # Answers.

@@ -148,6 +148,31 @@ document.body.addEventListener("rail:renamed", (event) => {
   head.textContent = title;
 });
 
+// News of one session, over the socket of the page: its row where it stands, the list anew where it belongs elsewhere
+// now. What this page has done itself comes back as news, too: it waits until that is shown.
+
+document.addEventListener("htmx:oobAfterSwap", () => {
+  const news = document.getElementById("rail-news");
+  const session = news?.dataset.session;
+  if (!session) return;
+  delete news.dataset.session;
+  const row = news.content.firstElementChild;
+  setTimeout(() => (row ? showNews(row) : showGone(session)), 300);
+});
+
+function showNews(row) {
+  const shown = document.getElementById(row.id);
+  if (shown?.matches(".renaming, :has(:popover-open)")) return;
+  shown?.replaceWith(row);
+  htmx.process(row);
+  showSelection();
+  if (shown?.dataset.place !== row.dataset.place) refresh();
+}
+
+function showGone(session) {
+  if (!find(`#rail-${session}.rail-gone`)) refresh();
+}
+
 // Who comes back to the page after a while sees what others have done meanwhile, unless they are in the middle of it.
 
 const STALE = 60_000;
@@ -155,11 +180,13 @@ let leftAt = 0;
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) leftAt = Date.now();
-  else if (Date.now() - leftAt > STALE && mayRefresh()) htmx.trigger("#rail-list", "rail:refresh");
+  else if (Date.now() - leftAt > STALE) refresh();
 });
 
-function mayRefresh() {
-  return !find(".renaming, :popover-open") && find("#rail-list > ul").scrollTop === 0;
+// Nobody wants a list to jump under their hands.
+function refresh() {
+  const isBusy = find(".renaming, :popover-open, #rail-words:focus") || find("#rail-list > ul").scrollTop > 0;
+  if (!isBusy) htmx.trigger("#rail-list", "rail:refresh");
 }
 
 // The sheet of a narrow screen has no place on a wide one.
@@ -170,21 +197,3 @@ matchMedia("(min-width: 45rem)").addEventListener("change", (event) => {
 
 showSelection();
 all("[data-gone-after]").forEach(removeLater);
-
-// News of one session, over the socket of the page: its row where it is shown, else the list anew.
-
-document.addEventListener("htmx:oobAfterSwap", () => {
-  const news = document.getElementById("rail-news");
-  const session = news?.dataset.session;
-  if (!session) return;
-  delete news.dataset.session;
-  const shown = document.getElementById(`rail-${session}`);
-  const row = news.content.firstElementChild;
-  if (!shown || !row) {
-    htmx.trigger("#rail-list", "rail:refresh");
-  } else if (!shown.querySelector("form, :popover-open")) {
-    shown.replaceWith(row);
-    htmx.process(row);
-    showSelection();
-  }
-});

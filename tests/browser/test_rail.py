@@ -204,6 +204,32 @@ def test_many_are_selected_with_shift_stay_selected_and_go_together(
     expect(row(page, sessions[2]).locator("a.rail-link")).to_be_visible()
 
 
+def go_and_listen(page: Page, address: str) -> None:
+    """Until the socket of the page is open: from then on it hears everything."""
+    page.add_init_script("document.addEventListener('htmx:wsOpen', () => (document.documentElement.title = 'open'))")
+    page.goto(address)
+    expect(page.locator("html[title=open]")).to_have_count(1)
+
+
+@pytest.mark.parametrize("look", [(1280, "light")], indirect=True, ids=["1280"])
+def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Session], ada: Any) -> None:
+    page = signed_in
+    other = page.context.new_page()
+    for tab in (page, other):
+        go_and_listen(tab, f"/s/{sessions[0].pk}/")
+    page.bring_to_front()
+    menu(page, sessions[2], "Rename")
+    row(page, sessions[2]).get_by_label("Title").fill("Fast again")
+    page.keyboard.press("Enter")
+    expect(row(other, sessions[2]).locator(".rail-title")).to_have_text("Fast again")
+    menu(page, sessions[2], "Pin")
+    expect(other.locator(".rail-session").first).to_have_id(f"rail-{sessions[2].pk}")
+    menu(page, sessions[1], "Delete")
+    expect(row(other, sessions[1]).get_by_role("button", name="Undo")).to_be_visible()
+    row(other, sessions[1]).get_by_role("button", name="Undo").click()
+    expect(row(page, sessions[1]).locator("a.rail-link")).to_be_visible()
+
+
 @twice
 def test_the_archive_is_one_press_away(signed_in: Page, sessions: list[Session], see: See) -> None:
     page = signed_in
