@@ -1,0 +1,412 @@
+"""The chat page over plain HTTP: who may see and say what, as it is without a script."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import AsyncClient, Client
+from django.utils import timezone
+
+from history import recorder
+from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
+from history.models import Exchange, Session
+from history.selectors import find_session
+from relay.database import in_database
+from relay.models import Agent, QueuedMessage, Run
+from relay.panel import panel_of
+from relay.providers import registry
+from relay.providers.base import Model
+from tests.chat.conftest import Scripted, Talk
+from tests.talk import answered, call, chat_of, result, results, said
+
+
+@pytest.fixture
+def reader(client: Client, ada: Any) -> Client:
+    client.force_login(ada)
+    return client
+
+
+@pytest.fixture
+async def writer(talk: Talk) -> AsyncClient:
+    client = AsyncClient()
+    await client.aforce_login(talk.user)
+    return client
+
+
+def html_of(response: Any) -> str:
+    return str(response.content.decode())
+
+
+def page(client: Client, address: Any, **headers: str) -> str:
+    response = client.get(address if isinstance(address, str) else address.get_absolute_url(), headers=headers)
+    assert response.status_code == 200
+    return html_of(response)
+
+
+# Who may see and say what.
+
+
+@pytest.mark.django_db
+def test_the_owner_reads_and_writes_over_a_socket(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one", "two")
+    html = page(reader, session)
+    assert f'ws-connect="/ws/s/{session.pk}/?shown=2&amp;leaf="' in html
+    assert 'id="composer" class="composer" method="post"' in html
+    assert '<input type="hidden" id="composer-after" name="after" value="2">' in html
+    assert "data-edit" in html
+
+
+@pytest.mark.django_db
+def test_staff_read_without_box_or_socket_and_cannot_post(client: Client, ada: Any, staff: Any) -> None:
+    session = chat_of(ada, "one", "two")
+    staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    client.force_login(staff)
+    html = page(client, session)
+    assert "This conversation belongs to ada" in html
+    for mark in ("ws-connect", 'id="composer"', "data-edit", "ws-send", "/settings/"):
+        assert mark not in html
+    assert client.post(session.get_absolute_url(), {"text": "hello"}).status_code == 404
+    assert client.get(f"/s/{session.pk}/1/edit/").status_code == 404
+    assert client.post(f"/s/{session.pk}/settings/", {"title": "mine"}).status_code == 404
+    assert client.get(f"/s/{session.pk}/panel/").status_code == 200
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["", "panel/", "1/", "1/edit/"])
+def test_a_stranger_finds_nothing_and_the_signed_out_are_asked_to_sign_in(
+    client: Client, ada: Any, bob: Any, path: str
+) -> None:
+    address = chat_of(ada, "one", "two").get_absolute_url() + path
+    assert client.get(address)["Location"].startswith("/accounts/signin/")
+    client.force_login(bob)
+    assert client.get(address).status_code == 404
+    assert client.post(address, {"text": "hello"}).status_code in (404, 405)
+
+
+@pytest.mark.django_db
+def test_in_the_middle_of_a_long_conversation_there_is_a_box_and_no_socket(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, *[f"text {number}" for number in range(1, 61)])
+    html = page(reader, f"/s/{session.pk}/?at=20")
+    assert "ws-connect" not in html
+    assert "ws-send" not in html
+    assert 'id="composer"' in html
+    assert 'id="newer" class="way" hx-get="?after=30"' in html
+
+
+@pytest.mark.django_db
+def test_on_another_branch_the_box_goes_on_there(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one", "two", "three", "four")
+    recorder.edit(session, seq=3, entry=said("drei"))
+    html = page(reader, f"/s/{session.pk}/?at=3")
+    assert '<input type="hidden" name="leaf" value="4">' in html
+    assert 'name="after" value="4"' in html
+    assert f"/ws/s/{session.pk}/?shown=4&amp;leaf=4" in html
+
+
+@pytest.mark.django_db
+def test_nothing_is_taken_while_history_is_off(reader: Client, ada: Any, settings: Any) -> None:
+    session = chat_of(ada, "one")
+    settings.CHAT_HISTORY_ENABLED = False
+    for address in ("/", session.get_absolute_url()):
+        html = page(reader, address)
+        assert "History is off" in html
+        assert 'id="composer"' not in html
+        assert "ws-connect" not in html
+
+
+@pytest.mark.django_db
+def test_a_new_chat_offers_examples_commands_and_models_and_creates_nothing(reader: Client, scripted: Scripted) -> None:
+    scripted(models=[Model(name="script", label="Script One")], label="Theatre")
+    html = page(reader, "/")
+    assert html.count('class="example"') == 3
+    assert 'value="/sys_monitor cpu"' in html
+    assert 'data-name="rollback"' in html
+    assert '<optgroup label="Theatre">' in html
+    assert '<option value="scripted/script">Script One</option>' in html
+    assert not Session.objects.exists()
+
+
+@pytest.mark.django_db
+def test_what_was_picked_last_in_a_session_is_picked_again(reader: Client, ada: Any, scripted: Scripted) -> None:
+    scripted(models=[Model(name="one"), Model(name="two")])
+    Agent.objects.all().delete()
+    Agent.objects.create(name="first", is_default=True)
+    Agent.objects.create(name="second", label="The Second")
+    session = chat_of(ada, "one", agent="second")
+    Session.objects.filter(pk=session.pk).update(metadata={"model": "scripted/two"})
+    html = page(reader, session)
+    assert '<option value="scripted/two" selected>two</option>' in html
+    assert '<option value="second" selected>The Second</option>' in html
+
+
+# Saying something without a script.
+
+
+async def test_a_post_begins_a_session_and_leads_to_it(writer: AsyncClient, talk: Talk) -> None:
+    talk.scripted("Good day.")
+    response = await writer.post("/", {"text": "Hello?"})
+    assert response.status_code == 302
+    talk.session = await in_database(Session.objects.get)
+    assert response["Location"] == talk.session.get_absolute_url()
+    await talk.until_ended()
+    assert await talk.said() == [("user", "Hello?"), ("assistant", "Good day.")]
+
+
+async def test_htmx_is_told_where_to_go(writer: AsyncClient, talk: Talk) -> None:
+    talk.scripted("Good day.")
+    response = await writer.post("/", {"text": "Hello?"}, headers={"HX-Request": "true"})
+    talk.session = await in_database(Session.objects.get)
+    assert response["HX-Redirect"] == talk.session.get_absolute_url()
+    await talk.until_ended()
+
+
+async def test_a_post_to_a_session_says_something_there(writer: AsyncClient, talk: Talk) -> None:
+    talk.scripted("One.", "Two.")
+    await talk.begin("First?")
+    await talk.until_ended()
+    response = await writer.post(talk.session.get_absolute_url(), {"text": "Second?", "after": await talk.head()})
+    assert response.status_code == 302
+    await talk.until_ended()
+    assert [text for _, text in await talk.said()] == ["First?", "One.", "Second?", "Two."]
+
+
+@pytest.mark.parametrize("text", ["", "   ", "/title"])
+async def test_what_is_refused_is_explained_and_the_words_stay_in_the_box(
+    writer: AsyncClient, talk: Talk, text: str
+) -> None:
+    talk.scripted("One.")
+    response = await writer.post("/", {"text": text, "model": "scripted/script"})
+    assert response.status_code == 422
+    html = html_of(response)
+    assert 'role="alert"' in html
+    assert f">{text}</textarea>" in html
+    assert '<option value="scripted/script" selected>' in html
+    assert not await in_database(Session.objects.exists)
+
+
+async def test_help_is_given_without_a_session(writer: AsyncClient, talk: Talk) -> None:
+    response = await writer.post("/", {"text": "/help"})
+    assert response.status_code == 200
+    assert "<code>/rollback" in html_of(response)
+    assert 'role="alert"' not in html_of(response)
+
+
+async def test_words_in_place_of_an_answer_are_shown_after_the_reload(writer: AsyncClient, talk: Talk) -> None:
+    talk.scripted("One.")
+    await talk.begin("First?")
+    await talk.until_ended()
+    address = talk.session.get_absolute_url()
+    response = await writer.post(address, {"text": "/title The **loom**", "after": await talk.head()})
+    assert response.status_code == 302
+    assert "The title is" in html_of(await writer.get(address))
+
+
+async def test_a_fork_leads_to_the_new_session(writer: AsyncClient, talk: Talk) -> None:
+    talk.scripted("One.")
+    await talk.begin("First?")
+    await talk.until_ended()
+    response = await writer.post(talk.session.get_absolute_url(), {"text": "/fork", "after": await talk.head()})
+    assert response["Location"] != talk.session.get_absolute_url()
+    assert (await writer.get(response["Location"])).status_code == 200
+
+
+# What a page shows.
+
+
+@pytest.mark.django_db
+def test_a_running_answer_can_be_stopped_and_what_waits_is_shown(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one")
+    run = Run.objects.create(session=session.pk, owner=ada, leaf=1)
+    QueuedMessage.objects.create(session=session.pk, owner=ada, text="and then?")
+    html = page(reader, session)
+    assert f'"type": "stop", "run": "{run.pk}"' in html
+    assert "answering" in html
+    assert "and then?" in html
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("status", "verbs"), [("interrupted", ["continue", "regenerate"]), ("failed", ["regenerate"])])
+def test_an_answer_that_ended_badly_says_what_to_do(reader: Client, ada: Any, status: Any, verbs: list[str]) -> None:
+    session = chat_of(ada, "Why?")
+    recorder.append(session, answered("Because", status=status, end_reason="upstream_cut"), after=1)
+    html = page(reader, session)
+    ended = html[html.index(f'class="ended {status}"') : html.index("Change the model")]
+    assert re.findall(r'"type": "(\w+)"', ended) == verbs
+    assert "The connection to the provider broke." in ended
+
+
+@pytest.mark.django_db
+def test_a_question_that_waits_has_a_box_for_its_answer(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Paint it.")
+    asked = call("q1", name="ask_user", arguments='{"question": "Which *colour*?", "choices": ["red", "blue"]}')
+    recorder.append(session, answered("", asked), after=1)
+    html = page(reader, session)
+    assert "Which <em>colour</em>?" in html
+    assert '<input type="hidden" name="call_id" value="q1">' in html
+    assert html.count("data-choice") == 2
+    recorder.append(session, results(result("q1", "blue", name="ask_user")), after=2)
+    assert "data-choice" not in page(reader, session)
+
+
+@pytest.mark.django_db
+def test_the_result_of_a_finished_task_is_read_as_text(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Do it.")
+    recorder.append(
+        session, answered("", call("f", name="finish_task", arguments='{"result": "All **done**."}')), after=1
+    )
+    assert "All <strong>done</strong>." in page(reader, session)
+
+
+@pytest.mark.django_db
+def test_the_whole_of_a_long_result_is_loaded_in_its_place(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Print it.")
+    printed = "z" * 5_000 + "<end>"
+    recorder.append_many(session, [answered("", call("a")), results(result("a", printed))], after=1)
+    html = page(reader, session)
+    address = f"/s/{session.pk}/3/?text=results.0.parts.0.text"
+    assert f'href="{address}" hx-get="{address}"' in html
+    assert "&lt;end&gt;" not in html
+    fragment = page(reader, address, **{"HX-Request": "true"})
+    assert fragment.strip().startswith('<div class="long whole">')
+    assert "&lt;end&gt;" in fragment
+    plain = reader.get(address)
+    assert plain["Content-Type"] == "text/plain; charset=utf-8"
+    assert plain.content.decode() == printed
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["", "results", "results.7.error", "kind.x", "results.x", "." * 40])
+def test_a_text_that_is_not_there_is_not_found(reader: Client, ada: Any, path: str) -> None:
+    session = chat_of(ada, "Print it.")
+    recorder.append_many(session, [answered("", call("a")), results(result("a"))], after=1)
+    assert reader.get(f"/s/{session.pk}/3/?text={path}").status_code == 404
+
+
+@pytest.mark.django_db
+def test_a_message_is_given_for_copying_as_it_was_written(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Is it *slow*? \ud800")
+    assert reader.get(f"/s/{session.pk}/1/?as=text").content.decode() == "Is it *slow*? \ufffd"
+
+
+@pytest.mark.django_db
+def test_only_what_somebody_said_can_be_edited(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "<one>", "two")
+    form = page(reader, f"/s/{session.pk}/1/edit/")
+    assert "&lt;one&gt;</textarea>" in form
+    assert 'name="seq" value="1"' in form
+    assert reader.get(f"/s/{session.pk}/2/edit/").status_code == 404
+    assert reader.get(f"/s/{session.pk}/3/edit/").status_code == 404
+
+
+# The panel.
+
+
+@pytest.fixture
+def worked(ada: Any, scripted: Scripted) -> Session:
+    """A turn of a second with a model, half a second with a tool, and the model again."""
+    scripted(models=[Model(name="script", window=100_000)])
+    began = timezone.now() - timedelta(minutes=1)
+    session = recorder.start_session(owner=ada, title="Loom")
+    usage = Usage(input_tokens=24_000, output_tokens=1_000)
+    outcome = result("a", started_at=began + timedelta(seconds=1), duration=0.5)
+    entries = [
+        SystemInstructionSet(instruction="Weave."),
+        said("Why?", at=began),
+        answered("", call("a"), provider="scripted", model="script", usage=usage),
+        results(outcome),
+        answered("So.", provider="scripted", model="script", usage=usage),
+    ]
+    recorder.append_many(session, entries, after=0)
+    for start in (0.0, 1.5):
+        at = began + timedelta(seconds=start)
+        fields = {"started_at": at, "ended_at": at + timedelta(seconds=1), "end_reason": "done", "model": "script"}
+        Exchange.objects.create(session=session, owner=ada, **fields)
+    return session
+
+
+@pytest.mark.django_db
+def test_the_panel_shows_how_full_the_window_is_and_who_counted(reader: Client, worked: Session) -> None:
+    html = page(reader, f"/s/{worked.pk}/panel/")
+    assert 'role="meter"' in html
+    assert 'aria-valuenow="25000"' in html
+    assert "<strong>25 %</strong> · 25\u202f000 of 100\u202f000 tokens" in html
+    assert "counted by the vendor" in html
+    assert "Weave." in html
+
+
+@pytest.mark.django_db
+def test_the_panel_says_where_the_time_went(worked: Session) -> None:
+    (turn,) = panel_of(worked).turns
+    assert [(lane.name, lane.kind, lane.start, lane.width) for lane in turn.lanes] == [
+        ("script", "model", 0, 40),
+        ("sys_monitor", "tool", 40, 20),
+        ("script", "model", 60, 40),
+    ]
+    assert turn.seconds == pytest.approx(2.5)
+
+
+@pytest.mark.django_db
+def test_a_model_that_is_not_offered_here_has_a_count_and_no_gauge(reader: Client, worked: Session) -> None:
+    registry.use(registry.Router([]))
+    html = page(reader, f"/s/{worked.pk}/panel/")
+    assert 'role="meter"' not in html
+    assert "25\u202f000 tokens" in html
+
+
+@pytest.mark.django_db
+def test_the_panel_of_a_long_session_asks_no_more_than_that_of_a_short_one(
+    ada: Any, django_assert_max_num_queries: Any
+) -> None:
+    session = chat_of(ada, "one", *["so it goes on"] * 1_000)
+    with django_assert_max_num_queries(6):
+        panel_of(session)
+
+
+@pytest.mark.django_db
+def test_title_and_agent_are_set_in_the_panel(reader: Client, ada: Any) -> None:
+    Agent.objects.get_or_create(name="weaver")
+    session = chat_of(ada, "one")
+    response = reader.post(f"/s/{session.pk}/settings/", {"title": "  The   loom ", "agent": "weaver"})
+    assert response["Location"] == session.get_absolute_url()
+    reader.post(f"/s/{session.pk}/settings/", {"title": " ", "agent": "nobody"})
+    session.refresh_from_db()
+    assert (session.title, session.agent) == ("The loom", "weaver")
+
+
+# The house.
+
+
+@pytest.mark.django_db
+def test_texts_travel_compressed_and_pictures_do_not(reader: Client, ada: Any) -> None:
+    packed = {"Accept-Encoding": "gzip"}
+    response = reader.get(chat_of(ada, "one", "two").get_absolute_url(), headers=packed)
+    assert response["Content-Encoding"] == "gzip"
+    assert reader.get("/static/css/chat.css", headers=packed)["Content-Encoding"] == "gzip"
+    part = reader.get("/static/css/chat.css", headers=packed | {"Range": "bytes=0-999"})
+    assert part.status_code == 206
+    assert "Content-Encoding" not in part
+    picture = recorder.store_blob(b"\x89PNG\r\n\x1a\n" + b"\0" * 5_000, media_type="image/png")
+    session = recorder.start_session(owner=ada)
+    media = Media(media_type="image/png", sha256=picture, name="a.png", size=5_008)
+    recorder.append(session, ModelInput(parts=(Text(text="look"), media)), after=0)
+    assert "Content-Encoding" not in reader.get(f"/attachments/{session.pk}/{picture}", headers=packed)
+
+
+@pytest.mark.django_db
+def test_no_chat_page_has_inline_code_or_styles(reader: Client, worked: Session) -> None:
+    for address in ("/", worked.get_absolute_url()):
+        html = page(reader, address)
+        for mark in ('style="', "<style", "<script>", "onclick", 'src="http'):
+            assert mark not in html
+
+
+@pytest.mark.django_db
+def test_a_session_that_was_deleted_meanwhile_takes_no_word(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one")
+    Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
+    assert reader.post(session.get_absolute_url(), {"text": "two"}).status_code == 404
+    assert find_session(ada, session.pk) is None
