@@ -68,7 +68,14 @@ def begin(page: Page, text: str) -> None:
     page.wait_for_url(re.compile("/s/[0-9a-f-]+/"))
 
 
-def finished(page: Page, words: str = "The answer is finished.") -> None:
+def finished(page: Page) -> None:
+    """An answer is there, and nobody is writing any more."""
+    expect(page.locator("article.answer").last).to_be_visible()
+    expect(page.locator("article.live")).to_have_count(0)
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
+
+
+def announced(page: Page, words: str) -> None:
     expect(page.locator("#announcer")).to_have_text(words)
 
 
@@ -85,6 +92,7 @@ def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
     expect(signed_in.get_by_role("button", name="Stop")).to_be_visible()
     see("chat-streaming")
     let_go(gate)
+    announced(signed_in, "The answer is finished.")
     finished(signed_in)
     expect(signed_in.locator("article.live")).to_have_count(0)
     expect(signed_in.locator("article.answer")).to_contain_text("And then they stop.")
@@ -140,7 +148,8 @@ def test_stop_keeps_the_text_and_the_page_offers_to_continue(signed_in: Page, sc
     begin(signed_in, "Write")
     expect(signed_in.locator("article.live")).to_contain_text("The first half")
     signed_in.get_by_role("button", name="Stop").click()
-    finished(signed_in, "The answer was stopped.")
+    announced(signed_in, "The answer was stopped.")
+    finished(signed_in)
     expect(signed_in.locator("article.answer")).to_contain_text("The first half")
     signed_in.get_by_role("button", name="Continue").click()
     finished(signed_in)
@@ -165,7 +174,7 @@ def test_a_question_of_the_agent_is_answered_in_its_place(signed_in: Page, scrip
     question = ToolCallPiece(part="q", call_id="q", name="ask_user", arguments='{"question": "Which server?"}')
     scripted([question], "The second one, then.")
     begin(signed_in, "Restart it")
-    finished(signed_in, "The answer waits for a word from you.")
+    finished(signed_in)
     asked = signed_in.locator("form", has_text="Which server?").or_(
         signed_in.locator("article.answer", has_text="Which server?")
     )
@@ -183,7 +192,7 @@ def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: P
     scripted("First answer.", "Second answer.", "Third answer.")
     begin(signed_in, "A question")
     finished(signed_in)
-    signed_in.locator("article.answer").get_by_role("button", name="Regenerate").click()
+    signed_in.locator("article.answer").get_by_role("button", name="Answer again").click()
     expect(signed_in.locator("article.answer")).to_contain_text("Second answer.")
     versions = signed_in.locator("article.answer .versions")
     expect(versions).to_contain_text("2")
