@@ -80,6 +80,7 @@ OTHERS: list[Entry] = [
 # A step on a path is an entry, or something that depends on the steps before it.
 ANSWER, RETRACT = "answer", "retract"
 _NUMBERS = st.integers(0, 40)
+SUMMARIES = st.tuples(st.booleans(), _NUMBERS, _NUMBERS, _NUMBERS, st.integers(0, 2))
 STEPS: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(INPUTS[:3]),
     st.sampled_from(INPUTS),
@@ -88,10 +89,11 @@ STEPS: st.SearchStrategy[Any] = st.one_of(
     st.just(ANSWER),
     st.just(ANSWER),
     st.sampled_from(OTHERS),
-    st.tuples(_NUMBERS, _NUMBERS, _NUMBERS, st.integers(0, 2)),
+    SUMMARIES,
+    SUMMARIES,
     st.just(RETRACT),
 )
-PATHS = st.lists(st.tuples(st.integers(1, 3), STEPS), max_size=20)
+PATHS = st.one_of(*(st.lists(st.tuples(st.integers(1, 3), STEPS), min_size=few, max_size=20) for few in (0, 10)))
 
 
 def paths() -> st.SearchStrategy[tuple[Node, ...]]:
@@ -110,10 +112,7 @@ def _walk(steps: list[tuple[int, Any]]) -> tuple[Node, ...]:
 
 def _entry(step: Any, before: list[Node]) -> Entry:
     if isinstance(step, tuple):
-        first, last, masked, index = step
-        return Summary(
-            at=AT, first=first, last=last, summary="in short", masks=(MaskedResult(seq=masked, index=index),)
-        )
+        return _summary(*step, numbers=[node.seq for node in before])
     if step == RETRACT:
         summaries = [node.seq for node in before if isinstance(node.entry, Summary)]
         return Retracted(at=AT, seq=summaries[-1] if summaries else 1)
@@ -122,6 +121,15 @@ def _entry(step: Any, before: list[Node]) -> Entry:
         return answer_to(outputs[-1]) if outputs else INPUTS[0]
     assert isinstance(step, Entry)
     return step
+
+
+def _summary(astray: bool, *places: int, numbers: list[int]) -> Summary:
+    """Of entries on the path; astray: of any numbers at all."""
+    *named, index = places
+    first, last, masked = named if astray or not numbers else [numbers[place % len(numbers)] for place in named]
+    if not astray:
+        first, last = min(first, last), max(first, last)
+    return Summary(at=AT, first=first, last=last, summary="in short", masks=(MaskedResult(seq=masked, index=index),))
 
 
 def answer_to(output: ModelOutput) -> ToolResults:

@@ -210,6 +210,12 @@ class TestSummaries:
         first, second = Summary(first=1, last=3, summary="a"), Summary(first=3, last=5, summary="b")
         assert summarised_ranges(path(*turns(5), first, second)) == ((1, 5),)
 
+    def test_an_entry_between_two_summaries_is_told(self) -> None:
+        first, second = Summary(first=1, last=2, summary="a"), Summary(first=4, last=5, summary="b")
+        entries = (*turns(3), first, second)
+        assert summarised_ranges(path(*entries)) == ((1, 2), (4, 5))
+        assert [text.splitlines()[-1] for text in contents(*entries)] == ["a", "question 2", "b", "answer 3"]
+
     def test_a_summary_never_stands_for_what_came_after_it(self) -> None:
         assert contents(*turns(1), Summary(first=1, last=99, summary="short"), said("next"))[-1] == "next"
 

@@ -13,8 +13,10 @@ from history.context import (
     render_context,
     summarised_ranges,
 )
-from history.entries import Node, Retracted, Summary
+from history.entries import ModelOutput, Node, Retracted, Summary
 from history.repair import Code, repair, unpaired
+from tests.conformance.parley import told_in
+from tests.conformance.telling import told_of
 from tests.context_strategies import options, paths, snapshot_of
 
 MANY = settings(max_examples=200, deadline=None)
@@ -57,6 +59,14 @@ def test_whatever_cut_reaches_far_enough_renders_like_the_whole(
         assert context_to_bytes(render_context(part, wanted)) == context_to_bytes(
             render_context(snapshot_of(path), wanted)
         )
+
+
+@MANY
+@given(paths())
+def test_summaries_stand_for_entries_and_mask_results_as_the_plain_rule_says(path: tuple[Node, ...]) -> None:
+    answers = {node.seq for node in path if isinstance(node.entry, ModelOutput)}  # some are not fit to send
+    told = [one for one in told_in(snapshot_of(path)) if not answers & {*one.numbers}]
+    assert told == [one for one in told_of(path) if not answers & {*one.numbers}]
 
 
 @MANY

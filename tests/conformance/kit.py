@@ -10,6 +10,7 @@ To hold another store to it:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -21,8 +22,11 @@ from history.entries import (
     DebugLog,
     Entry,
     HeadMoved,
+    MaskedResult,
     ModelOutput,
     NotebookSet,
+    Retracted,
+    Summary,
     SystemInstructionSet,
     ToolDefinition,
     ToolResults,
@@ -31,7 +35,7 @@ from history.entries import (
 )  # fmt: skip
 from tests.conformance.plain import PlainStore
 from tests.conformance.samples import AT, EVERY_KIND, HISTORIES, answered, asked, outcomes, said
-from tests.conformance.store import Holding, Refused, Store
+from tests.conformance.store import Holding, Refused, Store, Told
 
 # Each example makes sessions of its own, so one store serves them all.
 property_test = settings(
@@ -44,6 +48,10 @@ property_test = settings(
 
 def texts(store: Store, session: str, **where: int) -> list[str]:
     return [node.entry.text for node in store.path(session, **where)]
+
+
+def told(store: Store, session: str) -> list[str | None]:
+    return [text for one in store.told(session) for text in one.texts]
 
 
 def chat(store: Store, *words: str) -> str:
@@ -226,6 +234,42 @@ class StoreContract:
         store.move_head(session, to=2)
         assert store.holding(session) == Holding("be kind", NO_NOTEBOOK, ())
         assert store.holding(session, leaf=5) == Holding("be brief", "tea", ("clock",))
+
+    # What a model is told.
+
+    def test_a_summary_is_told_in_place_of_its_entries_until_it_is_taken_back(self, store: Store) -> None:
+        session = chat(store, "one", "two", "three")
+        store.append(session, Summary(first=1, last=2, summary="short"), after=3)
+        assert store.told(session) == [Told((4,), ("short",)), Told((3,), ("three",))]
+        store.append(session, Retracted(seq=4), after=4)
+        assert [one.numbers for one in store.told(session)] == [(1,), (2,), (3,)]
+        assert [one.numbers for one in store.told(session, leaf=4)] == [(4,), (3,)]
+
+    def test_a_summary_counts_on_its_own_branch_only(self, store: Store) -> None:
+        session = chat(store, "one", "two", "three")
+        store.append(session, Summary(first=1, last=2, summary="short"), after=3)
+        store.move_head(session, to=3)
+        store.append(session, answered("four"), after=3)
+        assert told(store, session) == ["one", "two", "three", "four"]
+
+    def test_a_masked_result_is_not_told(self, store: Store) -> None:
+        session = chat(store, "look")
+        store.append_many(session, [asked("a", "b"), outcomes("a", "b")], after=1)
+        store.append(session, Summary(masks=(MaskedResult(seq=3, index=1),)), after=3)
+        assert store.told(session)[-1] == Told((3,), ("noon", None))
+
+    def test_a_fork_tells_what_its_original_tells_by_numbers_of_its_own(self, store: Store) -> None:
+        session = chat(store, "one", "two")
+        store.move_head(session, to=0)
+        store.append_many(session, [said("eins"), asked("a"), outcomes("a"), answered("zwei"), said("drei")], after=0)
+        mask = Summary(masks=(MaskedResult(seq=6, index=0),))
+        summary, wrong = Summary(first=7, last=7, summary="short"), Summary(first=4, last=8, summary="wrong")
+        store.append_many(session, [summary, mask, wrong, Retracted(seq=11), said("vier")], after=8)
+        copy = store.fork(session, at=13)
+        assert [one.texts for one in store.told(copy)] == [one.texts for one in store.told(session)]
+        assert told(store, copy) == ["eins", "", None, "short", "drei", "vier"]
+        stored = {node.seq: node.entry for node in store.path(copy)}
+        assert (stored[6], stored[9]) == (replace(summary, first=4, last=4), Retracted(seq=8, at=stored[9].at))
 
     # Calls and results.
 

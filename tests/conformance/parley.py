@@ -9,10 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from history import recorder, search, selectors, verification
-from history.entries import Entry, Node
+from history.context import VIEWS, ContextEntry, ContextOptions, Role, Snapshot
+from history.entries import Entry, Gap, Node, Summary
 from history.errors import HistoryError
 from history.models import Session, ToolCall
-from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored
+from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored, Told
 
 
 @contextmanager
@@ -67,8 +68,10 @@ class ParleyStore:
         return Slice(tuple(message.seq for message in page.messages), page.has_older, page.has_newer)
 
     def holding(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> Holding:
-        taken = selectors.snapshot(self.read(session), leaf=leaf, at_version=at_version)
-        return Holding(taken.system_instruction, taken.notebook, tuple(tool.name for tool in taken.tools))
+        return holding_in(selectors.snapshot(self.read(session), leaf=leaf, at_version=at_version))
+
+    def told(self, session: str, *, leaf: int | None = None) -> list[Told]:
+        return told_in(selectors.snapshot(self.read(session), leaf=leaf))
 
     def counters(self, session: str) -> Counters:
         row = self.read(session)
@@ -102,3 +105,25 @@ class ParleyStore:
 
     def verify(self, session: str) -> list[str]:
         return [str(finding) for finding in verification.verify(sessions=[self.read(session).pk])]
+
+
+def holding_in(taken: Snapshot) -> Holding:
+    return Holding(taken.system_instruction, taken.notebook, tuple(tool.name for tool in taken.tools))
+
+
+def told_in(taken: Snapshot) -> list[Told]:
+    entries = {node.seq: node.entry for node in taken.nodes}
+    told = VIEWS["curated"](taken, ContextOptions())
+    return [Told(one.origin, _texts(one, entries[one.seq], taken.session_id)) for one in told]
+
+
+def _texts(told: ContextEntry, entry: Entry, session: str) -> tuple[str | None, ...]:
+    """The texts in a message, without the words that are put around them."""
+    if isinstance(entry, Summary):
+        return (told.content.partition("]\n\n")[2],)
+    if isinstance(entry, Gap):
+        return tuple(told.content.removesuffix("]").partition(" missing here: ")[2].split("; "))
+    if told.role is Role.TOOL_RESULT:
+        masks = (f"session {session}, entry {told.seq}, result {place}." for place in range(len(told.results)))
+        return tuple(None if mask in one.text else one.text for mask, one in zip(masks, told.results, strict=True))
+    return (told.content,)

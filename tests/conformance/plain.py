@@ -6,7 +6,7 @@ each time it is asked for, by the rules of the design and not by the code of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
@@ -20,6 +20,7 @@ from history.entries import (
     ModelOutput,
     Node,
     NotebookSet,
+    Retracted,
     Summary,
     SystemInstructionSet,
     ToolRequest,
@@ -27,7 +28,8 @@ from history.entries import (
     ToolResults,
     ToolsOffered,
 )  # fmt: skip
-from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored
+from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored, Told
+from tests.conformance.telling import told_of
 
 CONVERSATION = (ModelInput, ModelOutput, ToolResults)
 LEAVES = (DebugLog, HeadMoved)
@@ -65,6 +67,11 @@ class PlainSession:
             found.append(self.written[leaf - 1])
             leaf = found[-1].parent
         return [row for row in reversed(found) if row.seq not in self.gone]
+
+    def remembered(self, leaf: int) -> list[Node]:
+        """The same path as one can read it: a text that was dropped is a gap."""
+        path = self.path_to(leaf)
+        return [replace(row, entry=_dropped(row.entry)) if row.seq in self.dropped else row for row in path]
 
     def open_calls_at(self, leaf: int) -> tuple[ToolRequest, ...]:
         last = next((row.entry for row in reversed(self.path_to(leaf)) if isinstance(row.entry, CONVERSATION)), None)
@@ -113,20 +120,7 @@ class PlainStore:
         if at and (not original.can_follow(at) or at in original.gone):
             raise Refused(f"no entry {at}")
         copy = self.start(source=original.source)
-        written = self.sessions[copy].written
-        numbers = {0: 0}
-        gap = 0
-
-        def write(entry: Entry) -> int:
-            written.append(Node(seq=len(written) + 1, parent=len(written), entry=entry))
-            return len(written)
-
-        for row in original.path_to(at):
-            if original.trimmed_through and not gap and row.seq > original.trimmed_through:
-                gap = write(Gap(at=row.entry.at, reason="trimmed before the fork"))
-            entry = row.entry.renumbered(lambda number: numbers.get(number, gap))  # noqa: B023 - called at once
-            dropped = row.seq in original.dropped
-            numbers[row.seq] = write(Gap(at=entry.at, reason="dropped by policy") if dropped else entry)
+        _copy(original.remembered(at), self.sessions[copy].written, trimmed_through=original.trimmed_through)
         return copy
 
     def path(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> list[Node]:
@@ -170,6 +164,10 @@ class PlainStore:
                 case ToolsOffered(tools=offered):
                     tools = tuple(tool.name for tool in offered)
         return Holding(instruction, notebook, tools)
+
+    def told(self, session: str, *, leaf: int | None = None) -> list[Told]:
+        kept = self.sessions[session]
+        return told_of(kept.remembered(kept.head_at(kept.version) if leaf is None else leaf))
 
     def counters(self, session: str) -> Counters:
         kept = self.sessions[session]
@@ -241,6 +239,35 @@ def _paired(entry: ToolResults, calls: Sequence[ToolRequest], *, strict: bool) -
     if strict:
         raise Refused("results and calls do not fit")
     return entry
+
+
+def _copy(path: Sequence[Node], written: list[Node], *, trimmed_through: int) -> None:
+    """Everything that was trimmed is one gap in the copy."""
+    numbers = {0: 0}
+    gap = 0
+
+    def write(entry: Entry) -> int:
+        written.append(Node(seq=len(written) + 1, parent=len(written), entry=entry))
+        return len(written)
+
+    for row in path:
+        if trimmed_through and not gap and row.seq > trimmed_through:
+            gap = write(Gap(at=row.entry.at, reason="trimmed before the fork"))
+        numbers[row.seq] = write(_renumbered(row.entry, numbers, gap))
+
+
+def _renumbered(entry: Entry, numbers: Mapping[int, int], gap: int) -> Entry:
+    if isinstance(entry, Retracted):
+        return replace(entry, seq=numbers.get(entry.seq, gap))
+    if not isinstance(entry, Summary):
+        return entry
+    first, last = (numbers.get(number, gap) for number in (entry.first, entry.last))
+    masks = tuple(replace(mask, seq=numbers.get(mask.seq, gap)) for mask in entry.masks)
+    return replace(entry, first=first, last=last, masks=masks)
+
+
+def _dropped(entry: Entry) -> Gap:
+    return Gap(at=entry.at, reason="dropped by policy")
 
 
 def _pairs(path: Sequence[Node]) -> Iterable[tuple[int, int]]:

@@ -65,6 +65,14 @@ class Call:
     result: str
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One message to a model: the entries that it comes from, and its texts; of results one each, None where masked."""
+
+    numbers: tuple[int, ...]
+    texts: tuple[str | None, ...]
+
+
 class Store(Protocol):
     """Sessions have names that the store chooses. `source` is "chat" (held to pairing) or "relay" (as it came)."""
 
@@ -94,6 +102,9 @@ class Store(Protocol):
     ) -> Slice: ...
 
     def holding(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> Holding: ...
+
+    def told(self, session: str, *, leaf: int | None = None) -> list[Told]:
+        """What a path says to a model, summaries in place of what they stand for; before pairing and limits."""
 
     def counters(self, session: str) -> Counters: ...
 
