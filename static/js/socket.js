@@ -108,6 +108,12 @@ function followed() {
   if (go?.hasAttribute("href")) location.assign(go.href);
 }
 
+// The end of an answer changes what the panel says; the server announces it once.
+
+function ended(event) {
+  if (event.detail.message.includes('id="announcer"')) htmx.trigger("#panel", "panel:stale");
+}
+
 // Intents
 
 const sent = new WeakSet();
@@ -147,6 +153,7 @@ if (chat?.hasAttribute("ws-connect")) {
   chat.addEventListener("htmx:wsClose", closed);
   chat.addEventListener("htmx:wsBeforeMessage", heard);
   chat.addEventListener("htmx:wsAfterMessage", followed);
+  chat.addEventListener("htmx:wsAfterMessage", ended);
   chat.addEventListener("htmx:wsConfigSend", aboutToSend);
   document.addEventListener("parley:open", sendWhatWaits);
   setInterval(beat, EVERY);

@@ -98,6 +98,8 @@ def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
     expect(signed_in.locator("article.answer")).to_contain_text("And then they stop.")
     expect(signed_in.get_by_role("button", name="Stop")).to_have_count(0)
     expect(signed_in.locator("#composer-text")).to_have_value("")
+    expect(signed_in.locator("#panel .lanes").first).to_be_attached()
+    expect(signed_in.locator("#rail .rail-answering")).to_have_count(0)
     see("chat-answered")
 
 
