@@ -113,7 +113,7 @@ def _told(error: SharingOff | TooManyLinks) -> str:
 
 @require_safe
 def shared(request: HttpRequest, token: str) -> HttpResponse:
-    """The conversation, and nothing else of us: no list, no form."""
+    """The conversation, and nothing else of us: no list, no form, no script, no cookie."""
     link = find_share(token)
     if link is None:
         return _kept_to_its_reader(render(request, "chat/shared_gone.html", status=404))

@@ -317,6 +317,8 @@ def test_neither_caches_nor_search_engines_nor_other_sites_learn_of_it(outsider:
         assert response["Cache-Control"] == "private, no-store"
         assert response["Referrer-Policy"] == "no-referrer"
         assert "noindex" in response["X-Robots-Tag"]
+        assert not response.cookies
+        assert "<script" not in response.content.decode()
 
 
 # Making one.
