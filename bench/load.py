@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -25,6 +25,7 @@ from history.transactions import writing
 LONG_SESSION = 10_000
 SHORT_SESSION = 10
 SMALL_OWNER = "small"
+ENTRIES_TOGETHER = 2_000
 
 _SYLLABLES = [first + second for first in "bdfgklmnprst" for second in "aeio"]
 _HANZI = (
@@ -98,35 +99,40 @@ def load(*, messages: int, sessions: int) -> Loaded:
     talk = Talk(seed=42)
     small = max(1, sessions // 1_000)
     each = max(2, (messages - LONG_SESSION - SHORT_SESSION) // max(1, sessions - 2))
-    long = _fill(owners["large"], talk, LONG_SESSION)
-    short = _fill(owners["large"], talk, SHORT_SESSION)
+    long, short = (_fill([owners["large"]], talk, size)[0] for size in (LONG_SESSION, SHORT_SESSION))
     others = [name for name in owners if name != SMALL_OWNER]
-    done = LONG_SESSION + SHORT_SESSION
     spread = random.Random(3)
-    for number in range(sessions - 2):
-        name = SMALL_OWNER if number % (sessions // small) == 7 else spread.choice(others)
-        _fill(owners[name], talk, each)
-        done += each
-        if number % 500 == 0:
-            _tell(done, messages, begin)
+    names = [
+        SMALL_OWNER if number % (sessions // small) == 7 else spread.choice(others) for number in range(sessions - 2)
+    ]
+    together = max(1, ENTRIES_TOGETHER // each)
+    for start in range(0, len(names), together):
+        _fill([owners[name] for name in names[start : start + together]], talk, each)
+        _tell(LONG_SESSION + (start + together) * each, messages, begin)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return Loaded(long, short, owners[SMALL_OWNER], owners["large"], time.perf_counter() - begin)
 
 
-def _fill(owner: Any, talk: Talk, messages: int) -> Session:
-    begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=talk.chance.randrange(400_000))
-    session = recorder.start_session(owner=owner, created_at=begun, client="bench")
-    entries = list(talk.turns(messages, begun=begun))
-    for start in range(0, len(entries), 1_000):
-        with writing():
-            draft = Draft(storage.lock([session.pk])[session.pk])
-            for entry in entries[start : start + 1_000]:
+def _fill(owners: Sequence[Any], talk: Talk, messages: int) -> list[Session]:
+    """A session of so many entries for each of these owners, all of them in a few statements."""
+    with writing():
+        sessions = [_started(owner, talk) for owner in owners]
+        drafts = {pk: Draft(session) for pk, session in storage.lock(session.pk for session in sessions).items()}
+        for session in sessions:
+            draft = drafts[session.pk]
+            for entry in talk.turns(messages, begun=session.created_at):
                 draft.add(entry, after=draft.leaf)
-            storage.flush([draft])
-            storage.save_sessions([draft.session])
-    session.refresh_from_db()
-    return session
+                if len(draft.pending()) >= ENTRIES_TOGETHER:
+                    storage.flush([draft])
+        storage.flush(list(drafts.values()))
+        storage.save_sessions([draft.session for draft in drafts.values()])
+    return list(Session.objects.filter(pk__in=drafts).order_by("pk")) if len(owners) == 1 else []
+
+
+def _started(owner: Any, talk: Talk) -> Session:
+    begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=talk.chance.randrange(400_000))
+    return recorder.start_session(owner=owner, created_at=begun, client="bench")
 
 
 def _tell(done: int, messages: int, begin: float) -> None:
