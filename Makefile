@@ -53,6 +53,7 @@ contracts: .venv/.dev
 	PYTHONPATH=. $(BIN)/lint-imports --no-logo
 
 bench: .venv/.dev
+	$(BIN)/python -m bench.rendering
 	$(BIN)/python -m bench
 
 faults: .venv/.dev

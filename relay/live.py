@@ -18,6 +18,7 @@ from typing import Any, Literal
 from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
 from history.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.markdown import render
+from history.markdown_blocks import split_blocks
 
 Kind = Literal["text", "reasoning", "call"]
 Piece = list[str]  # kind, part, text; of a call also its id and the tool's name
@@ -82,11 +83,14 @@ class LivePart:
 
     @property
     def tail_html(self) -> str:
-        return render(self.tail) if self.kind == "text" and self.tail else ""
+        return self.rendered(self.tail, len(self.blocks)) if self.kind == "text" and self.tail else ""
 
     @property
     def text(self) -> str:
         return self.tail
+
+    def rendered(self, block: str, number: int) -> str:
+        return render(block, prefix=f"live-{self.index}-{number}-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,24 +159,11 @@ class LiveAnswer:
         return Grown(part, is_new, text=text)
 
     def _grow_text(self, part: LivePart, text: str, *, is_new: bool) -> Grown:
-        finished, part.tail = split_blocks(part.tail + text)
-        blocks = tuple(render(block) for block in finished)
+        split = split_blocks(part.tail + text)
+        blocks = tuple(part.rendered(block, number) for number, block in enumerate(split.finished, len(part.blocks)))
         part.blocks += blocks
+        part.tail = split.tail
         return Grown(part, is_new, blocks=blocks, tail_html=part.tail_html)
-
-
-def split_blocks(text: str) -> tuple[list[str], str]:
-    """What stands before the last empty line outside of code is finished."""
-    blocks: list[str] = []
-    lines: list[str] = []
-    in_code = False
-    for line in text.splitlines(keepends=True):
-        in_code ^= line.lstrip().startswith("```")
-        lines.append(line)
-        if not in_code and line.endswith("\n") and not line.strip():
-            blocks.append("".join(lines))
-            lines = []
-    return [block for block in blocks if block.strip()], "".join(lines)
 
 
 def _kind(word: str) -> Kind:

@@ -29,6 +29,12 @@ def markdown(text: str) -> SafeString:
     return render(text)
 
 
+@register.simple_tag
+def prose(text: str, seq: int, path: str) -> SafeString:
+    """A text of an entry. Where it stands keeps the ids of its footnotes apart from everybody else's."""
+    return render(text, prefix=f"m{seq}-{path.replace('.', '-')}-")
+
+
 @register.filter
 def preview_of(text: str, limit: int) -> Preview:
     return preview(text, limit)

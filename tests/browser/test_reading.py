@@ -24,8 +24,32 @@ ANSWER = """The processor is idle, so the build is **waiting**, not computing:
 | Disk | the disk query itself timed out | `iostat -x 1` |
 
 ```sh
-iostat -x 1 5 | awk 'NR>6 {print $1, $NF}'
+iostat -x 1 5 | awk 'NR>6 {print $1, $NF}'  # every second
 ```
+
+```diff
+@@ -1,2 +1,2 @@
+-cache: none
++cache: local
+ jobs: 2
+```
+
+```python
+@retry(times=3)
+def wait(seconds: float = 1.5) -> None:
+    return sleep(seconds) if seconds else "no wait"
+```
+
+- [x] looked at the processor
+- [ ] look at the disk[^1]
+
+The queue has length $L = \\lambda W$:
+
+$$
+W = \\frac{1}{\\mu - \\lambda}
+$$
+
+[^1]: At night, when `cron` runs.
 
 1. Run it now
    - and once more at night
