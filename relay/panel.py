@@ -28,15 +28,12 @@ RECENT = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gauge:
-    """How much of the model's window the last call took. `counted` is the vendor's number, `estimate` ours."""
+    """How much of the model's window the last call took. `estimate` is what we had thought."""
 
-    counted: int = 0
+    used: int
+    is_counted: bool = False
     estimate: int = 0
     window: int = 0
-
-    @property
-    def used(self) -> int:
-        return self.counted or self.estimate
 
     @property
     def percent(self) -> int:
@@ -84,11 +81,12 @@ def _gauge(session: Session) -> Gauge | None:
     if last is None:
         return None
     exchange = Exchange.objects.filter(message=last).only("estimated_tokens", "model").first()
-    is_counted = last.usage_source == "provider"
-    total = last.input_tokens + last.output_tokens
-    estimate = _estimate(exchange) if exchange else 0
-    gauge = Gauge(counted=total if is_counted else 0, estimate=estimate or total, window=_window(last))
-    return gauge if gauge.used else None
+    return Gauge(
+        used=last.input_tokens + last.output_tokens,
+        is_counted=last.usage_source == "provider",
+        estimate=_estimate(exchange) if exchange else 0,
+        window=_window(last),
+    )
 
 
 def _newest(session: Session, kind: str) -> QuerySet[Message]:
