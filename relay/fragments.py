@@ -65,7 +65,8 @@ def catch_up(view: View, *, live: str = "") -> CaughtUp:
         else:
             html = _rows(page, context, shown=view.shown, live=live)
         html += _around(session, run, tip, leaf, context)
-    return CaughtUp(html=html, shown=max(tip, 0), leaf=leaf, run=run)
+    # Between the two questions somebody may have written: what was read is shown, and must not be sent again.
+    return CaughtUp(html=html, shown=max(tip, page.last), leaf=leaf, run=run)
 
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:

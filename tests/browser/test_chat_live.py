@@ -208,6 +208,7 @@ def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: P
     box.press("Enter")
     expect(signed_in.locator("article.you")).to_contain_text("A better question")
     expect(signed_in.locator("article.answer")).to_contain_text("Third answer.")
+    expect(signed_in.locator("article.live")).to_have_count(0)
     assert Message.objects.filter(kind="model_output").count() == 3
 
 
