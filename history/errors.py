@@ -6,7 +6,8 @@
     ├── PairingError      the caller's results do not answer the calls before them, one to one
     └── NoSuchBlob        the caller names an attachment whose bytes were never stored
 
-A write that raises one of these has stored nothing. Trying again as it is does not help.
+A write that raises one of these has stored nothing (a fork: nothing that anybody is served). Trying again as it is does
+not help.
 """
 
 

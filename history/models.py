@@ -71,9 +71,11 @@ class ApiKey(models.Model):
         return f"{self.name} ({self.prefix}…)"
 
 
-# In `Session.hidden_at`: the removal has begun. Such a session is served to nobody and takes no entry, cannot be
-# brought back or held, and lies in the trash long enough for any purge to finish it.
+# Two moments in `Session.hidden_at` that no clock shows any more. Such a session is served to nobody, takes no entry,
+# and cannot be brought back or held. The removal has begun, and any purge finishes it:
 BEYOND_RECALL = datetime(1970, 1, 1, tzinfo=UTC)
+# A fork that is still being copied; a purge removes it if nobody goes on with that:
+IN_THE_MAKING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
 class Session(models.Model):

@@ -107,6 +107,13 @@ class Path:
             found += self._numbered(numbers, "seq", read, also=" AND is_state")
         return found
 
+    def numbers(self) -> list[int]:
+        """All of it, oldest first, as numbers alone."""
+        sql = f"SELECT seq FROM history_message WHERE {self._shared()} ORDER BY seq"  # noqa: S608 - words of our own
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [self.session_id])
+            return [*(seq for (seq,) in cursor.fetchall()), *reversed(self._beside())]
+
     def numbered(self, numbers: Sequence[int], read: Read[T]) -> list[T]:
         """These entries, oldest first."""
         return self._numbered(numbers, "seq", read)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
 
-from history import paths
 from history.bodies import blobs_in, unpack
 from history.context import dropped_entry
 from history.entries import Entry, Node
@@ -34,15 +33,6 @@ def nodes_of(messages: Sequence[Message]) -> list[Node]:
 def ledger_of(session: Session, *, after: int = 0, limit: int = MAX_PAGE) -> list[Message]:
     """Every entry in the order of writing, whatever branch it is on: rolled-back ones, debug logs and all."""
     return list(Message.objects.filter(session=session, seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])
-
-
-def nodes_to(session: Session, leaf: int) -> Iterator[Node]:
-    """Every entry from the start to `leaf`, oldest first, a page at a time."""
-    path = paths.Path(session.pk, leaf=leaf)
-    last = 0
-    while nodes := path.newer_than(last, MAX_PAGE, read_nodes):
-        yield from nodes
-        last = nodes[-1].seq
 
 
 def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:

@@ -12,7 +12,7 @@ the path into a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -22,12 +22,13 @@ from django.conf import settings
 from django.utils import timezone
 
 from history import rows, storage
+from history.copying import copy_entries
 from history.drafts import Draft, Row
-from history.entries import Entry, Gap, HeadMoved
+from history.entries import Entry, HeadMoved
 from history.errors import HistoryOff, NoSuchEntry
-from history.models import ApiKey, Blob, Message, Session
+from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
+from history.paths import Path
 from history.policies import expiry_of
-from history.selectors import nodes_to
 from history.transactions import writing
 
 
@@ -126,15 +127,14 @@ def regenerate(session: Session, *, seq: int) -> int:
 def fork(session: Session, *, at: int, owner: Any) -> Session:
     """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards.
 
-    What was trimmed from the original is a Gap in the copy, and a summary that stood for it stands for the Gap.
+    What was trimmed from the original is a Gap in the copy, and a summary that stood for it stands for the Gap. Until
+    the copy is whole, nobody is served it.
     """
-    numbers = {0: 0}
-    gap = 0
     with writing():
-        # The path is read in pages: nobody may move the head between two of them.
-        trimmed_through = storage.lock([session.pk])[session.pk].trimmed_through
+        original = storage.lock([session.pk])[session.pk]
         if at and not storage.is_place(session, at):
             raise NoSuchEntry(f"session {session.pk} has no entry {at} to fork at")
+        numbers = Path(session.pk, leaf=at).numbers()
         copy = start_session(
             owner=owner,
             api_key=session.api_key if session.owner_id == owner.pk else None,
@@ -145,24 +145,11 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
             title=session.title,
             forked_from=session,
             forked_at=at,
+            hidden_at=IN_THE_MAKING,
         )
-        draft = Draft(storage.lock([copy.pk])[copy.pk], as_it_came=True)
-        for node in nodes_to(session, at):
-            if trimmed_through and not gap and node.seq > trimmed_through:
-                draft.add(Gap(reason="trimmed before the fork", at=node.entry.at), after=draft.leaf)
-                gap = draft.leaf
-            draft.add(node.entry.renumbered(_renumbering(numbers, gap)), after=draft.leaf)
-            numbers[node.seq] = draft.leaf
-            if len(draft.pending()) >= 500:
-                storage.flush([draft])
-        storage.flush([draft])
-        storage.save_sessions([draft.session])
-    _copy_state(draft.session, to=copy)
+    copy_entries(original, numbers, to=copy.pk)
+    copy.refresh_from_db()
     return copy
-
-
-def _renumbering(numbers: Mapping[int, int], gap: int) -> Callable[[int], int]:
-    return lambda number: numbers.get(number, gap)
 
 
 def rename(session: Session, *, title: str) -> None:

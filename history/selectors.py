@@ -17,8 +17,8 @@ from django.utils import timezone
 from history import paths
 from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.keyring import holds
-from history.models import BEYOND_RECALL, ApiKey, Message, Session
-from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of, nodes_to
+from history.models import IN_THE_MAKING, ApiKey, Message, Session
+from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of
 from history.snapshots import snapshot
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "ledger_of",
     "messages_of",
     "nodes_of",
-    "nodes_to",
     "reach_of",
     "sessions_deleted_by",
     "sessions_of_workspace",
@@ -101,7 +100,7 @@ def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: date
     """What its owner has hidden after `since`, and may still want back."""
     if not person.is_authenticated:
         return Session.objects.none()
-    return Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, BEYOND_RECALL))
+    return Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, IN_THE_MAKING))
 
 
 def visible_sql(viewer: Viewer, columns: tuple[str, ...]) -> tuple[str, list[Any]] | None:

@@ -14,7 +14,7 @@ from history import paths, projections, rows, search
 from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
-from history.models import BEYOND_RECALL, Blob, Message, SearchRow, Session, ToolCall
+from history.models import BEYOND_RECALL, IN_THE_MAKING, Blob, Message, SearchRow, Session, ToolCall
 from history.policies import expiry_of
 from history.selectors import entries_of
 
@@ -41,11 +41,15 @@ SESSION_STATE = (
 SESSION_COLUMNS = frozenset({*SESSION_STATE, "owner", "api_key", "source", "client", "trimmed_through", "hidden_at"})
 
 
-def lock(ids: Iterable[UUID]) -> dict[UUID, Session]:
-    """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks."""
+def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Session]:
+    """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks.
+
+    Such as are `in_the_making` are there for nobody but their maker.
+    """
     wanted = set(ids)
     found = rows.read_locked(Session, list(wanted), SESSION_COLUMNS)
-    sessions = {session.pk: session for session in found if session.hidden_at != BEYOND_RECALL}
+    absent = {BEYOND_RECALL} if in_the_making else {BEYOND_RECALL, IN_THE_MAKING}
+    sessions = {session.pk: session for session in found if session.hidden_at not in absent}
     if missing := wanted - sessions.keys():
         raise NoSuchEntry(f"there is no session {next(iter(missing))}")
     if any(session.api_key_id for session in sessions.values()):

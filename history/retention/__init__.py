@@ -11,7 +11,8 @@ What goes, and when:
   stays behind, so that what is left can still be verified.
 - An age for texts *drops* them: an entry keeps its place, times and counts, its digest and its seal; the text, its
   salt, its search rows and its blobs go.
-- Blobs that nobody refers to go an hour after they were stored.
+- Blobs that nobody refers to go an hour after they were stored, a fork whose copy was broken off an hour after its last
+  batch.
 - A *hold* stands above all of it: a held session neither expires nor is trimmed, dropped or erased.
 
 How it goes: by primary key, a few hundred rows at a time, every batch a short transaction. Nothing is read into memory
@@ -20,8 +21,8 @@ tells the audit chain; from then on nobody is served it, and a purge that is int
 next. Trimming is a row of small whole trims. Every removal is an audit event, and `verification` believes no other
 explanation for something that is missing.
 
-    purging (what is due) → removal (sessions that go), leftovers (blobs), and for sessions that stay
-                            trimming (turns) and dropping (texts) → plans → turns (where a history may be cut)
+    purging → due (which sessions) → removal (those that go), leftovers (blobs), and for those that stay
+              trimming (turns) and dropping (texts) → plans → turns (where a history may be cut)
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from django.utils import timezone
 
 from history import audit
 from history.errors import HistoryError
-from history.models import BEYOND_RECALL, ApiKey, Session
+from history.models import IN_THE_MAKING, ApiKey, Session
 from history.retention import removal
 from history.retention.purging import PurgeReport as PurgeReport
 from history.retention.purging import purge as purge
@@ -56,14 +57,14 @@ def hide(session: Session, *, actor: Any, reason: str = "") -> bool:
 
 def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:
     """Undo a delete, as long as the session lies in the trash. False when it was not hidden."""
-    in_the_trash = Q(hidden_at__gt=BEYOND_RECALL)
+    in_the_trash = Q(hidden_at__gt=IN_THE_MAKING)
     unhidden = _change(session, "unhide", only_if=in_the_trash, to={"hidden_at": None}, by=actor, why=reason)
     return unhidden or _refuse_when_going(session)
 
 
 def hold(session: Session, *, actor: Any, reason: str) -> bool:
     """Keep a session whatever the rules say. False when it is held already."""
-    free = Q(hold=False) & (Q(hidden_at=None) | Q(hidden_at__gt=BEYOND_RECALL))
+    free = Q(hold=False) & (Q(hidden_at=None) | Q(hidden_at__gt=IN_THE_MAKING))
     return _change(session, "hold", only_if=free, to={"hold": True}, by=actor, why=reason) or _refuse_when_going(
         session
     )

@@ -9,16 +9,14 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
-from django.db.models import F, Q, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from history.models import BEYOND_RECALL, ApiKey, Exchange, Message, SearchRow, Session
+from history.models import Exchange, Message, SearchRow, Session
 from history.policies import Scope, scopes
-from history.retention import dropping, leftovers, removal, trimming
+from history.retention import dropping, due, leftovers, removal, trimming
 from history.retention.plans import Plan
 from history.retention.removal import Removed, Told
-from history.transactions import writing
 
 HOURLY_BUDGET = timedelta(seconds=60)
 
@@ -29,9 +27,10 @@ class PurgeReport:
 
     dry_run: bool
     is_complete: bool = True  # False: the budget ran out, the next run goes on
-    expired: int = 0  # sessions, like the next three
+    expired: int = 0  # sessions, like the next four
     trashed: int = 0
     over_cap: int = 0
+    unfinished: int = 0  # forks whose copy nobody goes on with
     resumed: int = 0  # whose removal was begun before
     messages: int = 0  # entries that went with their sessions
     exchanges: int = 0
@@ -42,7 +41,7 @@ class PurgeReport:
 
     @property
     def sessions(self) -> int:
-        return self.expired + self.trashed + self.over_cap + self.resumed
+        return self.expired + self.trashed + self.over_cap + self.unfinished + self.resumed
 
 
 class OutOfTime(Exception):
@@ -71,7 +70,7 @@ class _Purge:
         self.check_time()
 
     def staying(self, sessions: QuerySet[Session]) -> Iterator[Session]:
-        for session in one_by_one(sessions):
+        for session in due.one_by_one(sessions):
             self.check_time()
             if session.pk not in self.going:
                 yield session
@@ -115,11 +114,12 @@ def _remove_due(run: _Purge) -> None:
     while ids := list(removal.marked().values_list("pk", flat=True)[: removal.GROUP]):
         run.note(resumed=len(ids))
         _finish(run, ids)
+    _remove_all(run, due.unfinished(run.now), why="unfinished")
     for scope in scopes():
-        align_expiry(scope, told=run.check_time)
-        _remove_all(run, expired(scope, run.now), why="expired")
-        _remove_all(run, trashed(scope, run.now), why="trashed")
-    for sessions in _over_cap(run.now):
+        due.align_expiry(scope, told=run.check_time)
+        _remove_all(run, due.expired(scope, run.now), why="expired")
+        _remove_all(run, due.trashed(scope, run.now), why="trashed")
+    for sessions in due.over_cap(run.now):
         _remove_all(run, sessions, why="over_cap")
     _remove_loose_exchanges(run)
     for scope in scopes():
@@ -145,7 +145,7 @@ def _count_removed(run: _Purge, removed: Removed) -> None:
 
 
 def _remove_loose_exchanges(run: _Purge) -> None:
-    for exchanges in loose_exchanges(run.now):
+    for exchanges in due.loose_exchanges(run.now):
         for ids in removal.batches(exchanges):
             _count_removed(run, removal.remove_exchanges(ids))
 
@@ -164,14 +164,14 @@ def _drop_all(run: _Purge, scope: Scope) -> None:
 
 def _trims(run: _Purge, scope: Scope) -> Iterator[Plan]:
     if limit := scope.policy.max_messages:
-        for session in run.staying(trimming.too_long(_staying(scope, run.now), limit=limit)):
+        for session in run.staying(trimming.too_long(due.staying(scope, run.now), limit=limit)):
             yield trimming.plan_trim(session, limit=limit)
 
 
 def _drops(run: _Purge, scope: Scope) -> Iterator[Plan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
-        for session in run.staying(dropping.with_old_texts(_staying(scope, run.now), before=before)):
+        for session in run.staying(dropping.with_old_texts(due.staying(scope, run.now), before=before)):
             yield dropping.plan_drop(session, before=before)
 
 
@@ -179,23 +179,27 @@ def _drops(run: _Purge, scope: Scope) -> Iterator[Plan]:
 
 
 def _count_due(run: _Purge) -> None:
-    run.count(resumed=removal.marked().count())
-    _count_rows(run, removal.marked())
+    _count_sessions(run, removal.marked(), why="resumed")
+    _count_sessions(run, due.unfinished(run.now), why="unfinished")
     for scope in scopes():
-        for why, sessions in (("expired", expired(scope, run.now)), ("trashed", trashed(scope, run.now))):
-            run.count(**{why: sessions.count()})
-            _count_rows(run, sessions)
-    for sessions in _over_cap(run.now):
+        _count_sessions(run, due.expired(scope, run.now), why="expired")
+        _count_sessions(run, due.trashed(scope, run.now), why="trashed")
+    for sessions in due.over_cap(run.now):
         ids = list(sessions.values_list("pk", flat=True))
         run.going.update(ids)
         run.count(over_cap=len(ids))
         for start in range(0, len(ids), removal.BATCH):
             _count_rows(run, Session.objects.filter(pk__in=ids[start : start + removal.BATCH]))
-    for exchanges in loose_exchanges(run.now):
+    for exchanges in due.loose_exchanges(run.now):
         run.count(exchanges=exchanges.count())
     for scope in scopes():
         _count_thinning(run, scope)
     run.count(blobs=leftovers.orphaned_blobs(run.now).count())
+
+
+def _count_sessions(run: _Purge, sessions: QuerySet[Session], *, why: str) -> None:
+    run.count(**{why: sessions.count()})
+    _count_rows(run, sessions)
 
 
 def _count_rows(run: _Purge, sessions: QuerySet[Session]) -> None:
@@ -219,77 +223,3 @@ def _count_thinning(run: _Purge, scope: Scope) -> None:
 
 def _search_rows(rows: QuerySet[Message]) -> int:
     return SearchRow.objects.filter(message__in=rows.order_by().values("pk")).count()
-
-
-# What is due.
-
-
-def expired(scope: Scope, now: datetime) -> QuerySet[Session]:
-    return _free(scope).filter(scope.policy.expired(now))
-
-
-def trashed(scope: Scope, now: datetime) -> QuerySet[Session]:
-    hidden = _free(scope).filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
-    return hidden.exclude(pk__in=expired(scope, now).values("pk"))
-
-
-def _over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
-    """Per key: what lies beyond its newest sessions. Hidden and held ones do not take anybody's place."""
-    for key in one_by_one(ApiKey.objects.all()):
-        for sources, cap in _caps_of(key):
-            mine = Session.objects.filter(api_key=key, source__in=sources, hidden_at=None, hold=False)
-            kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
-            for moment, pk in kept[cap - 1 : cap]:
-                yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))
-
-
-def _caps_of(key: ApiKey) -> Iterator[tuple[list[str], int]]:
-    if key.max_sessions:
-        yield list(Session.Source.values), key.max_sessions
-    elif key.max_sessions is None and settings.CHAT_HISTORY_MAX_SESSIONS:
-        yield [Session.Source.RELAY], settings.CHAT_HISTORY_MAX_SESSIONS
-
-
-def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
-    """Calls that belong to no session (a key that records times and counts only) are kept as long as relayed ones."""
-    for scope in scopes():
-        if scope.source == Session.Source.RELAY and scope.policy.keep_days:
-            before = now - timedelta(days=scope.policy.keep_days)
-            ended = Exchange.objects.filter(session=None, ended_at__lt=before)
-            yield ended.filter(scope.keys)
-
-
-def _free(scope: Scope) -> QuerySet[Session]:
-    return scope.sessions().filter(Q(hidden_at=None) | ~Q(hidden_at=BEYOND_RECALL), hold=False)
-
-
-def _staying(scope: Scope, now: datetime) -> QuerySet[Session]:
-    return _free(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
-
-
-def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
-    """Bring stored times of expiry in line with the policy of today, where they are not."""
-    stale, until = stale_expiry(scope)
-    last = UUID(int=0)
-    # In the order of the key, so that no batch looks through what the ones before have brought in line.
-    while ids := list(stale.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[: removal.BATCH]):
-        with writing():
-            Session.objects.filter(pk__in=ids).update(expires_at=until)
-        last = ids[-1]
-        told()
-
-
-def stale_expiry(scope: Scope) -> tuple[QuerySet[Session], Any]:
-    """The sessions whose time is not what it should be, and what that is."""
-    rows, right = _free(scope), scope.policy.expiry(F)
-    if right is None:
-        return rows.exclude(expires_at=None), None
-    return rows.filter(Q(expires_at=None) | Q(expires_at__lt=right) | Q(expires_at__gt=right)), right
-
-
-def one_by_one(rows: QuerySet[Any]) -> Iterator[Any]:
-    """Every row, a page at a time, in the order of the key: rows may go while we walk."""
-    last = None
-    while page := list((rows if last is None else rows.filter(pk__gt=last)).order_by("pk")[:100]):
-        yield from page
-        last = page[-1].pk

@@ -11,7 +11,7 @@ from django.utils import timezone
 from history import exchanges, recorder, retention, selectors
 from history.entries import DebugLog
 from history.models import Exchange, Message, Session
-from history.retention import dropping, purging
+from history.retention import dropping, due
 from history.transcripts import Place, Shown, read_page
 from tests.history.effort import effort_of, know_the_tables
 from tests.talk import chat_of, said
@@ -40,7 +40,7 @@ def test_one_agents_history_in_one_workspace_is_found_among_thousands_of_others(
 
 def test_old_calls_without_a_session_are_found_among_thousands_of_young_ones(ada: Any) -> None:
     def find() -> None:
-        found.append([exchange for loose in purging.loose_exchanges(timezone.now()) for exchange in loose])
+        found.append([exchange for loose in due.loose_exchanges(timezone.now()) for exchange in loose])
 
     found: list[list[Exchange]] = []
     old = exchanges.open_exchange(None, owner=ada)

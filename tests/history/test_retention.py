@@ -20,7 +20,7 @@ from history.entries import Media, ModelInput
 from history.errors import NoSuchEntry
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.policies import scopes
-from history.retention import purging, removal
+from history.retention import due, removal
 from history.retention.removal import BATCH
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -220,7 +220,7 @@ def test_expiry_follows_the_rule_of_today(ada: Any, settings: Any) -> None:
 
 def agreed_expiry(session: Session) -> datetime:
     """What is stored, after a look whether the purge reckons the same to the instant."""
-    assert not any(purging.stale_expiry(scope)[0].exists() for scope in scopes())
+    assert not any(due.stale_expiry(scope)[0].exists() for scope in scopes())
     until = Session.objects.get(pk=session.pk).expires_at
     assert until is not None
     assert retention.purge(now=until - timedelta(microseconds=1)).expired == 0
@@ -264,7 +264,7 @@ def test_bringing_expiry_in_line_looks_at_every_session_once_whoever_writes_mean
         assert len(looks) < 5
 
     [chats] = [scope for scope in scopes() if scope.source == "chat"]
-    purging.align_expiry(chats, told=write_again)
+    due.align_expiry(chats, told=write_again)
     assert looks == [BATCH, 1]
 
 

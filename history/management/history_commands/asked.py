@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.listing import sessions_beginning_with
-from history.models import BEYOND_RECALL, ApiKey, Session
+from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Session
 from history.selectors import sessions_visible_to
 
 Options = Mapping[str, Any]
@@ -41,8 +41,11 @@ def viewer_of(options: Options) -> AbstractUser | None:
 
 
 def sessions_for(viewer: AbstractUser | None) -> QuerySet[Session]:
-    """The operator has the database anyway, so nothing is hidden here: not the trash, not what has expired."""
-    return Session.objects.all() if viewer is None else sessions_visible_to(viewer)
+    """The operator has the database anyway, so nothing is hidden here: not the trash, not what has expired.
+
+    But a fork that is still being copied is no session yet.
+    """
+    return Session.objects.exclude(hidden_at=IN_THE_MAKING) if viewer is None else sessions_visible_to(viewer)
 
 
 def session_named(name: str, viewer: AbstractUser | None) -> Session:

@@ -40,6 +40,7 @@ def _print(report: retention.PurgeReport, *, out: Stream, err: Stream) -> None:
         (_("sessions that expired"), report.expired),
         (_("sessions from the trash"), report.trashed),
         (_("sessions over a cap"), report.over_cap),
+        (_("forks that nobody finished"), report.unfinished),
         (_("sessions whose removal was begun before"), report.resumed),
         (_("entries of these sessions"), report.messages),
         (_("exchanges"), report.exchanges),
