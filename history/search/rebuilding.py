@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 
 from history import projections
 from history.entries import Entry
 from history.models import Message, SearchRow, Session
 from history.search.rows import Scope, rows_for
 from history.selectors import entries_of
+from history.transactions import writing
 
 BATCH = 200
 BATCH_CHARS = 4_000_000
@@ -24,7 +24,7 @@ def rebuild(session: Session | None = None, *, progress: Callable[[int], None] |
     """
     done = 0
     for ids in _batches(session):
-        with transaction.atomic():
+        with writing():
             done += _rebuild(ids)
         if progress is not None:
             progress(done)
@@ -52,7 +52,9 @@ def scope_of(message: Message, entry: Entry) -> Scope:
 
 def _batches(session: Session | None) -> Iterator[list[int]]:
     """Ids of messages, oldest first: few at a time where their texts are long, so that memory stays small."""
-    messages: QuerySet[Message] = Message.objects.filter(session=session) if session else Message.objects.all()
+    # What is written from now on has rows from its writer.
+    newest = Message.objects.aggregate(newest=Max("pk"))["newest"] or 0
+    messages: QuerySet[Message] = Message.objects.filter(pk__lte=newest, **{"session": session} if session else {})
     last = 0
     while sizes := list(messages.filter(pk__gt=last).order_by("pk").values_list("pk", "content_chars")[:BATCH]):
         total = 0

@@ -2,14 +2,23 @@
 
 Nothing here decides anything: the replay says where the head is, what is on the path and which result belongs to which
 call. Rows of calls whose texts were dropped cannot be made again, and are left as they are.
+
+Thousands of entries are read for seconds, and on SQLite whoever writes keeps everybody else from writing. So they are
+replayed before any lock is taken, and what follows from them is written in short transactions; each of them looks first
+whether the session is still the one that was replayed. If not, all begins anew, the last time under one lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from django.db.models import QuerySet
 
 from history import projections, search
-from history.entries import CONVERSATION, Entry, ModelOutput, ToolResults
+from history.entries import Entry, ModelOutput, ToolResults
 from history.models import Message, Session, ToolCall
 from history.reading import entries_of
 from history.transactions import writing
@@ -17,64 +26,127 @@ from history.verification.claims import call_ids
 from history.verification.replay import Call, Replay
 
 PAGE = 200
+ATTEMPTS = 3
+
+Right = dict[bool, list[int]]  # what a mark should say → the rows that say otherwise
+
+
+class _Changed(Exception):
+    """Somebody has written to the session since its entries were replayed."""
 
 
 def rebuild(session: Session) -> None:
-    """Path, head, counters, tool calls and search rows of this session, in one transaction."""
-    with writing():
-        locked = Session.objects.select_for_update().get(pk=session.pk)
-        replay = _replay(locked)
-        _mark_path(locked, replay)
-        _stand_at_head(locked, replay)
-        _make_calls(locked, replay)
-        _count(locked)
-        locked.dropped_through = 0  # the next purge looks again
-        locked.save(update_fields=["head", "head_fingerprint", "head_has_open_calls", "dropped_through", *COUNTERS])
-        search.rebuild(locked)
+    """Path, head, counters, tool calls and search rows of this session."""
+    for _ in range(ATTEMPTS):
+        with suppress(_Changed):
+            _rebuild(session.pk)
+            break
+    else:
+        with writing():
+            Session.objects.select_for_update().get(pk=session.pk)
+            _rebuild(session.pk)
+    search.rebuild(session)
     session.refresh_from_db()
 
+
+def _rebuild(session_id: UUID) -> None:
+    session = Session.objects.get(pk=session_id)
+    account = _read(session)
+    _put_right(session, account)
+    asking = sorted(account.replay.calls)
+    for start in range(0, len(asking), PAGE):
+        _make_calls(session, account.replay, asking[start : start + PAGE])
+
+
+@contextmanager
+def _unchanged(session: Session) -> Iterator[Session]:
+    """A transaction in which the session is ours, and as it was."""
+    with writing():
+        locked = Session.objects.select_for_update().get(pk=session.pk)
+        if (locked.version, locked.trimmed_through) != (session.version, session.trimmed_through):
+            raise _Changed
+        yield locked
+
+
+# What the entries say.
+
+
+@dataclass
+class _Account:
+    replay: Replay
+    wrong_moves: Right = field(default_factory=lambda: {True: [], False: []})
+    errors: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    has_dropped: bool = False
+
+    def add(self, message: Message, entry: Entry) -> None:
+        self.input_tokens += message.input_tokens
+        self.output_tokens += message.output_tokens
+        self.errors += _errors_in(message, entry)
+        self.has_dropped = self.has_dropped or message.body is None
+        if message.seq > self.replay.trimmed_through:
+            self._replay(message, entry)
+
+    def _replay(self, message: Message, entry: Entry) -> None:
+        asks, answers = call_ids(entry)
+        moved = self.replay.add(
+            message.seq, message.parent_seq, message.kind, moved=message.moved_head, asks=asks, answers=answers
+        )
+        if moved != message.moved_head:
+            self.wrong_moves[moved].append(message.seq)
+
+
+def _errors_in(message: Message, entry: Entry) -> int:
+    if message.body is not None:
+        return projections.errors_in(entry)
+    return int(message.kind == ModelOutput.kind and message.status == "failed")
+
+
+def _read(session: Session) -> _Account:
+    account = _Account(Replay(session.trimmed_through))
+    last, rows = 0, Message.objects.filter(session=session, seq__lte=session.version).order_by("seq")
+    while page := list(rows.filter(seq__gt=last)[:PAGE]):
+        for message, entry in zip(page, entries_of(page), strict=True):
+            account.add(message, entry)
+        last = page[-1].seq
+    return account
+
+
+# Path, head and counters.
 
 COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens")
 
 
-def _pages(session: Session) -> Iterator[list[tuple[Message, Entry]]]:
-    last, rows = 0, Message.objects.filter(session=session).order_by("seq")
-    while page := list(rows.filter(seq__gt=last)[:PAGE]):
-        yield list(zip(page, entries_of(page), strict=True))
-        last = page[-1].seq
+def _put_right(session: Session, account: _Account) -> None:
+    marks, calls = _wrong_marks(session, account.replay), _wrong_calls(session, account.replay)
+    entries = Message.objects.filter(session=session)
+    with _unchanged(session) as locked:
+        for moved, numbers in account.wrong_moves.items():
+            _each(entries, numbers, moved_head=moved)
+        for on_path, numbers in marks.items():
+            _each(entries, numbers, on_path=on_path)
+        for start in range(0, len(calls), PAGE):
+            ToolCall.objects.filter(pk__in=calls[start : start + PAGE]).delete()
+        _stand_at_head(locked, account.replay)
+        _count(locked, account)
+        locked.dropped_through = 0  # the next purge looks again
+        locked.save(update_fields=["head", "head_fingerprint", "head_has_open_calls", "dropped_through", *COUNTERS])
 
 
-def _replay(session: Session) -> Replay:
-    """Replay all entries, and correct what the rows say about moving the head."""
-    replay = Replay(session.trimmed_through)
-    for page in _pages(session):
-        wrong: dict[bool, list[int]] = {True: [], False: []}
-        for message, entry in page:
-            if message.seq <= session.trimmed_through:
-                continue
-            asks, answers = call_ids(entry)
-            moved = replay.add(
-                message.seq, message.parent_seq, message.kind, moved=message.moved_head, asks=asks, answers=answers
-            )
-            if moved != message.moved_head:
-                wrong[moved].append(message.pk)
-        for moved, ids in wrong.items():
-            Message.objects.filter(pk__in=ids).update(moved_head=moved)
-    return replay
-
-
-def _mark_path(session: Session, replay: Replay) -> None:
+def _wrong_marks(session: Session, replay: Replay) -> Right:
+    wrong: Right = {True: [], False: []}
     anchored = replay.hangs_on_anchor()
-    kept = Message.objects.filter(session=session, seq__lte=session.trimmed_through)
-    kept.exclude(on_path=anchored).update(on_path=anchored)
-    rows = Message.objects.filter(session=session, seq__gt=session.trimmed_through).order_by("seq")
-    wrong: dict[bool, list[int]] = {True: [], False: []}
+    rows = Message.objects.filter(session=session, seq__lte=session.version).order_by("seq")
     for seq, marked in rows.values_list("seq", "on_path").iterator(chunk_size=2_000):
-        if marked != replay.is_on_path(seq):
+        if marked != (replay.is_on_path(seq) if seq > session.trimmed_through else anchored):
             wrong[not marked].append(seq)
-    for on_path, numbers in wrong.items():
-        for start in range(0, len(numbers), PAGE):
-            rows.filter(seq__in=numbers[start : start + PAGE]).order_by().update(on_path=on_path)
+    return wrong
+
+
+def _each(entries: QuerySet[Message], numbers: Sequence[int], **mark: bool) -> None:
+    for start in range(0, len(numbers), PAGE):
+        entries.filter(seq__in=numbers[start : start + PAGE]).update(**mark)
 
 
 def _stand_at_head(session: Session, replay: Replay) -> None:
@@ -84,55 +156,66 @@ def _stand_at_head(session: Session, replay: Replay) -> None:
     session.head_has_open_calls = bool(replay.calls.get(replay.output_of(session.head)))
 
 
-def _make_calls(session: Session, replay: Replay) -> None:
-    """Throw the rows of calls away and make them again, each as soon as the entry that answers it has come by."""
-    ToolCall.objects.filter(session=session, message__body__isnull=False).delete()
-    waiting: dict[int, list[tuple[ToolCall, int]]] = {}
-    for page in _pages(session):
-        done: list[ToolCall] = []
-        for message, entry in page:
-            if isinstance(entry, ModelOutput) and message.body is not None:
-                done += _calls_of(message, entry, replay.calls.get(message.seq, ()), waiting)
-            elif isinstance(entry, ToolResults):
-                done += _answered(entry, waiting.pop(message.seq, ()))
-        ToolCall.objects.bulk_create(done)
+def _count(session: Session, account: _Account) -> None:
+    unreadable = ToolCall.objects.filter(session=session, message__body=None).count()
+    session.tool_call_count = unreadable + sum(map(len, account.replay.calls.values()))
+    session.message_count = account.replay.spoken_on_path()
+    session.input_tokens, session.output_tokens = account.input_tokens, account.output_tokens
+    # What failed in results whose texts are gone is known from the counter alone.
+    session.error_count = max(session.error_count, account.errors) if account.has_dropped else account.errors
+
+
+# Tool calls.
+
+
+def _wrong_calls(session: Session, replay: Replay) -> list[int]:
+    """Rows that belong to no request, or hold the place of another's result: they make way before all are made anew."""
+    rows = ToolCall.objects.filter(session=session, message__body__isnull=False).order_by()
+    columns = ("pk", "message__seq", "index", "answered_by", "answer_index")
+    wrong = []
+    for pk, seq, index, *answer in rows.values_list(*columns).iterator(chunk_size=2_000):
+        calls = replay.calls.get(seq, [])
+        if index >= len(calls) or [calls[index].answered_by, calls[index].answer_index] != answer:
+            wrong.append(pk)
+    return wrong
+
+
+def _make_calls(session: Session, replay: Replay, asking: Sequence[int]) -> None:
+    """Throw the rows of these answers' calls away and make them again."""
+    with _unchanged(session):
+        messages = list(Message.objects.filter(session=session, seq__in=asking, body__isnull=False).order_by("seq"))
+        results = _results(session, {seq for number in asking for seq in _answered_by(replay.calls[number])})
+        rows = [
+            row
+            for message, entry in zip(messages, entries_of(messages), strict=True)
+            for row in _calls_of(message, entry, replay.calls[message.seq], results)
+        ]
+        ToolCall.objects.filter(message__in=messages).delete()
+        ToolCall.objects.bulk_create(rows)
+
+
+def _answered_by(calls: Sequence[Call]) -> Iterator[int]:
+    return (call.answered_by for call in calls if call.answered_by is not None)
+
+
+def _results(session: Session, numbers: set[int]) -> dict[int, ToolResults]:
+    messages = list(Message.objects.filter(session=session, seq__in=numbers).order_by())
+    entries = {message.seq: entry for message, entry in zip(messages, entries_of(messages), strict=True)}
+    found = {seq: entry for seq, entry in entries.items() if isinstance(entry, ToolResults)}
+    if len(found) < len(numbers):  # their texts were dropped since
+        raise _Changed
+    return found
 
 
 def _calls_of(
-    message: Message, entry: ModelOutput, calls: Sequence[Call], waiting: dict[int, list[tuple[ToolCall, int]]]
-) -> list[ToolCall]:
+    message: Message, entry: Entry, calls: Sequence[Call], results: Mapping[int, ToolResults]
+) -> Iterator[ToolCall]:
+    if not isinstance(entry, ModelOutput):
+        return
     status = "pending" if entry.status == "complete" else "interrupted"
-    unanswered = []
     for index, (request, call) in enumerate(zip(entry.tool_requests, calls, strict=True)):
-        row = ToolCall(
-            session=message.session, message=message, index=index, created_at=entry.at, answered_by=call.answered_by,
-            answer_index=call.answer_index, **projections.call_columns(request, status=status),
-        )  # fmt: skip
-        if call.answered_by is None or call.answer_index is None:
-            unanswered.append(row)
-        else:
-            waiting.setdefault(call.answered_by, []).append((row, call.answer_index))
-    return unanswered
-
-
-def _answered(entry: ToolResults, calls: Sequence[tuple[ToolCall, int]]) -> list[ToolCall]:
-    for row, index in calls:
-        for name, value in projections.outcome_columns(entry.results[index]).items():
-            setattr(row, name, value)
-    return [row for row, _ in calls]
-
-
-def _count(session: Session) -> None:
-    session.message_count = Message.objects.filter(session=session, on_path=True, kind__in=CONVERSATION).count()
-    session.tool_call_count = ToolCall.objects.filter(session=session).count()
-    was, has_dropped = session.error_count, False
-    session.error_count = session.input_tokens = session.output_tokens = 0
-    for page in _pages(session):
-        for message, entry in page:
-            has_dropped = has_dropped or message.body is None
-            session.input_tokens += message.input_tokens
-            session.output_tokens += message.output_tokens
-            failed = message.body is None and message.kind == ModelOutput.kind and message.status == "failed"
-            session.error_count += projections.errors_in(entry) if message.body is not None else failed
-    if has_dropped:  # what failed in results whose texts are gone is known from the counter alone
-        session.error_count = max(was, session.error_count)
+        columns = projections.call_columns(request, status=status)
+        if call.answered_by is not None and call.answer_index is not None:
+            columns |= projections.outcome_columns(results[call.answered_by].results[call.answer_index])
+            columns |= {"answered_by": call.answered_by, "answer_index": call.answer_index}
+        yield ToolCall(session_id=message.session_id, message=message, index=index, created_at=entry.at, **columns)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.db import connection, connections
 from django.utils import timezone
 
 from history import copying, recorder, retention, search, selectors, verification
@@ -20,48 +18,15 @@ from history.entries import DebugLog, Entry, MaskedResult, NotebookSet, Summary,
 from history.errors import NoSuchEntry
 from history.management.history_commands.asked import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
+from tests.history.meanwhile import before_statements, over_another_connection
 from tests.talk import answered, call, chat_of, result, results, said
 
 LENGTH = 3 * BATCH - 50
 
 
-@contextmanager
-def before_each_batch(do: Callable[[int], object]) -> Iterator[list[int]]:
-    """Do something whenever entries are about to be read for the copy; gives how often that was."""
-    times: list[int] = []
-    is_busy = False
-
-    def between(execute: Any, sql: str, *rest: Any) -> Any:
-        nonlocal is_busy
-        if sql.startswith("SELECT seq, parent_seq, body") and not is_busy:
-            is_busy = True
-            do(len(times))
-            times.append(len(times))
-            is_busy = False
-        return execute(sql, *rest)
-
-    with connection.execute_wrapper(between):
-        yield times
-
-
-def elsewhere(do: Callable[[], object]) -> None:
-    """Over another connection, which must not have to wait for ours."""
-    failed: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            do()
-        except BaseException as error:  # noqa: BLE001 - raised below, where the test sees it
-            failed.append(error)
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive(), "the fork keeps others waiting"
-    if failed:
-        raise failed[0]
+def before_each_batch(do: Callable[[int], object]) -> AbstractContextManager[list[int]]:
+    """Do something whenever entries are about to be read for the copy."""
+    return before_statements("SELECT seq, parent_seq, body", do)
 
 
 def half_made() -> Session:
@@ -84,7 +49,7 @@ def test_between_the_batches_of_a_long_copy_others_write_to_the_original_and_els
             current = Session.objects.get(pk=one.pk)
             recorder.append(current, said(f"meanwhile {place}"), after=current.head)
 
-    with before_each_batch(lambda place: elsewhere(lambda: write(place))) as times:
+    with before_each_batch(lambda place: over_another_connection(lambda: write(place))) as times:
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert len(times) == 3
     assert contents(copy) == ["word"] * LENGTH
@@ -112,7 +77,7 @@ def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -
             recorder.append(copy, said("mine"), after=copy.head)
         assert list(verification.verify()) == []
 
-    with before_each_batch(lambda place: elsewhere(lambda: look(place))) as times:
+    with before_each_batch(lambda place: over_another_connection(lambda: look(place))) as times:
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert len(times) == 3
     assert selectors.find_session(ada, copy.pk) == copy
@@ -187,7 +152,7 @@ def test_a_head_that_moves_while_its_path_is_copied_costs_the_fork_nothing(ada: 
     def move(place: int) -> None:
         recorder.move_head(Session.objects.get(pk=session.pk), to=place)
 
-    with before_each_batch(lambda place: elsewhere(lambda: move(place))):
+    with before_each_batch(lambda place: over_another_connection(lambda: move(place))):
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert (copy.message_count, copy.head) == (LENGTH, LENGTH)
     assert list(verification.verify()) == []

@@ -16,6 +16,7 @@ from history.entries import DebugLog, Media, ModelInput, SystemInstructionSet, T
 from history.models import ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
 from history.seals import digest_of, seal_of
 from history.verification import Checkpoint, Finding, Severity
+from tests.history.meanwhile import before_statements, over_another_connection
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -401,6 +402,56 @@ def test_projections_made_anew_are_the_same_rows(session: Session) -> None:
     verification.rebuild(session)
     assert list(made()) == before
     assert (session.head, session.message_count) == (16, 6)
+    assert found() == []
+
+
+READING = 'SELECT "history_message"."id"'
+
+
+def shaken(ada: Any) -> Session:
+    """A session whose projections are all wrong."""
+    session = chat_of(ada, *["word"] * 500)
+    talk = [entry for _ in range(100) for entry in (answered("", call("a")), results(result("a")))]
+    recorder.append_many(session, talk, after=500)
+    Message.objects.update(on_path=False)
+    Session.objects.update(message_count=9, tool_call_count=9)
+    ToolCall.objects.filter(message__seq__gt=650).update(name="", result="")
+    ToolCall.objects.filter(message__seq=501).update(answered_by=None, answer_index=None, status="pending")
+    ToolCall.objects.filter(message__seq=503).update(answered_by=502)  # holds the place of the one before it
+    return session
+
+
+@pytest.mark.django_db(transaction=True)
+def test_others_write_while_projections_are_made_anew_and_lose_nothing_by_it(ada: Any) -> None:
+    session, other = shaken(ada), chat_of(ada, "elsewhere")
+
+    def write() -> None:
+        for one in (other, session) if other.version == 3 else (other,):
+            recorder.append(one, said("meanwhile"), after=one.head)
+
+    def write_in_between(place: int) -> None:
+        if not connection.in_atomic_block:
+            over_another_connection(write)
+
+    with before_statements(READING, write_in_between):
+        verification.rebuild(session)
+    assert session.version == 701
+    assert other.version > 7  # it had to begin anew once, and nobody waited for it
+    assert found() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_projections_of_a_session_that_never_rests_are_made_anew_all_the_same(ada: Any) -> None:
+    session = shaken(ada)
+
+    def write(place: int) -> None:
+        if not connection.in_atomic_block:
+            current = Session.objects.get(pk=session.pk)
+            recorder.append(current, said(f"meanwhile {place}"), after=current.head)
+
+    with before_statements(READING, write):
+        verification.rebuild(session)
+    assert session.version > 702
     assert found() == []
 
 
