@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from history.context import SYSTEM_CHANNEL
 from history.dialects.loose import compact, is_too_deep, string
-from history.dialects.vocabulary import DialectError, Loss, LossCode, Said
+from history.dialects.vocabulary import DecodedRequest, DialectError, Loss, LossCode, Said
 from history.dialects.writing import INVALID_JSON
 from history.entries import (
     PARTS,
@@ -78,6 +78,13 @@ class Reading:
 
     def lose(self, code: LossCode, **values: Any) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
+
+    def decoded(self, body: Mapping[str, Any], *, known: tuple[str, ...], **fields: Any) -> DecodedRequest:
+        """All that was read; what the body says besides the known fields is kept as it is."""
+        extra = extra_of(body, *known) | fields.pop("extra", {})
+        return DecodedRequest(
+            entries=tuple(self.entries), blobs=self.blobs, extra=extra, losses=tuple(self.losses), **fields
+        )
 
     # Who speaks.
 

@@ -12,7 +12,20 @@ from history.context import Context
 from history.context_entries import ContextEntry, Role
 from history.dialects.loose import parsed
 from history.dialects.vocabulary import CallOptions, Encoded, Loss, LossCode, joined
-from history.entries import Media, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
+from history.entries import (
+    Media,
+    OtherPart,
+    Part,
+    Reasoning,
+    Text,
+    ToolDefinition,
+    ToolRequest,
+    ToolResult,
+    text_of,
+    thawed,
+)
+
+Json = dict[str, Any]
 
 # What a tool request is sent as where an object is needed and the model's text is none.
 INVALID_JSON = "INVALID_JSON"
@@ -31,7 +44,10 @@ def arguments_of(text: str) -> dict[str, Any] | None:
 
 
 class Writing:
-    """One request in the making. `dialect` and `vendor` are whose language this is."""
+    """One request in the making. `dialect` and `vendor` are whose language this is.
+
+    A dialect says how a text and media look in it (`text`, `media`); the rest of what all have in common is here.
+    """
 
     def __init__(self, options: CallOptions, *, dialect: str, vendor: str) -> None:
         self.options, self.switches = options, options.switches
@@ -63,7 +79,49 @@ class Writing:
             }
         return Encoded(body=body, path=path, losses=tuple(self.losses), debug=debug)
 
+    # Parts.
+
+    def text(self, text: str) -> Json:
+        raise NotImplementedError
+
+    def media(self, media: Media) -> Json:
+        raise NotImplementedError
+
+    def is_nothing(self, text: str) -> bool:
+        """Whether a text is better not sent at all."""
+        return not text
+
+    def blocks(self, parts: Iterable[Part]) -> list[Json]:
+        return [block for part in parts if (block := self.block(part))]
+
+    def block(self, part: Part) -> Json | None:
+        """A part of an input or a result; None where there is nothing in it, or no place for it."""
+        if isinstance(part, Text):
+            return None if self.is_nothing(part.text) else self.text(part.text)
+        if isinstance(part, Media):
+            return self.media(part)
+        self.leave_out(part)
+        return None
+
+    def input_blocks(self, entry: ContextEntry) -> list[Json]:
+        """What somebody said, and what the live screen shows."""
+        screen = self.live_screen(entry)
+        return [*self.blocks(entry.parts), *([self.text(screen)] if screen else [])]
+
+    def moved_media(self, result: ToolResult) -> list[Json]:
+        """Media that a result has no room for, to be sent behind it."""
+        media = media_in(result)
+        if not media:
+            return []
+        self.lose(LossCode.MEDIA_MOVED, tool=result.name)
+        return [self.text(f"Media from the result of {result.name}:"), *self.blocks(media)]
+
     # Texts.
+
+    def instruction_as_text(self, entry: ContextEntry) -> str:
+        """An instruction in mid-conversation, for those who know of no such thing."""
+        self.lose(LossCode.SYSTEM_AS_TEXT)
+        return f"<system>\n{text_of(entry.parts)}\n</system>"
 
     def live_screen(self, entry: ContextEntry) -> str:
         """The text that shows the live screen; the dialect decides where it goes."""
@@ -71,8 +129,7 @@ class Writing:
 
     def result_text(self, result: ToolResult) -> str:
         """What a result says; an error that its text does not tell is told after it."""
-        told = result.error and result.error in result.text
-        return joined([result.text, "" if told else result.error])
+        return joined([result.text, untold_error(result)])
 
     def without_status(self, result: ToolResult) -> None:
         if result.status != "success":
@@ -150,6 +207,14 @@ class Writing:
         name = media.name or media.media_type
         self.lose(LossCode.MEDIA_AS_TEXT, name=name, media_type=media.media_type)
         return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
+
+
+def untold_error(result: ToolResult) -> str:
+    return "" if result.error in result.text else result.error
+
+
+def media_in(result: ToolResult) -> tuple[Media, ...]:
+    return tuple(part for part in result.parts if isinstance(part, Media))
 
 
 def base64_of(content: bytes) -> str:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
-from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
 from history.dialects.anthropic_messages.replies import DIALECT, PROVIDER
 from history.dialects.loose import without_empty
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode
-from history.dialects.writing import Writing, base64_of, schema_of
+from history.dialects.writing import Json, Writing, base64_of, schema_of, untold_error
 from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 PATH = "/v1/messages"
@@ -27,8 +26,6 @@ BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "max
 EFFORTS = {"minimal": "low"}
 REFUSED_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 ID_LIMIT = 128
-
-Json = dict[str, Any]
 
 
 def encode(context: Context, options: CallOptions) -> Encoded:
@@ -64,78 +61,75 @@ class _Writer(Writing):
         elif entry.role is Role.SYSTEM:
             role, blocks = self.instruction(entry)
         else:
-            role, blocks = "user", [*self.blocks(entry.parts), *_texts(self.live_screen(entry))]
+            role, blocks = "user", self.input_blocks(entry)
         if not blocks:
             self.lose(LossCode.MESSAGE_LEFT_OUT)
         return role, blocks
 
     def instruction(self, entry: ContextEntry) -> tuple[str, list[Json]]:
         if self.switches.inline_system:
-            return "system", _texts(text_of(entry.parts))
-        self.lose(LossCode.SYSTEM_AS_TEXT)
-        return "user", _texts(f"<system>\n{text_of(entry.parts)}\n</system>")
+            return "system", self.blocks([Text(text=text_of(entry.parts))])
+        return "user", [self.text(self.instruction_as_text(entry))]
 
     def answer(self, entry: ContextEntry) -> list[Json]:
         """Calls come last: what stands behind a call is taken for a missing result."""
-        blocks = [block for part in entry.parts for block in self.said(part)]
+        blocks = [block for part in entry.parts if (block := self.said(part))]
         ordered = sorted(blocks, key=lambda block: block["type"] == "tool_use")
         if ordered != blocks:
             self.lose(LossCode.PARTS_REORDERED)
         return ordered
 
-    def said(self, part: Part) -> list[Json]:
+    def said(self, part: Part) -> Json | None:
         match part:
             case Text():
-                return _texts(part.text)
+                return self.block(part)
             case Reasoning():
-                return [_thinking(part)] if self.may_return(part) else []
+                return _thinking(part) if self.may_return(part) else None
             case ToolRequest():
                 call_id = self.call_id(part.call_id, limit=ID_LIMIT, refused=REFUSED_IN_IDS)
-                return [{"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}]
+                return {"type": "tool_use", "id": call_id, "name": part.name, "input": self.arguments_object(part)}
             case _:
                 self.leave_out(part)
-                return []
+                return None
 
     def results(self, entry: ContextEntry) -> list[Json]:
         """The live screen is part of the last result, so that nothing but results stands in the message."""
         blocks = [self.result(result) for result in entry.results]
         if blocks and (screen := self.live_screen(entry)):
-            blocks[-1]["content"] = [*blocks[-1].get("content", []), *_texts(screen)]
+            blocks[-1]["content"] = [*blocks[-1].get("content", []), self.text(screen)]
         return blocks
 
     def result(self, result: ToolResult) -> Json:
         call_id = self.call_id(result.call_id, limit=ID_LIMIT, refused=REFUSED_IN_IDS)
-        content = self.blocks(result.parts, in_result=True)
-        if result.error and result.error not in result.text:
-            content += _texts(result.error)
-        block: Json = {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content)}
-        return block if result.status == "success" else {**block, "is_error": True}
+        told = [*result.parts, Text(text=untold_error(result))]
+        content = [block for part in told if (block := self.block_in_result(part))]
+        written: Json = {"type": "tool_result", "tool_use_id": call_id, **without_empty(content=content)}
+        return written if result.status == "success" else {**written, "is_error": True}
 
-    def blocks(self, parts: tuple[Part, ...], *, in_result: bool = False) -> list[Json]:
-        written: list[Json] = []
-        for part in parts:
-            if isinstance(part, Text):
-                written += _texts(part.text)
-            elif isinstance(part, Media):
-                written += self.media(part, in_result=in_result)
-            else:
-                self.leave_out(part)
-        return written
+    def block_in_result(self, part: Part) -> Json | None:
+        if isinstance(part, Media) and not self.switches.media_in_results:
+            return self.text(self.note(part, LossCode.MEDIA_NOT_CARRIED))
+        return self.block(part)
 
-    def media(self, media: Media, *, in_result: bool) -> list[Json]:
+    def text(self, text: str) -> Json:
+        return {"type": "text", "text": text}
+
+    def is_nothing(self, text: str) -> bool:
+        """Anthropic refuses a text with nothing to see in it."""
+        return not text.strip()
+
+    def media(self, media: Media) -> Json:
         content = self.bytes_of(media)
-        if in_result and not self.switches.media_in_results:
-            return _texts(self.note(media, LossCode.MEDIA_NOT_CARRIED))
         if content is None and not media.url:
-            return _texts(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):
-            return [{"type": "image", "source": _source(media, content)}]
+            return {"type": "image", "source": _source(media, content)}
         if media.media_type == "application/pdf":
-            return [{"type": "document", "source": _source(media, content), **without_empty(title=media.name)}]
+            return {"type": "document", "source": _source(media, content), **without_empty(title=media.name)}
         if media.media_type.startswith("text/") and content is not None:
             source = {"type": "text", "media_type": "text/plain", "data": content.decode("utf-8", "replace")}
-            return [{"type": "document", "source": source, **without_empty(title=media.name)}]
-        return _texts(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+            return {"type": "document", "source": source, **without_empty(title=media.name)}
+        return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
     def tools(self, context: Context) -> Json:
         offered = [
@@ -180,11 +174,6 @@ class _Writer(Writing):
         if not self.switches.thinking_budget or len(contents) < 2 or contents[-1][0]["type"] != "tool_result":
             return False
         return contents[-2][0]["type"] not in ("thinking", "redacted_thinking")
-
-
-def _texts(text: str) -> list[Json]:
-    """A text block, or none: Anthropic refuses one with nothing to see in it."""
-    return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _thinking(part: Reasoning) -> Json:

@@ -27,16 +27,14 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     reading = _Reading(provider=provider or PROVIDER, at=at)
     for message in objs(body.get("messages")):
         reading.message(message)
-    return DecodedRequest(
-        entries=tuple(reading.entries),
+    return reading.decoded(
+        body,
+        known=KNOWN,
         system=reading.system(body.get("system")),
         tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
         model=string(body.get("model")),
         options=_options(body),
         session_hints=_hints(body),
-        blobs=reading.blobs,
-        extra=extra_of(body, *KNOWN),
-        losses=tuple(reading.losses),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from history.assembly import merged_usage
 from history.dialects.anthropic_messages.replies import (
     WORDS,
     block_events,
@@ -16,11 +15,11 @@ from history.dialects.anthropic_messages.replies import (
     usage_from,
     usage_to,
 )
-from history.dialects.loose import obj, string
+from history.dialects.loose import obj, string, whole
+from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.entries import Usage
 from history.events import (
     Ended,
     Event,
@@ -29,7 +28,6 @@ from history.events import (
     OtherPiece,
     Piece,
     ReasoningPiece,
-    Skipped,
     Started,
     TextPiece,
     ToolCallPiece,
@@ -38,8 +36,7 @@ from history.events import (
 
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
-    reader = _Reader(provider)
-    return JsonStreamDecoder(reader.read, read_whole=reader.read_whole)
+    return JsonStreamDecoder(_Reader(provider).read, read_whole=decode_reply)
 
 
 class _Reader:
@@ -47,11 +44,8 @@ class _Reader:
         self._provider = provider
         self._names = PartNames()
         # Block index → the part that its deltas continue.
-        self._parts: dict[int, str] = {}
+        self._parts: dict[int | None, str] = {}
         self._usage: dict[str, Any] = {}
-
-    def read_whole(self, data: Mapping[str, Any]) -> Iterable[Event]:
-        return decode_reply(data)
 
     def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
         match data.get("type") or name:
@@ -62,10 +56,10 @@ class _Reader:
                 yield from self._count(message)
             case "content_block_start":
                 for piece in block_events(obj(data.get("content_block")), self._names):
-                    self._parts[_index(data)] = piece.part
+                    self._parts[whole(data.get("index"))] = piece.part
                     yield piece
             case "content_block_delta":
-                yield from self._delta(self._parts.get(_index(data), ""), obj(data.get("delta")))
+                yield from self._delta(self._parts.get(whole(data.get("index")), ""), obj(data.get("delta")))
             case "message_delta":
                 yield from self._count(data)
                 if word := string(obj(data.get("delta")).get("stop_reason")):
@@ -93,48 +87,30 @@ class _Reader:
             yield UsageReported(usage=usage_from(self._usage))
 
 
-def _index(data: Mapping[str, Any]) -> int:
-    index = data.get("index")
-    return index if isinstance(index, int) else -1
-
-
 def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
     return _Encoder(model=model, reply_id=reply_id)
 
 
-class _Encoder:
+class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str) -> None:
-        self._model, self._reply_id = model, reply_id
+        super().__init__(model=model, reply_id=reply_id)
         self._row = Row()
-        self._usage: Usage | None = None
-        self._ended: Ended | None = None
-        self._has_begun = self._has_failed = False
+        self._has_begun = False
 
-    def feed(self, event: Event) -> bytes:
-        match event:
-            case Started():
-                self._model = event.model or self._model
-            case UsageReported():
-                self._usage = merged_usage(self._usage, event.usage)
-            case Ended():
-                self._ended = event
-            case Failed():
-                self._has_failed = True
-                return self._written(self._row.finish()) + sse(encode_error(event)[1], name="error")
-            case MediaPiece() | OtherPiece() | Skipped():
-                pass
-            case _:
-                return self._begin() + self._written(self._row.feed(event))
-        return b""
-
-    def end(self) -> bytes:
-        if self._has_failed:
+    def write(self, piece: Piece) -> bytes:
+        if isinstance(piece, MediaPiece | OtherPiece):
             return b""
+        return self._begin() + self._written(self._row.feed(piece))
+
+    def fail(self, failed: Failed) -> bytes:
+        return self._written(self._row.finish()) + sse(encode_error(failed)[1], name="error")
+
+    def close(self, ended: Ended | None) -> bytes:
         closed = self._written(self._row.finish())
-        if self._ended is None:
+        if ended is None:
             return closed
-        delta = {"stop_reason": WORDS[self._ended.reason], "stop_sequence": None}
-        final = _event("message_delta", delta=delta, usage=usage_to(self._usage))
+        delta = {"stop_reason": WORDS[ended.reason], "stop_sequence": None}
+        final = _event("message_delta", delta=delta, usage=usage_to(self.usage))
         return self._begin() + closed + final + _event("message_stop")
 
     def _begin(self) -> bytes:
@@ -142,14 +118,14 @@ class _Encoder:
             return b""
         self._has_begun = True
         message: dict[str, Any] = {
-            "id": self._reply_id,
+            "id": self.reply_id,
             "type": "message",
             "role": "assistant",
-            "model": self._model,
+            "model": self.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": usage_to(self._usage),
+            "usage": usage_to(self.usage),
         }
         return _event("message_start", message=message)
 

@@ -14,16 +14,14 @@ from history.context_entries import ContextEntry, Role
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER, signed
 from history.dialects.loose import without_empty
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode
-from history.dialects.writing import Writing, base64_of, schema_of, with_system_in_first_input
-from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
+from history.dialects.writing import Json, Writing, base64_of, media_in, schema_of, with_system_in_first_input
+from history.entries import Media, Reasoning, Text, ToolRequest, ToolResult
 
 # What Gemini documents for a call whose signature is lost.
 SENTINEL = "skip_thought_signature_validator"
 ID_LIMIT = 128
 LEVELS = {"minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH", "max": "HIGH", "xhigh": "HIGH"}
 MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-
-Json = dict[str, Any]
 
 
 def encode(context: Context, options: CallOptions) -> Encoded:
@@ -60,16 +58,15 @@ class _Writer(Writing):
 
     def content(self, entry: ContextEntry) -> tuple[str, list[list[Json]]]:
         """The role, and the parts in groups that may become contents of their own."""
-        screen = [{"text": text}] if (text := self.live_screen(entry)) else []
         if entry.role is Role.MODEL_OUTPUT:
             role, groups = "model", [self.answer(entry)]
         elif entry.role is Role.TOOL_RESULT:
+            screen = [self.text(text)] if (text := self.live_screen(entry)) else []
             role, groups = "user", [*self.results(entry), screen]
         elif entry.role is Role.SYSTEM:
-            self.lose(LossCode.SYSTEM_AS_TEXT)
-            role, groups = "user", [[{"text": f"<system>\n{text_of(entry.parts)}\n</system>"}]]
+            role, groups = "user", [[self.text(self.instruction_as_text(entry))]]
         else:
-            role, groups = "user", [[*self.parts(entry.parts), *screen]]
+            role, groups = "user", [self.input_blocks(entry)]
         if not any(groups):
             self.lose(LossCode.MESSAGE_LEFT_OUT)
         return role, groups
@@ -85,7 +82,7 @@ class _Writer(Writing):
             elif isinstance(part, ToolRequest):
                 written.append(self.call(part, signature, is_first=not _has_call(written)))
                 signature = ""
-            elif said := self.part(part):
+            elif said := self.block(part):
                 _sign(written, signature)
                 written.append(said)
                 signature = ""
@@ -106,9 +103,8 @@ class _Writer(Writing):
         responses = []
         for result in entry.results:
             responses.append(self.response(result))
-            if not self.switches.media_in_results and (media := _media(result)):
-                self.lose(LossCode.MEDIA_MOVED, tool=result.name)
-                moved += [{"text": f"Media from the result of {result.name}:"}, *self.parts(media)]
+            if not self.switches.media_in_results:
+                moved += self.moved_media(result)
         return [responses, moved]
 
     def response(self, result: ToolResult) -> Json:
@@ -116,24 +112,15 @@ class _Writer(Writing):
         told = {"output": text} if result.status == "success" else {"error": text}
         call_id = self.call_id(result.call_id, limit=ID_LIMIT)
         function: Json = {"id": call_id, "name": result.name, "response": told}
-        if self.switches.media_in_results and (media := _media(result)):
-            function["parts"] = [part for part in self.parts(media) if "text" not in part]
+        if self.switches.media_in_results and (media := media_in(result)):
+            function["parts"] = [part for part in self.blocks(media) if "text" not in part]
         for part in result.parts:
             if not isinstance(part, Text | Media):
                 self.leave_out(part)
         return {"functionResponse": {name: value for name, value in function.items() if value != []}}
 
-    def parts(self, parts: tuple[Part, ...]) -> list[Json]:
-        return [written for part in parts if (written := self.part(part))]
-
-    def part(self, part: Part) -> Json | None:
-        """A part, or nothing where there would be nothing in it: Gemini refuses that."""
-        if isinstance(part, Text):
-            return {"text": part.text} if part.text else None
-        if isinstance(part, Media):
-            return self.media(part)
-        self.leave_out(part)
-        return None
+    def text(self, text: str) -> Json:
+        return {"text": text}
 
     def media(self, media: Media) -> Json:
         content = self.bytes_of(media)
@@ -141,7 +128,7 @@ class _Writer(Writing):
             return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
         if media.url:
             return {"fileData": {"mimeType": media.media_type, "fileUri": media.url}}
-        return {"text": self.note(media, LossCode.MEDIA_UNAVAILABLE)}
+        return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
 
     def tools(self, context: Context) -> Json:
         functions: list[Json] = []
@@ -189,7 +176,3 @@ def _sign(parts: list[Json], signature: str) -> None:
         parts[-1]["thoughtSignature"] = signature
     else:
         parts += signed(signature)
-
-
-def _media(result: ToolResult) -> tuple[Media, ...]:
-    return tuple(part for part in result.parts if isinstance(part, Media))

@@ -25,16 +25,15 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     given = body.get("contents")
     for content in [given] if isinstance(given, str | Mapping) else items(given):
         reading.content({"parts": [{"text": content}]} if isinstance(content, str) else obj(content))
-    return DecodedRequest(
-        entries=tuple(reading.entries),
+    return reading.decoded(
+        body,
+        known=KNOWN,
         system=_system(body.get("systemInstruction") or body.get("system_instruction")),
         tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
         model=string(body.get("model")).removeprefix("models/"),
         options=_options(body),
         session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
-        blobs=reading.blobs,
-        extra=extra_of(body, *KNOWN) | _other_configuration(body),
-        losses=tuple(reading.losses),
+        extra=_other_configuration(body),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from history.assembly import merged_usage
 from history.dialects.gemini_generate.replies import (
     WORDS,
     ReplyReader,
@@ -15,6 +14,7 @@ from history.dialects.gemini_generate.replies import (
     portable,
     signed,
 )
+from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
@@ -25,12 +25,10 @@ from history.events import (
     Failed,
     MediaPiece,
     OtherPiece,
+    Piece,
     ReasoningPiece,
-    Skipped,
-    Started,
     TextPiece,
     ToolCallPiece,
-    UsageReported,
 )
 
 
@@ -48,40 +46,24 @@ def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: b
     return _Encoder(model=model, reply_id=reply_id)
 
 
-class _Encoder:
+class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str) -> None:
-        self._model, self._reply_id = model, reply_id
+        super().__init__(model=model, reply_id=reply_id)
         self._row = Row()
-        self._usage: Usage | None = None
-        self._ended: Ended | None = None
-        self._has_failed = False
         # A signature goes out with the call after it, or else by itself.
         self._signature = ""
 
-    def feed(self, event: Event) -> bytes:
-        match event:
-            case Started():
-                self._model = event.model or self._model
-            case UsageReported():
-                self._usage = merged_usage(self._usage, event.usage)
-            case Ended():
-                self._ended = event
-            case Failed():
-                self._has_failed = True
-                return self._flush() + sse(encode_error(event)[1])
-            case MediaPiece() | OtherPiece() | Skipped():
-                pass
-            case _:
-                return self._written(self._row.feed(event))
-        return b""
+    def write(self, piece: Piece) -> bytes:
+        return b"" if isinstance(piece, MediaPiece | OtherPiece) else self._written(self._row.feed(piece))
 
-    def end(self) -> bytes:
-        if self._has_failed:
-            return b""
+    def fail(self, failed: Failed) -> bytes:
+        return self._flush() + sse(encode_error(failed)[1])
+
+    def close(self, ended: Ended | None) -> bytes:
         flushed = self._flush()
-        if self._ended is None:
+        if ended is None:
             return flushed
-        return flushed + self._chunk([{"text": ""}], reason=WORDS[self._ended.reason], usage=self._usage or Usage())
+        return flushed + self._chunk([{"text": ""}], reason=WORDS[ended.reason], usage=self.usage or Usage())
 
     def _flush(self) -> bytes:
         closed = self._written(self._row.finish())
@@ -113,4 +95,4 @@ class _Encoder:
         return signed(signature)
 
     def _chunk(self, parts: list[dict[str, Any]], *, reason: str = "", usage: Usage | None = None) -> bytes:
-        return sse(chunk(reply_id=self._reply_id, model=self._model, parts=parts, reason=reason, usage=usage))
+        return sse(chunk(reply_id=self.reply_id, model=self.model, parts=parts, reason=reason, usage=usage))

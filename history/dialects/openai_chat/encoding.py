@@ -10,25 +10,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from history.context import Context
-from history.context_entries import ContextEntry, Role
+from history.context_entries import ContextEntry
 from history.dialects.loose import without_empty
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
+from history.dialects.openai_common import OpenAIWriting
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
-from history.dialects.writing import (
-    Writing,
-    base64_of,
-    data_url,
-    schema_of,
-    with_system_in_first_input,
-)
+from history.dialects.writing import Json, base64_of, data_url, with_system_in_first_input
 from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.
 PATH = "/chat/completions"
 ID_LIMIT = 40
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-
-Json = dict[str, Any]
 
 
 def encode(context: Context, options: CallOptions) -> Encoded:
@@ -45,37 +38,25 @@ def encode(context: Context, options: CallOptions) -> Encoded:
     return writer.encoded(context, body, path=PATH)
 
 
-class _Writer(Writing):
+class _Writer(OpenAIWriting):
     def messages(self, context: Context) -> list[Json]:
         if self.switches.system_role == "remove":
             context = with_system_in_first_input(context)
-        written = [message for entry in self.entries(context) for message in self.message(entry)]
+        written = [message for entry in self.entries(context) for message in self.written(entry)]
         if context.system:
             written.insert(0, {"role": self.switches.system_role, "content": context.system})
         return _alternating(written) if self.switches.alternate_roles else written
 
-    def message(self, entry: ContextEntry) -> Iterator[Json]:
-        if entry.role is Role.MODEL_OUTPUT:
-            yield from self.answer(entry)
-        elif entry.role is Role.TOOL_RESULT:
-            yield from self.results(entry)
-        elif entry.role is Role.SYSTEM:
-            yield self.instruction(entry)
-        else:
-            blocks = self.blocks(entry.parts)
-            if screen := self.live_screen(entry):
-                blocks.append(_text(screen))
-            if not blocks:
-                self.lose(LossCode.MESSAGE_LEFT_OUT)
-            else:
-                yield {"role": "user", "content": _plain(blocks)}
+    def message(self, role: str, blocks: list[Json]) -> Json:
+        """A single text goes as a text, which every server takes."""
+        is_text = len(blocks) == 1 and blocks[0]["type"] == "text"
+        return {"role": role, "content": blocks[0]["text"] if is_text else blocks}
 
-    def instruction(self, entry: ContextEntry) -> Json:
-        text = text_of(entry.parts)
-        if self.switches.system_role == "remove":
-            self.lose(LossCode.SYSTEM_AS_TEXT)
-            return {"role": "user", "content": f"<system>\n{text}\n</system>"}
-        return {"role": self.switches.system_role, "content": text}
+    def text(self, text: str) -> Json:
+        return _text(text)
+
+    def function(self, fields: Json) -> Json:
+        return {"type": "function", "function": fields}
 
     def answer(self, entry: ContextEntry) -> Iterator[Json]:
         """One text and one list of calls is all the room there is: what stood after a call comes before it."""
@@ -101,15 +82,15 @@ class _Writer(Writing):
         return ""
 
     def call(self, call: ToolRequest) -> Json:
-        function = {"name": call.name, "arguments": call.arguments}
-        return {"id": self.call_id(call.call_id, limit=ID_LIMIT), "type": "function", "function": function}
+        function = self.function({"name": call.name, "arguments": call.arguments})
+        return {"id": self.call_id(call.call_id, limit=ID_LIMIT), **function}
 
     def results(self, entry: ContextEntry) -> Iterator[Json]:
         moved: list[Json] = []
         messages = []
         for result in entry.results:
             messages.append(self.result(result))
-            moved += self.moved(result)
+            moved += self.moved_media(result)
         if messages and (screen := self.live_screen(entry)):
             messages[-1]["content"] = joined([messages[-1]["content"], screen])
         yield from messages
@@ -123,24 +104,6 @@ class _Writer(Writing):
                 self.leave_out(part)
         call_id = self.call_id(result.call_id, limit=ID_LIMIT)
         return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
-
-    def moved(self, result: ToolResult) -> list[Json]:
-        media = tuple(part for part in result.parts if isinstance(part, Media))
-        if not media:
-            return []
-        self.lose(LossCode.MEDIA_MOVED, tool=result.name)
-        return [_text(f"Media from the result of {result.name}:"), *self.blocks(media)]
-
-    def blocks(self, parts: tuple[Part, ...]) -> list[Json]:
-        written: list[Json] = []
-        for part in parts:
-            if isinstance(part, Text):
-                written += [_text(part.text)] if part.text else []
-            elif isinstance(part, Media):
-                written.append(self.media(part))
-            else:
-                self.leave_out(part)
-        return written
 
     def media(self, media: Media) -> Json:
         content = self.bytes_of(media)
@@ -159,18 +122,6 @@ class _Writer(Writing):
             return _text(self.text_file(media, content))
         return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
-    def tools(self, context: Context) -> Json:
-        offered: list[Any] = []
-        for tool, hosted in self.offered(context.tools):
-            function = {"name": tool.name, **without_empty(description=tool.description), "parameters": schema_of(tool)}
-            offered.append(hosted or {"type": "function", "function": function})
-        if not offered:
-            return {}
-        choice: Any = self.options.tool_choice
-        if self.options.tool_name:
-            choice = {"type": "function", "function": {"name": self.options.tool_name}}
-        return {"tools": offered, **without_empty(tool_choice=choice)}
-
     def limits(self) -> Json:
         name = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"
         return without_empty(**{name: self.options.max_tokens})
@@ -183,11 +134,6 @@ class _Writer(Writing):
 
 def _text(text: str) -> Json:
     return {"type": "text", "text": text}
-
-
-def _plain(blocks: list[Json]) -> str | list[Json]:
-    """A single text goes as a text, which every server takes."""
-    return str(blocks[0]["text"]) if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
 
 
 def _has_text_after_call(parts: tuple[Part, ...]) -> bool:

@@ -8,16 +8,15 @@ from typing import Any
 
 from history.dialects.loose import items, number, obj, objs, string, whole
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
-from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
-from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
-from history.dialects.writing import HOSTED, HOSTED_BY
-from history.entries import Part, Reasoning, Text, ToolDefinition, ToolRequest, text_of
+from history.dialects.openai_common import CHOICES, OpenAIReading, read_tool, session_hints
+from history.dialects.reading import arguments_text, check_request, extra_of, from_base64, other
+from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
+from history.entries import Part, Reasoning, Text, ToolRequest
 
 KNOWN = (
     *("model", "messages", "tools", "functions", "tool_choice", "function_call", "max_tokens", "temperature", "top_p"),
     *("max_completion_tokens", "stop", "stream", "reasoning_effort"),
 )
-CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 HINTS = ("user", "safety_identifier", "prompt_cache_key", "session_id", "conversation_id", "litellm_session_id")
 SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
@@ -27,24 +26,20 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     reading = _Reading(provider=provider or PROVIDER, at=at)
     for message in objs(body.get("messages")):
         reading.message(message)
-    return DecodedRequest(
-        entries=tuple(reading.entries),
+    return reading.decoded(
+        body,
+        known=KNOWN,
         system=joined(reading.instructions),
-        tools=tuple(read_tool(tool) for tool in (*objs(body.get("tools")), *objs(body.get("functions")))),
+        tools=tuple(
+            read_tool(tool, dialect=DIALECT) for tool in (*objs(body.get("tools")), *objs(body.get("functions")))
+        ),
         model=string(body.get("model")),
         options=_options(body),
         session_hints=session_hints(body, HINTS),
-        blobs=reading.blobs,
-        extra=extra_of(body, *KNOWN),
-        losses=tuple(reading.losses),
     )
 
 
-class _Reading(Reading):
-    def __init__(self, *, provider: str, at: datetime | None) -> None:
-        super().__init__(provider=provider, at=at)
-        self.instructions: list[str] = []
-
+class _Reading(OpenAIReading):
     def message(self, message: Mapping[str, Any]) -> None:
         match message.get("role"):
             case "assistant":
@@ -57,13 +52,6 @@ class _Reading(Reading):
                 self.find([self.result(call_id=call_id, name=name, parts=given)])
             case _:
                 self.hear(self.parts(message.get("content")), **_named(message))
-
-    def instruction(self, parts: list[Part]) -> None:
-        """What stands before anything is said is the instruction; what stands later is one in mid-conversation."""
-        if self.entries:
-            self.instruct(parts)
-        else:
-            self.instructions.append(text_of(tuple(parts)))
 
     def said(self, message: Mapping[str, Any]) -> list[Part]:
         parts: list[Part] = []
@@ -83,11 +71,6 @@ class _Reading(Reading):
         given = function.get("arguments", function.get("input"))
         arguments = arguments_text({"input": given} if "custom" in call else given)
         return self.call(call_id=string(call.get("id")), name=string(function.get("name")), arguments=arguments)
-
-    def parts(self, content: Any) -> list[Part]:
-        if isinstance(content, str):
-            return [Text(text=content)] if content else []
-        return [self.part(part) for part in items(content)]
 
     def part(self, part: Any) -> Part:
         if isinstance(part, str):
@@ -117,26 +100,6 @@ class _Reading(Reading):
 
 def _named(message: Mapping[str, Any]) -> dict[str, str]:
     return {"name": name} if (name := string(message.get("name"))) else {}
-
-
-def read_tool(tool: Mapping[str, Any], *, dialect: str = DIALECT) -> ToolDefinition:
-    """A function in any of its three shapes: wrapped, flat, or of the older kind."""
-    function = obj(tool.get("function")) or tool
-    if tool.get("type") not in (None, "function") or not string(function.get("name")):
-        name = string(tool.get("name")) or string(obj(tool.get("custom")).get("name")) or string(tool.get("type"))
-        return ToolDefinition(name=name, extra={HOSTED: tool, HOSTED_BY: dialect})
-    return ToolDefinition(
-        name=string(function.get("name")),
-        description=string(function.get("description")),
-        parameters=obj(function.get("parameters")),
-        extra=extra_of(function, "name", "description", "parameters"),
-    )
-
-
-def session_hints(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
-    """What a request says about the conversation it belongs to, in its body or in its metadata."""
-    places = (body, obj(body.get("metadata")), obj(body.get("client_metadata")))
-    return {name: string(place.get(name)) for place in reversed(places) for name in names if string(place.get(name))}
 
 
 def _options(body: Mapping[str, Any]) -> CallOptions:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from history.assembly import merged_usage
 from history.dialects.loose import obj, objs, string
 from history.dialects.openai_chat.replies import (
     WORDS,
@@ -18,16 +17,15 @@ from history.dialects.openai_chat.replies import (
     usage_from,
     usage_to,
 )
+from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import JsonStreamDecoder
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.entries import Usage
 from history.events import (
     Ended,
     Event,
     Failed,
-    MediaPiece,
-    OtherPiece,
+    Piece,
     ReasoningPiece,
     Started,
     TextPiece,
@@ -40,7 +38,7 @@ DONE = sse("[DONE]")
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
     reader = _Reader(provider)
-    return JsonStreamDecoder(reader.read, read_whole=reader.read_whole, done=reader.done)
+    return JsonStreamDecoder(reader.read, read_whole=decode_reply, done=reader.done)
 
 
 class _Reader:
@@ -48,9 +46,6 @@ class _Reader:
         self._provider = provider
         self._calls = Calls()
         self._has_started = self._has_ended = self._is_refused = False
-
-    def read_whole(self, data: Mapping[str, Any]) -> Iterable[Event]:
-        return decode_reply(data)
 
     def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
         if data.get("error"):
@@ -88,43 +83,30 @@ def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: b
     return _Encoder(model=model, reply_id=reply_id, created=created, with_usage=with_usage)
 
 
-class _Encoder:
+class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str, created: int, with_usage: bool) -> None:
-        self._model, self._reply_id, self._created, self._with_usage = model, reply_id, created, with_usage
-        self._usage: Usage | None = None
-        self._ended: Ended | None = None
-        self._has_begun = self._has_failed = self._has_text = self._is_apart = False
+        super().__init__(model=model, reply_id=reply_id)
+        self._created, self._with_usage = created, with_usage
+        self._has_begun = self._has_text = self._is_apart = False
         self._calls: dict[str, int] = {}
         self._thinking = ""
 
-    def feed(self, event: Event) -> bytes:
-        match event:
-            case Started():
-                self._model = event.model or self._model
-            case UsageReported():
-                self._usage = merged_usage(self._usage, event.usage)
-            case Ended():
-                self._ended = event
-            case Failed():
-                self._has_failed = True
-                return sse(encode_error(event)[1])
-            case TextPiece():
-                return self._text(event.text) if event.text else b""
-            case ReasoningPiece():
-                self._is_apart = True
-                return self._thought(event) if event.text else b""
-            case ToolCallPiece():
-                self._is_apart = True
-                return self._delta(tool_calls=[self._call(event)])
-            case MediaPiece() | OtherPiece():
-                self._is_apart = True
-        return b""
+    def write(self, piece: Piece) -> bytes:
+        if isinstance(piece, TextPiece):
+            return self._text(piece.text) if piece.text else b""
+        self._is_apart = True
+        if isinstance(piece, ReasoningPiece):
+            return self._thought(piece) if piece.text else b""
+        return self._delta(tool_calls=[self._call(piece)]) if isinstance(piece, ToolCallPiece) else b""
 
-    def end(self) -> bytes:
-        if self._has_failed or self._ended is None:
+    def fail(self, failed: Failed) -> bytes:
+        return sse(encode_error(failed)[1])
+
+    def close(self, ended: Ended | None) -> bytes:
+        if ended is None:
             return b""
-        final = self._delta(finish_reason=WORDS[self._ended.reason])
-        counts = self._chunk(choices=[], usage=usage_to(self._usage)) if self._with_usage else b""
+        final = self._delta(finish_reason=WORDS[ended.reason])
+        counts = self._chunk(choices=[], usage=usage_to(self.usage)) if self._with_usage else b""
         return final + counts + DONE
 
     def _text(self, text: str) -> bytes:
@@ -153,5 +135,5 @@ class _Encoder:
         return self._chunk(choices=[choice], **({"usage": None} if self._with_usage else {}))
 
     def _chunk(self, **fields: Any) -> bytes:
-        head = {"id": self._reply_id, "object": "chat.completion.chunk", "created": self._created}
-        return sse({**head, "model": self._model, **fields})
+        head = {"id": self.reply_id, "object": "chat.completion.chunk", "created": self._created}
+        return sse({**head, "model": self.model, **fields})

@@ -7,21 +7,19 @@ answer before all outputs; reasoning goes back encrypted, as it came.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from history.context import Context
-from history.context_entries import ContextEntry, Role
+from history.context_entries import ContextEntry
 from history.dialects.loose import without_empty
+from history.dialects.openai_common import OpenAIWriting
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
-from history.dialects.writing import Writing, data_url, schema_of, with_system_in_first_input
-from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of, thawed
+from history.dialects.writing import Json, data_url, media_in, untold_error, with_system_in_first_input
+from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.
 PATH = "/responses"
 ID_LIMIT = 64
-
-Json = dict[str, Any]
 
 
 def encode(context: Context, options: CallOptions) -> Encoded:
@@ -41,39 +39,28 @@ def encode(context: Context, options: CallOptions) -> Encoded:
     return writer.encoded(context, body, path=PATH)
 
 
-class _Writer(Writing):
+class _Writer(OpenAIWriting):
     def conversation(self, context: Context) -> Json:
         role = self.switches.system_role
         if role == "remove":
             context = with_system_in_first_input(context)
-        items = [item for entry in self.entries(context) for item in self.items(entry)]
+        items = [item for entry in self.entries(context) for item in self.written(entry)]
         if not context.system or role == "developer":
-            opening = [_message("developer", [_text(context.system)])] if context.system else []
+            opening = [self.message("developer", [self.text(context.system)])] if context.system else []
             return {"input": [*opening, *items]}
         return {"instructions": context.system, "input": items}
 
-    def items(self, entry: ContextEntry) -> Iterator[Json]:
-        if entry.role is Role.MODEL_OUTPUT:
-            yield from self.answer(entry)
-        elif entry.role is Role.TOOL_RESULT:
-            yield from self.results(entry)
-        elif entry.role is Role.SYSTEM:
-            yield self.instruction(entry)
-        else:
-            blocks = self.blocks(entry.parts)
-            if screen := self.live_screen(entry):
-                blocks.append(_text(screen))
-            if blocks:
-                yield _message("user", blocks)
-            else:
-                self.lose(LossCode.MESSAGE_LEFT_OUT)
+    def message(self, role: str, blocks: list[Json]) -> Json:
+        return {"type": "message", "role": role, "content": blocks}
 
-    def instruction(self, entry: ContextEntry) -> Json:
-        text = text_of(entry.parts)
-        if self.switches.system_role == "remove":
-            self.lose(LossCode.SYSTEM_AS_TEXT)
-            return _message("user", [_text(f"<system>\n{text}\n</system>")])
-        return _message(self.switches.system_role, [_text(text)])
+    def text(self, text: str) -> Json:
+        return {"type": "input_text", "text": text}
+
+    def function(self, fields: Json) -> Json:
+        return {"type": "function", **fields}
+
+    def tool(self, tool: ToolDefinition) -> Json:
+        return {**super().tool(tool), "strict": False}
 
     def answer(self, entry: ContextEntry) -> Iterator[Json]:
         """Between two reasoning items messages come before calls, so that each keeps its own followers."""
@@ -107,43 +94,26 @@ class _Writer(Writing):
         outputs = [self.result(result) for result in entry.results]
         if outputs and (screen := self.live_screen(entry)):
             last = outputs[-1]["output"]
-            outputs[-1]["output"] = joined([last, screen]) if isinstance(last, str) else [*last, _text(screen)]
+            outputs[-1]["output"] = joined([last, screen]) if isinstance(last, str) else [*last, self.text(screen)]
         yield from outputs
-        if not self.switches.media_in_results:
-            yield from self.moved(entry)
+        for result in () if self.switches.media_in_results else entry.results:
+            if moved := self.moved_media(result):
+                yield self.message("user", moved)
 
     def result(self, result: ToolResult) -> Json:
         self.without_status(result)
         output: str | list[Json] = self.result_text(result)
-        if self.switches.media_in_results and any(isinstance(part, Media) for part in result.parts):
+        if self.switches.media_in_results and media_in(result):
             output = self.blocks(result.parts)
-            if result.error and result.error not in result.text:
-                output.append(_text(result.error))
+            if error := untold_error(result):
+                output.append(self.text(error))
         call_id = self.call_id(result.call_id, limit=ID_LIMIT)
         return {"type": "function_call_output", "call_id": call_id, "output": output}
-
-    def moved(self, entry: ContextEntry) -> Iterator[Json]:
-        for result in entry.results:
-            media = tuple(part for part in result.parts if isinstance(part, Media))
-            if media:
-                self.lose(LossCode.MEDIA_MOVED, tool=result.name)
-                yield _message("user", [_text(f"Media from the result of {result.name}:"), *self.blocks(media)])
-
-    def blocks(self, parts: tuple[Part, ...]) -> list[Json]:
-        written: list[Json] = []
-        for part in parts:
-            if isinstance(part, Text):
-                written += [_text(part.text)] if part.text else []
-            elif isinstance(part, Media):
-                written.append(self.media(part))
-            else:
-                self.leave_out(part)
-        return written
 
     def media(self, media: Media) -> Json:
         content = self.bytes_of(media)
         if content is None and not media.url:
-            return _text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
+            return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
         if media.media_type.startswith("image/"):
             url = media.url if content is None else data_url(media.media_type, content)
             return {"type": "input_image", "detail": "auto", "image_url": url}
@@ -153,20 +123,8 @@ class _Writer(Writing):
             name = media.name or "document.pdf"
             return {"type": "input_file", "filename": name, "file_data": data_url(media.media_type, content)}
         if media.media_type.startswith("text/") and content is not None:
-            return _text(self.text_file(media, content))
-        return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
-
-    def tools(self, context: Context) -> Json:
-        offered: list[Any] = []
-        for tool, hosted in self.offered(context.tools):
-            function = {"name": tool.name, **without_empty(description=tool.description), "parameters": schema_of(tool)}
-            offered.append(hosted or {"type": "function", **function, "strict": False})
-        if not offered:
-            return {}
-        choice: Any = self.options.tool_choice
-        if self.options.tool_name:
-            choice = {"type": "function", "name": self.options.tool_name}
-        return {"tools": offered, **without_empty(tool_choice=choice)}
+            return self.text(self.text_file(media, content))
+        return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
     def reasoning(self) -> Json:
         effort = self.options.reasoning_effort
@@ -184,14 +142,6 @@ def _thoughts(parts: tuple[Part, ...]) -> Iterator[tuple[Reasoning | None, list[
         else:
             followers.append(part)
     yield thought, followers
-
-
-def _text(text: str) -> Json:
-    return {"type": "input_text", "text": text}
-
-
-def _message(role: str, content: list[Json]) -> Json:
-    return {"type": "message", "role": role, "content": content}
 
 
 def _reasoning(part: Reasoning) -> Json:

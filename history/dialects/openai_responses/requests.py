@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from history.dialects.loose import compact, items, number, obj, objs, string, whole
-from history.dialects.openai_chat.requests import CHOICES, read_tool, session_hints
+from history.dialects.loose import compact, number, obj, objs, string, whole
+from history.dialects.openai_common import CHOICES, OpenAIReading, read_tool, session_hints
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER, call_of, reasoning_extra, reasoning_text
-from history.dialects.reading import Reading, check_request, extra_of, other
+from history.dialects.reading import check_request, extra_of, other
 from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
-from history.entries import Part, Reasoning, Text, text_of
+from history.entries import Part, Reasoning, Text
 
 KNOWN = (
     *("model", "input", "instructions", "tools", "tool_choice", "max_output_tokens", "temperature", "top_p"),
@@ -30,23 +30,20 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else objs(given):
         reading.item(item)
     reading.flush()
-    return DecodedRequest(
-        entries=tuple(reading.entries),
+    return reading.decoded(
+        body,
+        known=KNOWN,
         system=joined([string(body.get("instructions")), *reading.instructions]),
         tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
         model=string(body.get("model")),
         options=_options(body),
         session_hints=session_hints(body, HINTS) | _conversation(body),
-        blobs=reading.blobs,
-        extra=extra_of(body, *KNOWN),
-        losses=tuple(reading.losses),
     )
 
 
-class _Reading(Reading):
+class _Reading(OpenAIReading):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
-        self.instructions: list[str] = []
         self.saying: list[Part] = []
 
     def flush(self) -> None:
@@ -76,12 +73,10 @@ class _Reading(Reading):
             self.saying += parts
             return
         self.flush()
-        if item.get("role") not in ("system", "developer"):
-            self.hear(parts)
-        elif self.entries:
-            self.instruct(parts)
+        if item.get("role") in ("system", "developer"):
+            self.instruction(parts)
         else:
-            self.instructions.append(text_of(tuple(parts)))
+            self.hear(parts)
 
     def reasoning(self, item: Mapping[str, Any]) -> Reasoning:
         signature = string(item.get("encrypted_content"))
@@ -94,11 +89,6 @@ class _Reading(Reading):
         if isinstance(given, str | list | tuple):
             return self.parts(given)
         return [Text(text=compact(given))] if given else []
-
-    def parts(self, content: Any) -> list[Part]:
-        if isinstance(content, str):
-            return [Text(text=content)] if content else []
-        return [self.part(part) for part in items(content)]
 
     def part(self, part: Any) -> Part:
         if isinstance(part, str):

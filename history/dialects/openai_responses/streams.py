@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from history.assembly import merged_usage
 from history.dialects.loose import obj, objs, string
 from history.dialects.openai_responses.replies import (
     call_item,
@@ -25,10 +24,10 @@ from history.dialects.openai_responses.replies import (
     response,
     usage_to,
 )
+from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import Block, Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.entries import Usage
 from history.events import (
     Ended,
     Event,
@@ -37,19 +36,16 @@ from history.events import (
     OtherPiece,
     Piece,
     ReasoningPiece,
-    Skipped,
     Started,
     TextPiece,
     ToolCallPiece,
-    UsageReported,
 )
 
 Json = dict[str, Any]
 
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
-    reader = _Reader(provider)
-    return JsonStreamDecoder(reader.read, read_whole=reader.read_whole)
+    return JsonStreamDecoder(_Reader(provider).read, read_whole=decode_reply)
 
 
 class _Reader:
@@ -64,9 +60,6 @@ class _Reader:
         self._paragraphs: dict[int, int] = {}
         self._done: set[int] = set()
         self._has_calls = self._is_refused = self._has_started = False
-
-    def read_whole(self, data: Mapping[str, Any]) -> Iterable[Event]:
-        return decode_reply(data)
 
     def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
         index = _index(data)
@@ -166,42 +159,30 @@ def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: b
     return _Encoder(model=model, reply_id=reply_id, created=created)
 
 
-class _Encoder:
+class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str, created: int) -> None:
-        self._model, self._reply_id, self._created = model, reply_id, created
+        super().__init__(model=model, reply_id=reply_id)
+        self._created = created
         self._row = Row()
         self._items: list[Json] = []
-        self._usage: Usage | None = None
-        self._ended: Ended | None = None
-        self._has_begun = self._has_failed = False
+        self._has_begun = False
         self._number = -1
         self._summarised: set[str] = set()
 
-    def feed(self, event: Event) -> bytes:
-        match event:
-            case Started():
-                self._model = event.model or self._model
-            case UsageReported():
-                self._usage = merged_usage(self._usage, event.usage)
-            case Ended():
-                self._ended = event
-            case Failed():
-                return self._fail(event)
-            case MediaPiece() | OtherPiece() | Skipped() | ReasoningPiece(text="", signature=""):
-                # Thinking that is shown to nobody has no place in an item.
-                pass
-            case _:
-                return self._begin() + self._written(self._row.feed(event))
-        return b""
-
-    def end(self) -> bytes:
-        if self._has_failed:
+    def write(self, piece: Piece) -> bytes:
+        """Thinking that is shown to nobody has no place in an item."""
+        if isinstance(piece, MediaPiece | OtherPiece):
             return b""
-        begun = self._begin() if self._ended else b""
+        if isinstance(piece, ReasoningPiece) and not (piece.text or piece.signature):
+            return b""
+        return self._begin() + self._written(self._row.feed(piece))
+
+    def close(self, ended: Ended | None) -> bytes:
+        begun = self._begin() if ended else b""
         closed = begun + self._written(self._row.finish())
-        if self._ended is None:
+        if ended is None:
             return closed
-        found = {**self._response(), **ending(self._ended.reason), "usage": usage_to(self._usage)}
+        found = {**self._response(), **ending(ended.reason), "usage": usage_to(self.usage)}
         return closed + self._event(f"response.{found['status']}", response=found)
 
     def _begin(self) -> bytes:
@@ -211,19 +192,18 @@ class _Encoder:
         created = self._event("response.created", response=self._response())
         return created + self._event("response.in_progress", response=self._response())
 
-    def _fail(self, failed: Failed) -> bytes:
-        self._has_failed = True
+    def fail(self, failed: Failed) -> bytes:
         closed = self._begin() + self._written(self._row.finish())
         error = encode_error(failed)[1]["error"]
         told = {"code": error["code"] or error["type"], "message": error["message"]}
         found = {**self._response(), "status": "failed", "error": told}
-        if self._usage:
-            found["usage"] = usage_to(self._usage)
+        if self.usage:
+            found["usage"] = usage_to(self.usage)
         return closed + self._event("response.failed", response=found)
 
     def _response(self) -> Json:
         items = list(self._items)
-        return response(reply_id=self._reply_id, created=self._created, model=self._model, items=items)
+        return response(reply_id=self.reply_id, created=self._created, model=self.model, items=items)
 
     def _event(self, name: str, /, **fields: Any) -> bytes:
         self._number += 1
@@ -236,7 +216,7 @@ class _Encoder:
         block = step.block
         kind = _PREFIXES.get(type(block.started), "msg")
         place = {"output_index": block.index}
-        within = {"item_id": f"{kind}_{self._reply_id}_{block.index}", **place}
+        within = {"item_id": f"{kind}_{self.reply_id}_{block.index}", **place}
         match step:
             case Opened():
                 opened = self._event("response.output_item.added", **place, item=_empty(self._item(block)))
@@ -251,7 +231,7 @@ class _Encoder:
 
     def _item(self, block: Block) -> Json:
         """The item as far as it is written."""
-        name = f"{self._reply_id}_{block.index}"
+        name = f"{self.reply_id}_{block.index}"
         match block.started:
             case ToolCallPiece(call_id=call_id, name=tool):
                 return call_item(name, call_id, tool, block.text("arguments") or "{}")

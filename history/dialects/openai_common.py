@@ -1,0 +1,103 @@
+"""What the two languages of OpenAI have in common: who speaks, the shape of tools, what counts as the instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from history.context import Context
+from history.context_entries import ContextEntry, Role
+from history.dialects.loose import items, obj, string, without_empty
+from history.dialects.reading import Reading, extra_of
+from history.dialects.vocabulary import LossCode, ToolChoice
+from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, schema_of
+from history.entries import Part, Text, ToolDefinition, text_of
+
+CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
+
+
+class OpenAIWriting(Writing):
+    """Each language says how a message and a function look in it, and writes answers and results its own way."""
+
+    def message(self, role: str, blocks: list[Json]) -> Json:
+        raise NotImplementedError
+
+    def function(self, fields: Json) -> Json:
+        raise NotImplementedError
+
+    def answer(self, entry: ContextEntry) -> Iterator[Json]:
+        raise NotImplementedError
+
+    def results(self, entry: ContextEntry) -> Iterator[Json]:
+        raise NotImplementedError
+
+    def written(self, entry: ContextEntry) -> Iterator[Json]:
+        if entry.role is Role.MODEL_OUTPUT:
+            yield from self.answer(entry)
+        elif entry.role is Role.TOOL_RESULT:
+            yield from self.results(entry)
+        elif entry.role is Role.SYSTEM:
+            yield self.instruction(entry)
+        elif blocks := self.input_blocks(entry):
+            yield self.message("user", blocks)
+        else:
+            self.lose(LossCode.MESSAGE_LEFT_OUT)
+
+    def instruction(self, entry: ContextEntry) -> Json:
+        role = self.switches.system_role
+        if role == "remove":
+            return self.message("user", [self.text(self.instruction_as_text(entry))])
+        return self.message(role, [self.text(text_of(entry.parts))])
+
+    def tools(self, context: Context) -> Json:
+        offered = [hosted or self.tool(tool) for tool, hosted in self.offered(context.tools)]
+        if not offered:
+            return {}
+        name, choice = self.options.tool_name, self.options.tool_choice
+        return {"tools": offered, **without_empty(tool_choice=self.function({"name": name}) if name else choice)}
+
+    def tool(self, tool: ToolDefinition) -> Json:
+        described = without_empty(description=tool.description)
+        return self.function({"name": tool.name, **described, "parameters": schema_of(tool)})
+
+
+class OpenAIReading(Reading):
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        super().__init__(provider=provider, at=at)
+        self.instructions: list[str] = []
+
+    def part(self, part: Any) -> Part:
+        raise NotImplementedError
+
+    def parts(self, content: Any) -> list[Part]:
+        if isinstance(content, str):
+            return [Text(text=content)] if content else []
+        return [self.part(part) for part in items(content)]
+
+    def instruction(self, parts: list[Part]) -> None:
+        """What stands before anything is said is the instruction; what stands later is one in mid-conversation."""
+        if self.entries:
+            self.instruct(parts)
+        else:
+            self.instructions.append(text_of(tuple(parts)))
+
+
+def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:
+    """A function in any of its three shapes: wrapped, flat, or of the older kind."""
+    function = obj(tool.get("function")) or tool
+    if tool.get("type") not in (None, "function") or not string(function.get("name")):
+        name = string(tool.get("name")) or string(obj(tool.get("custom")).get("name")) or string(tool.get("type"))
+        return ToolDefinition(name=name, extra={HOSTED: tool, HOSTED_BY: dialect})
+    return ToolDefinition(
+        name=string(function.get("name")),
+        description=string(function.get("description")),
+        parameters=obj(function.get("parameters")),
+        extra=extra_of(function, "name", "description", "parameters"),
+    )
+
+
+def session_hints(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:
+    """What a request says about the conversation it belongs to, in its body or in its metadata."""
+    places = (body, obj(body.get("metadata")), obj(body.get("client_metadata")))
+    return {name: string(place.get(name)) for place in reversed(places) for name in names if string(place.get(name))}
