@@ -7,7 +7,7 @@ from whitenoise.responders import StaticFile
 
 
 class HashedWhenCollected(ManifestStaticFilesStorage):
-    """`serve` collects on every start. A server started by hand in a fresh clone still shows its pages."""
+    """`serve` collects what has changed. A server started by hand in a fresh clone still shows its pages."""
 
     manifest_strict = False
 

@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from project.accounts.links import HOURS, create_link
+from project.collecting import collect_when_changed
 from project.database import check_database
 from project.first_start import first_staff_user, listening_socket
 
@@ -24,7 +25,7 @@ class Command(BaseCommand):
         listener = listening_socket(settings.HOST, settings.PORT)
         check_database()
         call_command("migrate", interactive=False, verbosity=0)
-        call_command("collectstatic", interactive=False, verbosity=0)
+        collect_when_changed()
         user = first_staff_user()
         self.stdout.write(f"Parley runs at {settings.PARLEY_URL}/ (stop it with Ctrl+C)")
         self.stdout.write(f"Sign in as {user.username}, once and within {HOURS} hours: {create_link(user)}")
