@@ -144,7 +144,11 @@ class Session(models.Model):
             models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
             models.Index(fields=["owner", "-last_activity_at", "-id"], name="session_newest_of_owner"),
             models.Index(fields=["api_key", "-last_activity_at", "-id"], name="session_newest_of_key"),
-            models.Index(fields=["owner"], name="session_pinned", condition=Q(pinned_at__isnull=False)),
+            models.Index(
+                fields=["owner", "-last_activity_at", "-id"],
+                name="session_pinned",
+                condition=Q(pinned_at__isnull=False),
+            ),
             models.Index(
                 fields=["owner", "-last_activity_at", "-id"],
                 name="session_archived",
@@ -152,6 +156,7 @@ class Session(models.Model):
             ),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
             models.Index(fields=["hidden_at"], name="session_trash", condition=Q(hidden_at__isnull=False)),
+            models.Index(fields=["owner", "hidden_at"], name="session_deleted", condition=Q(hidden_at__isnull=False)),
             # With the order of lists: without it SQLite would rather walk all sessions of the owner in that order.
             models.Index(fields=["agent", "workspace", "-last_activity_at", "-id"], name="session_of_workspace"),
         ]

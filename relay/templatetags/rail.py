@@ -34,10 +34,21 @@ def origin(session: Session) -> Origin:
 
 @register.filter
 def short_time(moment: datetime) -> str:
-    """As short as it can be understood: the time within a week, the day within a year."""
+    """Under the heading of its day: the time within a week, the day within a year."""
+    return _short(moment, within_a_week="TIME_FORMAT")
+
+
+@register.filter
+def short_day(moment: datetime) -> str:
+    """Under no heading: the time today, the weekday within a week, the day within a year."""
+    return _short(moment, within_a_week="D")
+
+
+def _short(moment: datetime, *, within_a_week: str) -> str:
     local, now = timezone.localtime(moment), timezone.localtime()
-    if (now.date() - local.date()).days < 7:
-        return date_format(local, "TIME_FORMAT")
+    days = (now.date() - local.date()).days
+    if days < 7:
+        return date_format(local, "TIME_FORMAT" if days < 1 else within_a_week)
     if local.year == now.year:
         return date_format(local, pgettext("a day without its year, in letters for dates of Django", "j M"))
     return date_format(local, "SHORT_DATE_FORMAT")

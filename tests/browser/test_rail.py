@@ -339,6 +339,21 @@ def test_ctrl_k_leads_to_a_session_by_a_few_letters(signed_in: Page, sessions: l
 
 
 @twice
+def test_the_pages_for_who_has_no_script_are_fit_to_be_seen(signed_in: Page, sessions: list[Session], see: See) -> None:
+    page = signed_in
+    page.goto("/rail/?archived=1")
+    expect(page.get_by_text("Nothing is archived.")).to_be_visible()
+    page.goto("/rail/")
+    see("rail-page")
+    page.goto(f"/s/{sessions[0].pk}/share/")
+    page.get_by_role("button", name="Make a link").click()
+    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+    see("share-page")
+    page.goto(f"/s/{sessions[0].pk}/rename/")
+    see("rename-page")
+
+
+@twice
 def test_without_a_script_everything_can_be_reached(
     browser: Browser, site: str, ada: Any, sessions: list[Session], look: tuple[int, str]
 ) -> None:

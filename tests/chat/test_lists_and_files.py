@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from html import unescape
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connections
 from django.test import AsyncClient
 
 from history.entries import Media, Text
@@ -23,10 +26,11 @@ PNG = b"\x89PNG\r\n\x1a\n and so on"
 
 
 @pytest.fixture
-async def client(talk: Talk) -> AsyncClient:
+async def client(talk: Talk) -> AsyncIterator[AsyncClient]:
     client = AsyncClient()
     await client.aforce_login(talk.user)
-    return client
+    yield client
+    await sync_to_async(connections.close_all)()  # those of the thread in which the views ran
 
 
 async def notes_of(client: AsyncClient, *files: tuple[str, bytes]) -> list[str]:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.test import Client
 from django.utils import timezone, translation
 from pytest_django.asserts import assertRedirects
@@ -18,8 +19,9 @@ from history import recorder, retention
 from history.models import AuditEvent, Session
 from history.origins import origin_of
 from relay.models import Run
-from relay.rail import PAGE, UNDO, day_label, read_rail
+from relay.rail import PAGE, UNDO, day_label, just_deleted, read_rail, sessions_in_rail, titled
 from relay.running import answering
+from relay.templatetags.rail import short_day, short_time
 from relay.views.asked import address_with
 from tests.talk import chat_of
 
@@ -236,6 +238,15 @@ def test_titles_and_messages_are_found_and_the_words_are_marked(reader: Client, 
     assert "<mark>server</mark>" in html
     assert f'href="/s/{said.pk}/?at=1&amp;q=serv#m1"' in html
     assert "About Monday" in html
+
+
+def test_a_time_under_no_heading_says_which_day_it_is_of() -> None:
+    now = timezone.now()
+    with translation.override("en"):
+        assert short_day(now) == short_time(now)
+        assert short_day(now - timedelta(days=2)) == timezone.localtime(now - timedelta(days=2)).strftime("%a")
+        assert re.fullmatch(r"\d\d:\d\d", short_time(now - timedelta(days=2)))
+        assert short_day(now - timedelta(days=800)) == short_time(now - timedelta(days=800))
 
 
 def test_only_what_is_mine_is_found(client: Client, ada: Any, bob: Any) -> None:
@@ -471,3 +482,22 @@ def test_a_long_list_is_read_without_its_texts(ada: Any, django_assert_num_queri
     with django_assert_num_queries(4) as asked:
         read_rail(ada)
     assert not any("history_message" in query["sql"] for query in asked.captured_queries)
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL decides by what it has counted")
+def test_every_part_of_the_list_has_its_index(ada: Any) -> None:
+    mine = sessions_in_rail(ada).order_by("-last_activity_at", "-id")
+    for found, index in [
+        (mine.filter(archived_at=None, pinned_at=None), "session_newest_of_owner"),
+        (mine.filter(archived_at=None, pinned_at__isnull=False), "session_pinned"),
+        (mine.filter(archived_at__isnull=False), "session_archived"),
+        (just_deleted(ada), "session_deleted"),
+    ]:
+        assert f"USING INDEX {index} " in found.explain()
+
+
+def test_titles_are_found_whatever_their_capitals_newest_first(ada: Any) -> None:
+    sessions = [chat_of(ada, "hello", title=title) for title in ("ÄRGER im Büro", "ärger zu Hause", "Ruhe")]
+    assert [session.title for session in titled(ada, "Ärger")] == ["ärger zu Hause", "ÄRGER im Büro"]
+    assert titled(ada, "büro är") == [sessions[0]]
+    assert titled(ada, '-büro OR "*') == []
