@@ -271,10 +271,11 @@ def _unasked(entry: ToolResults, before: Sequence[Shown]) -> tuple[ToolResult, .
 
 
 def _without_internal(rows: Sequence[Shown], place: Place) -> Iterator[Shown | Hidden]:
+    """What was only set up (an instruction, tools) leaves no mark: the page shows it elsewhere."""
     for is_internal, group in groupby(rows, key=lambda row: row.message.is_internal):
-        inside = list(group)
-        if is_internal:
+        inside = [row for row in group if not (is_internal and row.message.is_state)]
+        if is_internal and inside:
             first = inside[0].message.seq
             yield Hidden(len(inside), f"{place.link(at=first, internal=1)}#m{first}")
-        else:
+        elif not is_internal:
             yield from inside

@@ -72,21 +72,17 @@ def panel_of(session: Session) -> Panel:
 
 
 def _gauge(session: Session) -> Gauge | None:
-    last = (
-        _newest(session, ModelOutput.kind)
-        .filter(input_tokens__gt=0)
-        .only("input_tokens", "output_tokens", "provider", "model", "usage_source")
-        .first()
-    )
+    fields = ("input_tokens", "output_tokens", "provider", "model", "usage_source")
+    answers = list(_newest(session, ModelOutput.kind).exclude(model="").only(*fields)[:5])
+    # One that was cut short may not have been counted; the one before it was.
+    last = next((answer for answer in answers if answer.input_tokens), next(iter(answers), None))
     if last is None:
         return None
     exchange = Exchange.objects.filter(message=last).only("estimated_tokens", "model").first()
-    return Gauge(
-        used=last.input_tokens + last.output_tokens,
-        is_counted=last.usage_source == "provider",
-        estimate=_estimate(exchange) if exchange else 0,
-        window=_window(last),
-    )
+    estimate = _estimate(exchange) if exchange else 0
+    counted = last.input_tokens + last.output_tokens
+    is_counted = last.usage_source == "provider" and counted > 0
+    return Gauge(used=counted or estimate, is_counted=is_counted, estimate=estimate, window=_window(last))
 
 
 def _newest(session: Session, kind: str) -> QuerySet[Message]:

@@ -379,3 +379,45 @@ def test_it_can_be_read_and_its_older_pages_found_without_javascript(
     page.get_by_role("link", name="Older", exact=True).click()
     expect(page.locator("#m30")).to_be_in_viewport()
     context.close()
+
+
+# Formulas and diagrams
+
+RICH = r"""Euler: $e^{i\pi} + 1 = 0$, and
+
+$$
+\int_0^\infty e^{-x^2}\,dx = \frac{\sqrt{\pi}}{2}
+$$
+
+```mermaid
+graph LR
+  A[Question] --> B{Known?}
+  B -->|yes| C[Answer]
+  B -->|no| D[Ask]
+```
+"""
+
+
+def test_formulas_are_typeset_and_diagrams_drawn_where_there_are_any(signed_in: Page, ada: Any, see: See) -> None:
+    page, asked = signed_in, []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"/s/{chat_of(ada, 'no formula', 'and no diagram').pk}/")
+    page.wait_for_load_state("networkidle")
+    assert not [address for address in asked if "katex" in address or "mermaid" in address]
+    page.goto(f"/s/{chat_of(ada, 'Draw it.', RICH).pk}/")
+    expect(page.locator(".math.inline .katex")).to_be_visible()
+    expect(page.locator(".math.block .katex")).to_be_visible()
+    expect(page.frame_locator("iframe.diagram").locator("svg")).to_be_visible()
+    expect(page.locator(".code.drawn")).to_be_visible()
+    see("chat-rich")
+    expect(page.locator("pre.mermaid-source")).to_be_hidden()
+    page.get_by_role("button", name="Show the source").click()
+    expect(page.locator("pre.mermaid-source")).to_be_visible()
+
+
+@ONE_LOOK
+def test_a_diagram_that_makes_no_sense_is_shown_as_it_was_written(signed_in: Page, ada: Any) -> None:
+    page, session = signed_in, chat_of(ada, "Draw it.", "```mermaid\ngraph LR\n  A[[[ -->\n```")
+    page.goto(f"/s/{session.pk}/")
+    expect(page.locator("iframe.diagram")).to_have_count(0)
+    expect(page.locator("pre.mermaid-source")).to_be_visible()
