@@ -54,6 +54,7 @@ def test_whatever_the_writer_is_asked_for_what_was_stored_stays_as_it_was(ada: A
         lambda: recorder.rename(session, title="another"),
         lambda: recorder.pin(session, pinned=True),
         lambda: recorder.archive(session, archived=True),
+        lambda: recorder.assign(session, agent="another"),
         lambda: recorder.keep_blobs([recorder.store_blob(b"bytes", media_type="text/plain")]),
     ]
     for verb in verbs:
@@ -72,7 +73,7 @@ def test_the_writer_has_no_verb_that_changes_or_removes_an_entry() -> None:
     # Each of these is held to leaving the past alone by the test above; a new one has to be added there first.
     assert verbs - {"Append", "Appended", "refuse_when_off"} == {
         "start_session", "append", "append_many", "append_batch", "move_head", "edit", "regenerate", "fork", "rename",
-        "store_blob", "keep_blobs", "pin", "archive",
+        "store_blob", "keep_blobs", "pin", "archive", "assign",
     }  # fmt: skip
 
 
