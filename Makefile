@@ -8,7 +8,7 @@ TEMPLATES = $(shell find templates -name '*.html')
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
-.PHONY: help run test check format lint types contracts bench faults messages requirements browser clean
+.PHONY: help run test check format lint types contracts bench faults messages requirements screenshots browser clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench         measure at 1,000,000 messages (long)"
 	@echo "make faults        outages and crashes (long)"
 	@echo "make messages      collect texts for translation, compile translations"
+	@echo "make screenshots   take the pictures of the README"
 	@echo "make requirements  pin the newest allowed versions"
 	@echo "make clean         remove everything that can be made again; data/ stays"
 
@@ -61,6 +62,9 @@ faults: .venv/.dev
 
 messages: .venv/.dev
 	$(BIN)/python manage.py messages
+
+screenshots: .venv/.dev browser
+	$(BIN)/python docs/images/take.py
 
 requirements: .venv/.dev
 	$(COMPILE) --upgrade --output-file requirements.txt requirements.in

@@ -22,7 +22,7 @@ from history import exchanges
 from history.assembly import Assembler
 from history.entries import ModelOutput, ToolRequest, ToolResult
 from history.events import Event
-from history.models import Exchange
+from history.models import Exchange, Session
 from history.transactions import writing
 from relay import broadcast
 from relay.agent import loop
@@ -32,7 +32,7 @@ from relay.agent.settings import RoleName
 from relay.database import in_database
 from relay.errors import RelayError
 from relay.live import Frame, Piece, merged, piece_of
-from relay.models import Run
+from relay.models import QueuedMessage, Run
 
 logger = logging.getLogger(__name__)
 
@@ -295,6 +295,9 @@ def sweep() -> None:
         lost = Run.objects.filter(ended_at=None, heartbeat_at__lt=now - LIVES_FOR)
         lost.update(ended_at=now, outcome=Run.Outcome.LOST)
         Run.objects.filter(ended_at__lt=now - KEPT_FOR).delete()
+        # What waits in a session that is gone for good waits for nothing.
+        forgotten = QueuedMessage.objects.filter(created_at__lt=now - KEPT_FOR)
+        forgotten.exclude(session__in=Session.objects.values("pk")).delete()
 
 
 async def drain() -> None:

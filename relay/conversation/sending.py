@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from django.utils.translation import gettext as _
 
 from history import recorder
 from history.entries import ModelInput
+from history.errors import HistoryError
 from history.models import Session
 from history.transactions import writing
 from relay import allowances, attachments, broadcast
@@ -21,6 +23,7 @@ from relay.conversation import typed
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
 from relay.conversation.turns import answered, append_input, is_being_answered, model_for
 from relay.database import in_database
+from relay.errors import RelayError
 from relay.models import QueuedMessage, Run
 
 MOST_QUEUED = 20
@@ -112,29 +115,34 @@ def _queue(user: Any, session: Session, draft: Draft) -> Sent:
 
 
 async def go_on(run: Run) -> None:
-    """A run has ended well: the next message that waits is sent."""
+    """A run has ended well: the next message that waits is sent. One that is refused goes on waiting."""
     if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
-        await send_queued(run.owner_id, run.session, after=run.leaf)
+        with suppress(RelayError, HistoryError):
+            await send_queued(run.owner_id, run.session, after=run.leaf)
 
 
 async def send_queued(owner_id: int, session_id: UUID, *, after: int) -> None:
     """Send what waits, in order, until one of them is being answered; its end sends the next."""
     while taken := await in_database(_take_queued, owner_id, session_id):
-        user, session, draft = taken
-        sent = await send(user, session, draft=draft, after=after, on_leaf=True)
+        session, waiting = taken
+        draft = Draft(text=waiting.text, attachments=waiting.attachments, agent=waiting.agent, model=waiting.model)
+        try:
+            sent = await send(session.owner, session, draft=draft, after=after, on_leaf=True)
+        except (RelayError, HistoryError):
+            await in_database(waiting.save, force_insert=True)
+            raise
         if sent.run or sent.is_queued:
             return
         after = sent.seq or after
 
 
-def _take_queued(owner_id: int, session_id: UUID) -> tuple[Any, Session, Draft] | None:
+def _take_queued(owner_id: int, session_id: UUID) -> tuple[Session, QueuedMessage] | None:
     """The oldest, for exactly one of those who come for it."""
     session = Session.objects.select_related("owner").filter(pk=session_id, owner_id=owner_id, hidden_at=None).first()
     waiting = QueuedMessage.objects.filter(session=session_id).order_by("pk").first()
     if session is None or waiting is None or not QueuedMessage.objects.filter(pk=waiting.pk).delete()[0]:
         return None
-    draft = Draft(text=waiting.text, attachments=waiting.attachments, agent=waiting.agent, model=waiting.model)
-    return session.owner, session, draft
+    return session, waiting
 
 
 async def unqueue(session: Session, *, queued_id: int) -> None:

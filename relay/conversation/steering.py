@@ -13,7 +13,6 @@ from relay import broadcast, runs
 from relay.conversation.drafts import NotPossible
 from relay.conversation.turns import head_of
 from relay.database import in_database
-from relay.models import QueuedMessage
 
 
 async def stop(session: Session, *, run: UUID | None = None) -> None:
@@ -63,5 +62,4 @@ async def delete(user: Any, session: Session) -> None:
 
 def _delete(user: Any, session: Session) -> None:
     runs.request_stop_session(session.pk)
-    QueuedMessage.objects.filter(session=session.pk).delete()
     retention.hide(session, actor=user)

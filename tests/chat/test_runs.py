@@ -15,8 +15,9 @@ from history.models import Exchange, Message, Session
 from relay import conversation, runs
 from relay.conversation import NotPossible
 from relay.database import in_database
+from relay.errors import OverAllowance
 from relay.live import pieces_of
-from relay.models import QueuedMessage, Run
+from relay.models import Allowance, QueuedMessage, Run
 from tests.chat.conftest import Talk
 
 
@@ -232,3 +233,20 @@ async def test_a_tool_by_hand_during_an_answer_waits_too_so_that_the_answer_stay
     await talk.until_ended()
     spoken = [text for role, text in await talk.said() if role != "tool"]
     assert spoken == ["one", "First", "/current_time", "", "two", "Second"]
+
+
+async def test_what_waits_and_is_refused_goes_on_waiting_in_its_place(talk: Talk) -> None:
+    await in_database(lambda: Allowance.objects.create(user=talk.user, messages_per_minute=1))
+    gate = asyncio.Event()
+    talk.scripted(["First", gate], "Second")
+    await talk.begin("one")
+    await talk.until(lambda: Exchange.objects.exists())
+    for text in ("two", "three"):
+        assert (await talk.send(text, after=await talk.head())).is_queued
+    gate.set()
+    await talk.until_ended()
+    waiting = QueuedMessage.objects.values_list("text", flat=True)
+    await talk.until(lambda: list(waiting.all()) == ["two", "three"])
+    with pytest.raises(OverAllowance):
+        await conversation.send_queued(talk.user.pk, talk.session.pk, after=await talk.head())
+    assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
