@@ -20,7 +20,7 @@ from history.markdown_work import Work
 
 COLOURED_CHARS = 8_000
 COLOURED_LINE_CHARS = 300
-COLOURED_SECONDS = 0.03
+COLOURED_SECONDS = 0.1
 
 LANGUAGES = {
     "bash", "c", "c++", "console", "cpp", "cs", "csharp", "css", "diff", "docker", "dockerfile", "go", "golang", "html",

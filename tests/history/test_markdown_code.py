@@ -64,7 +64,8 @@ def test_very_much_code_and_very_long_lines_are_plain() -> None:
     assert "hl-" not in render("```python\nif x: " + "1 + " * 100 + "1\n```")
 
 
-def test_of_many_pieces_of_code_the_first_are_coloured() -> None:
+def test_of_many_pieces_of_code_the_first_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown_code, "COLOURED_SECONDS", 60)
     piece = "```python\n" + "if x: 1\n" * 400 + "```\n\n"
     assert render(piece * 4).count('<span class="hl-keyword">if</span>') == 800
 
