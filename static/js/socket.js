@@ -133,12 +133,12 @@ function aboutToSend(event) {
   if (model && ["regenerate", "continue"].includes(detail.parameters.type)) detail.parameters.model = model.value;
   if ("attachment" in detail.parameters) detail.parameters.attachment = [detail.parameters.attachment].flat();
   if (isOpen()) return;
-  // Never connected: the form goes the plain way. Else it waits; sent twice it would be two messages.
   event.preventDefault();
-  if (!wasOpen) return;
-  cause?.preventDefault();
-  if (event.target.id === "composer") event.target.dataset.waiting = "";
-  show(event.target.id === "composer" ? "waiting" : "away");
+  const isMessage = event.target.id === "composer";
+  // Where there never was a socket, the form goes the plain way. Else it waits: sent twice it would be two messages.
+  if (!wasOpen && isMessage) event.target.submit();
+  else if (isMessage) event.target.dataset.waiting = "";
+  show(isMessage ? "waiting" : "away");
 }
 
 function sendWhatWaits() {

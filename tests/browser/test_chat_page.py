@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 
 from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
@@ -49,8 +51,9 @@ def signed_in(page: Page, site: str, ada: Any) -> Page:
 
 @pytest.fixture
 def conversation(ada: Any) -> Session:
-    Agent.objects.get_or_create(name="operator", defaults={"label": "Operator", "is_default": True})
-    Agent.objects.get_or_create(name="writer", defaults={"label": "Writer"})
+    Agent.objects.all().delete()
+    Agent.objects.create(name="operator", label="Operator", is_default=True)
+    Agent.objects.create(name="writer", label="Writer")
     session = recorder.start_session(owner=ada, title="Why is the build server slow?", agent="operator")
     began = timezone.now() - timedelta(minutes=2)
     usage = Usage(input_tokens=76_000, output_tokens=412)
@@ -352,6 +355,111 @@ def test_a_message_is_copied_as_it_was_written(signed_in: Page, conversation: Se
     page.locator("#m5").get_by_role("button", name="Copy", exact=True).click()
     expect(page.locator("#m5 [data-done]")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == ANSWER
+
+
+# The socket, played: what the page does when the other end is silent, gone or closed
+
+
+class Sockets:
+    """Every socket that the page opens, and what it sent over it."""
+
+    def __init__(self, page: Page, *, answers_pings: bool = True) -> None:
+        self.opened: list[WebSocketRoute] = []
+        self.heard: list[dict[str, Any]] = []
+        self.answers_pings = answers_pings
+        page.route_web_socket(re.compile("/ws/s/"), self.open)
+
+    def open(self, socket: WebSocketRoute) -> None:
+        self.opened.append(socket)
+        socket.on_message(lambda text: self.hear(socket, json.loads(text)))
+
+    def hear(self, socket: WebSocketRoute, intent: dict[str, Any]) -> None:
+        self.heard.append(intent)
+        if intent["type"] == "ping" and self.answers_pings:
+            socket.send('<div id="pong" hidden></div>')
+
+
+@ONE_LOOK
+def test_a_socket_whose_other_end_is_silent_is_replaced(signed_in: Page, conversation: Session) -> None:
+    page, sockets = signed_in, Sockets(signed_in, answers_pings=False)
+    page.clock.install()
+    page.goto(f"/s/{conversation.pk}/")
+    page.wait_for_timeout(300)
+    assert len(sockets.opened) == 1
+    page.clock.run_for(20_500)
+    assert sockets.heard == [{"type": "ping"}]
+    sockets.answers_pings = True
+    page.clock.run_for(10_500)
+    page.wait_for_timeout(300)
+    assert len(sockets.opened) == 2
+    assert "shown=7" in sockets.opened[1].url
+    expect(page.locator("#connection")).to_be_hidden()
+    page.clock.run_for(9_500)
+    page.wait_for_timeout(300)
+    assert len(sockets.heard) == 2
+    page.clock.run_for(10_500)
+    assert len(sockets.opened) == 2  # this one answers, and stays
+
+
+@ONE_LOOK
+def test_what_is_sent_without_a_connection_stays_in_the_box_and_goes_once_when_it_is_back(
+    signed_in: Page, conversation: Session, see: See
+) -> None:
+    page, sockets = signed_in, Sockets(signed_in)
+    page.goto(f"/s/{conversation.pk}/")
+    page.wait_for_timeout(300)
+    page.evaluate("htmx.config.wsReconnectDelay = () => 10_000")
+    sockets.opened[0].close(code=1011)
+    expect(page.get_by_text("No connection. Trying again")).to_be_visible()
+    box = page.get_by_label("Message", exact=True)
+    box.fill("are you there?")
+    box.press("Enter")
+    box.press("Enter")
+    expect(page.get_by_text("Your message is sent as soon as it is back.")).to_be_visible()
+    expect(box).to_have_value("are you there?")
+    see("chat-offline")
+    expect(page.locator("#connection")).to_be_hidden(timeout=20_000)
+    expect(box).to_have_value("")
+    assert [(it["text"], it["after"], it["leaf"]) for it in sockets.heard if it["type"] == "send"] == [
+        ("are you there?", "7", "")
+    ]
+    assert "csrfmiddlewaretoken" not in sockets.heard[0]
+    assert "HEADERS" not in sockets.heard[0]
+
+
+@ONE_LOOK
+def test_words_that_were_refused_come_back_into_the_box(signed_in: Page, conversation: Session) -> None:
+    page, sockets = signed_in, Sockets(signed_in)
+    page.goto(f"/s/{conversation.pk}/")
+    page.wait_for_timeout(300)
+    box = page.get_by_label("Message", exact=True)
+    box.fill("too much")
+    box.press("Enter")
+    expect(box).to_have_value("")
+    sockets.opened[0].send('<div id="notices"><div class="note error">Not now.</div></div>')
+    expect(page.get_by_text("Not now.")).to_be_visible()
+    expect(box).to_have_value("too much")
+
+
+@ONE_LOOK
+def test_a_connection_that_the_server_ends_for_good_says_so(signed_in: Page, conversation: Session) -> None:
+    page, sockets = signed_in, Sockets(signed_in)
+    page.goto(f"/s/{conversation.pk}/")
+    page.wait_for_timeout(300)
+    sockets.opened[0].close(code=4401)
+    expect(page.get_by_text("The server has ended this connection.")).to_be_visible()
+    page.get_by_role("link", name="Load the page again").click()
+    expect(page.locator("#connection")).to_be_hidden()
+
+
+@ONE_LOOK
+def test_a_page_that_never_got_a_socket_posts_its_form(signed_in: Page, conversation: Session) -> None:
+    page = signed_in
+    page.add_init_script("window.WebSocket = class extends EventTarget { static OPEN = 1; readyState = 0; };")
+    page.goto(f"/s/{conversation.pk}/")
+    page.get_by_label("Message", exact=True).fill("/title By post")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("By post")
 
 
 # Without
