@@ -20,11 +20,26 @@ function press(selector) {
   (current() ?? entries().at(-1))?.querySelector(selector)?.click();
 }
 
+// The panel is a column that can be hidden, or a sheet; a sheet must not stay open when it becomes a column.
+
+const PANEL = "parley-panel-off";
+const panel = document.getElementById("panel");
+const hasColumn = matchMedia("(min-width: 68.76rem)");
+
 function togglePanel() {
-  const panel = document.getElementById("panel");
-  if (panel && getComputedStyle(panel).position === "fixed") panel.togglePopover();
-  else if (panel) document.documentElement.toggleAttribute("data-panel-off");
+  if (!panel) return;
+  if (!hasColumn.matches) {
+    panel.togglePopover();
+    return;
+  }
+  const isOff = document.documentElement.toggleAttribute("data-panel-off");
+  if (isOff) localStorage.setItem(PANEL, "yes");
+  else localStorage.removeItem(PANEL);
 }
+
+document.documentElement.toggleAttribute("data-panel-off", Boolean(localStorage.getItem(PANEL)));
+hasColumn.addEventListener("change", () => panel?.hidePopover());
+matchMedia("(min-width: 45.01rem)").addEventListener("change", () => document.getElementById("rail")?.hidePopover());
 
 const ACTIONS = {
   "?": () => dialog?.showModal(),

@@ -138,6 +138,25 @@ def test_on_a_phone_the_list_and_the_panel_are_sheets(
     expect(panel).to_be_hidden()
 
 
+@pytest.mark.parametrize("look", [(900, "light"), (2560, "dark")], indirect=True)
+def test_between_and_beyond_those_widths_it_is_laid_out_too(signed_in: Page, conversation: Session, see: See) -> None:
+    signed_in.goto(f"/s/{conversation.pk}/")
+    expect(signed_in.locator("#rail")).to_be_visible()
+    see("chat-session")
+
+
+@ONE_LOOK
+def test_the_panel_can_be_put_away_and_stays_away(signed_in: Page, conversation: Session) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    page.keyboard.press("i")
+    expect(page.locator("#panel")).to_be_hidden()
+    page.reload()
+    expect(page.locator("#panel")).to_be_hidden()
+    page.get_by_role("button", name="Show or hide what is known of this session").click()
+    expect(page.locator("#panel")).to_be_visible()
+
+
 # Long conversations
 
 
@@ -487,6 +506,17 @@ def test_it_can_be_read_and_its_older_pages_found_without_javascript(
     page.get_by_role("link", name="Older", exact=True).click()
     expect(page.locator("#m30")).to_be_in_viewport()
     context.close()
+
+
+@ONE_LOOK
+def test_on_paper_there_is_the_conversation_and_nothing_else(signed_in: Page, conversation: Session) -> None:
+    page = signed_in
+    page.goto(f"/s/{conversation.pk}/")
+    page.emulate_media(media="print")
+    for part in ("#rail", "#panel", "#composer", ".entry-actions >> nth=0"):
+        expect(page.locator(part)).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollHeight > 900")  # all of it, not one screen
+    page.pdf(path="artefacts/chat-print.pdf")
 
 
 # Formulas and diagrams
