@@ -16,7 +16,7 @@ from uuid import UUID
 
 from history import storage
 from history.drafts import Draft
-from history.entries import Gap, Node
+from history.entries import Gap, Node, Numbering
 from history.errors import NoSuchEntry
 from history.models import Session
 from history.paths import Path
@@ -26,9 +26,12 @@ from history.transactions import writing
 BATCH = 200
 
 
-def copy_entries(original: Session, numbers: Sequence[int], *, to: UUID) -> None:
-    """Copy these entries and show the session to whoever may see it. Raises NoSuchEntry when one of them is gone."""
-    copy = _Copy(original, to)
+def copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[int], to: UUID) -> None:
+    """Copy these entries and show the session to whoever may see it. Raises NoSuchEntry when one of them is gone.
+
+    `edges` are the numbers at which summaries begin and end (`edges_of`).
+    """
+    copy = _Copy(original, edges, to)
     for start in range(0, len(numbers), BATCH):
         copy.add(numbers[start : start + BATCH])
     copy.show()
@@ -37,11 +40,11 @@ def copy_entries(original: Session, numbers: Sequence[int], *, to: UUID) -> None
 class _Copy:
     """What is known of a copy from one batch to the next."""
 
-    def __init__(self, original: Session, session_id: UUID) -> None:
+    def __init__(self, original: Session, edges: Sequence[int], session_id: UUID) -> None:
         self.original = original
+        self.edges = edges
         self.session_id = session_id
-        self.gap = 0  # what stands in the copy for everything that was trimmed from the original
-        self.numbers = {0: 0}  # of the original → of the copy
+        self.numbers = Numbering()
 
     def add(self, numbers: Sequence[int]) -> None:
         # Read before the turn to write is taken: so others have a chance to write in between.
@@ -64,12 +67,18 @@ class _Copy:
         return storage.lock([self.session_id], in_the_making=True)[self.session_id]
 
     def _add(self, draft: Draft, node: Node) -> None:
-        trimmed_through = self.original.trimmed_through
-        if trimmed_through and not self.gap and node.seq > trimmed_through:
+        for number in self._trimmed_before(node):
             draft.add(Gap(reason="trimmed before the fork", at=node.entry.at), after=draft.leaf)
-            self.gap = draft.leaf
-        draft.add(node.entry.renumbered(self._renumbered), after=draft.leaf)
-        self.numbers[node.seq] = draft.leaf
+            self.numbers.add(number, draft.leaf)
+        draft.add(node.entry.renumbered(self.numbers), after=draft.leaf)
+        self.numbers.add(node.seq, draft.leaf)
 
-    def _renumbered(self, number: int) -> int:
-        return self.numbers.get(number, self.gap)
+    def _trimmed_before(self, node: Node) -> list[int]:
+        """Where something was trimmed before this entry: a gap, and another wherever other summaries stand for it.
+
+        So each summary keeps a range of its own in the copy and is told there as before.
+        """
+        last = self.numbers.last
+        if node.parent == last:
+            return []
+        return [last + 1, *(edge for edge in self.edges if last + 1 < edge < node.seq)]

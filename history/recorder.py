@@ -22,6 +22,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from history import rows, storage
+from history.context import edges_of
 from history.copying import copy_entries
 from history.drafts import Draft, Row
 from history.entries import Entry, HeadMoved
@@ -29,6 +30,7 @@ from history.errors import HistoryOff, NoSuchEntry
 from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
 from history.paths import Path
 from history.policies import expiry_of
+from history.reading import read_nodes
 from history.transactions import writing
 
 
@@ -127,14 +129,16 @@ def regenerate(session: Session, *, seq: int) -> int:
 def fork(session: Session, *, at: int, owner: Any) -> Session:
     """A new session that begins as a copy of the path to entry `at`. The two share nothing afterwards.
 
-    What was trimmed from the original is a Gap in the copy, and a summary that stood for it stands for the Gap. Until
-    the copy is whole, nobody is served it.
+    What was trimmed from the original is a Gap in the copy, and a summary that stood for it stands for the Gap; where
+    there were several, each for one of its own. Until the copy is whole, nobody is served it.
     """
     with writing():
         original = storage.lock([session.pk])[session.pk]
         if at and not storage.is_place(session, at):
             raise NoSuchEntry(f"session {session.pk} has no entry {at} to fork at")
-        numbers = Path(session.pk, leaf=at).numbers()
+        path = Path(session.pk, leaf=at)
+        numbers = path.numbers()
+        edges = edges_of(path.state(read_nodes)) if original.trimmed_through else ()
         copy = start_session(
             owner=owner,
             api_key=session.api_key if session.owner_id == owner.pk else None,
@@ -147,7 +151,7 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
             forked_at=at,
             hidden_at=IN_THE_MAKING,
         )
-    copy_entries(original, numbers, to=copy.pk)
+    copy_entries(original, numbers, edges=edges, to=copy.pk)
     copy.refresh_from_db()
     return copy
 

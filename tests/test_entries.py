@@ -23,6 +23,7 @@ from history.entries import (
     ModelInput,
     ModelOutput,
     NotebookSet,
+    Numbering,
     OtherPart,
     Reasoning,
     Retracted,
@@ -247,13 +248,32 @@ def test_an_internal_entry_says_so() -> None:
     assert "agent" in {field.name for field in fields(ModelOutput)}
 
 
+def renumbering(**numbers: int) -> Numbering:
+    found = Numbering()
+    for old, new in numbers.items():
+        found.add(int(old.removeprefix("n")), new)
+    return found
+
+
 def test_entries_that_name_others_can_be_renumbered() -> None:
-    summary = Summary(first=2, last=5, masks=(MaskedResult(seq=3, index=0),))
-    moved = summary.renumbered(lambda seq: seq + 10)
-    assert (moved.first, moved.last, moved.masks[0].seq) == (12, 15, 13)
-    assert Retracted(seq=4).renumbered(lambda seq: seq + 10).seq == 14
-    assert HeadMoved(to=4).renumbered(lambda seq: seq + 10).to == 14
-    assert Gap(reason="x").renumbered(lambda seq: seq + 10).text == "x"
+    numbers = renumbering(n2=12, n3=13, n4=14, n5=15)
+    summary = Summary(first=2, last=5, masks=(MaskedResult(seq=3, index=0), MaskedResult(seq=9, index=0)))
+    moved = summary.renumbered(numbers)
+    assert (moved.first, moved.last, moved.masks) == (12, 15, (MaskedResult(seq=13, index=0),))
+    assert Retracted(seq=4).renumbered(numbers).seq == 14
+    assert HeadMoved(to=4).renumbered(numbers).to == 14
+    assert Gap(reason="x").renumbered(numbers).text == "x"
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "range_in_the_copy"),
+    [(1, 4, (1, 2)), (3, 9, (2, 3)), (5, 6, (0, 0)), (0, 0, (0, 0)), (0, 4, (0, 0)), (8, 2, (0, 0))],
+)
+def test_a_range_becomes_that_of_its_entries_in_the_copy(
+    first: int, last: int, range_in_the_copy: tuple[int, int]
+) -> None:
+    moved = Summary(first=first, last=last).renumbered(renumbering(n2=1, n4=2, n8=3))
+    assert (moved.first, moved.last) == range_in_the_copy
 
 
 @pytest.mark.parametrize("time", ["0001-01-01T00:00:00+05:00", "9999-12-31T23:59:59-05:00", "yesterday", 7])

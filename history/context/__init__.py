@@ -13,7 +13,7 @@ from history.context.curation import InvalidContextError, curate, is_valid, vali
 from history.context.in_json import context_to_bytes, context_to_json, entry_view
 from history.context.messages import SYSTEM_CHANNEL, Renderable, dropped_entry, to_context
 from history.context.rendering import environment_text, reaches_far_enough, render_context
-from history.context.summaries import NO_RANGE, Masks, active_summaries, masked_results, summarised_ranges
+from history.context.summaries import NO_RANGE, Masks, active_summaries, edges_of, masked_results, summarised_ranges
 from history.context.values import NO_NOTEBOOK, RENDERER_VERSION, Context, ContextOptions, Snapshot
 from history.context.views import (
     FINISH_TOOL,
@@ -49,6 +49,7 @@ __all__ = [
     "curate",
     "curated_view",
     "dropped_entry",
+    "edges_of",
     "entry_view",
     "environment_text",
     "full_view",

@@ -29,6 +29,12 @@ def summarised_ranges(nodes: Iterable[Node]) -> tuple[tuple[int, int], ...]:
     return _merged(_range(node) for node in active_summaries(nodes))
 
 
+def edges_of(nodes: Iterable[Node]) -> tuple[int, ...]:
+    """The numbers at which it changes which summaries stand for an entry."""
+    ranges = [_range(node) for node in active_summaries(nodes)]
+    return tuple(sorted({edge for first, last in ranges if first for edge in (first, last + 1)}))
+
+
 def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):

@@ -33,6 +33,7 @@ from history.entries.kinds import (
     ToolsOffered,
     UnknownEntry,
 )
+from history.entries.numbering import Numbering
 from history.entries.parts import (
     PARTS,
     Media,
@@ -71,6 +72,7 @@ __all__ = [
     "ModelOutput",
     "Node",
     "NotebookSet",
+    "Numbering",
     "OtherPart",
     "Part",
     "Reasoning",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self
 
+from history.entries.numbering import Numbering
 from history.entries.parts import Media, Part, Reasoning, ToolDefinition, ToolRequest, ToolResult, Usage, text_of
 from history.entries.values import Value, nothing, now
 
@@ -30,8 +31,8 @@ class Entry(Value):
         """What a person reads, and what search finds."""
         return ""
 
-    def renumbered(self, number: Callable[[int], int]) -> Self:
-        """The same fact in a copy of the history where entries have other numbers."""
+    def renumbered(self, numbers: Numbering) -> Self:
+        """The same fact in a copy of its path where entries have other numbers."""
         return self
 
 
@@ -158,9 +159,10 @@ class Summary(Entry):
     def text(self) -> str:
         return self.summary
 
-    def renumbered(self, number: Callable[[int], int]) -> Self:
-        masks = tuple(dataclasses.replace(mask, seq=number(mask.seq)) for mask in self.masks)
-        return dataclasses.replace(self, first=number(self.first), last=number(self.last), masks=masks)
+    def renumbered(self, numbers: Numbering) -> Self:
+        first, last = numbers.span(self.first, self.last)
+        masks = tuple(dataclasses.replace(mask, seq=new) for mask in self.masks if (new := numbers.of(mask.seq)))
+        return dataclasses.replace(self, first=first, last=last, masks=masks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,8 +173,8 @@ class Retracted(Entry):
     seq: int
     reason: str = ""
 
-    def renumbered(self, number: Callable[[int], int]) -> Self:
-        return dataclasses.replace(self, seq=number(self.seq))
+    def renumbered(self, numbers: Numbering) -> Self:
+        return dataclasses.replace(self, seq=numbers.of(self.seq))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +185,8 @@ class HeadMoved(Entry):
     to: int
     reason: str = "rollback"
 
-    def renumbered(self, number: Callable[[int], int]) -> Self:
-        return dataclasses.replace(self, to=number(self.to))
+    def renumbered(self, numbers: Numbering) -> Self:
+        return dataclasses.replace(self, to=numbers.of(self.to))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

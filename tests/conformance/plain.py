@@ -29,7 +29,7 @@ from history.entries import (
     ToolsOffered,
 )  # fmt: skip
 from tests.conformance.store import Call, Counters, Holding, Refused, Slice, Stored, Told
-from tests.conformance.telling import told_of
+from tests.conformance.telling import summaries_in, told_of
 
 CONVERSATION = (ModelInput, ModelOutput, ToolResults)
 LEAVES = (DebugLog, HeadMoved)
@@ -120,7 +120,7 @@ class PlainStore:
         if at and (not original.can_follow(at) or at in original.gone):
             raise Refused(f"no entry {at}")
         copy = self.start(source=original.source)
-        _copy(original.remembered(at), self.sessions[copy].written, trimmed_through=original.trimmed_through)
+        _copy(original.remembered(at), self.sessions[copy].written)
         return copy
 
     def path(self, session: str, *, leaf: int | None = None, at_version: int | None = None) -> list[Node]:
@@ -241,29 +241,33 @@ def _paired(entry: ToolResults, calls: Sequence[ToolRequest], *, strict: bool) -
     return entry
 
 
-def _copy(path: Sequence[Node], written: list[Node], *, trimmed_through: int) -> None:
-    """Everything that was trimmed is one gap in the copy."""
+def _copy(path: Sequence[Node], written: list[Node]) -> None:
+    """What was trimmed is missing in the copy: a gap for every stretch of it that other summaries stand for."""
+    summaries = summaries_in({row.seq: row.entry for row in path}).items()
+    edges = {edge for seq, one in summaries if one.first for edge in (one.first, min(one.last + 1, seq))}
     numbers = {0: 0}
-    gap = 0
 
-    def write(entry: Entry) -> int:
+    def write(number: int, entry: Entry) -> None:
+        numbers[number] = len(written) + 1
         written.append(Node(seq=len(written) + 1, parent=len(written), entry=entry))
-        return len(written)
 
     for row in path:
-        if trimmed_through and not gap and row.seq > trimmed_through:
-            gap = write(Gap(at=row.entry.at, reason="trimmed before the fork"))
-        numbers[row.seq] = write(_renumbered(row.entry, numbers, gap))
+        if row.parent not in numbers:
+            before = max(numbers) + 1
+            for number in range(before, row.seq):
+                if number == before or number in edges:
+                    write(number, Gap(at=row.entry.at, reason="trimmed before the fork"))
+        write(row.seq, _renumbered(row.entry, numbers))
 
 
-def _renumbered(entry: Entry, numbers: Mapping[int, int], gap: int) -> Entry:
+def _renumbered(entry: Entry, numbers: Mapping[int, int]) -> Entry:
     if isinstance(entry, Retracted):
-        return replace(entry, seq=numbers.get(entry.seq, gap))
+        return replace(entry, seq=numbers.get(entry.seq, 0))
     if not isinstance(entry, Summary):
         return entry
-    first, last = (numbers.get(number, gap) for number in (entry.first, entry.last))
-    masks = tuple(replace(mask, seq=numbers.get(mask.seq, gap)) for mask in entry.masks)
-    return replace(entry, first=first, last=last, masks=masks)
+    inside = [new for old, new in numbers.items() if 0 < entry.first <= old <= entry.last]
+    masks = tuple(replace(mask, seq=numbers[mask.seq]) for mask in entry.masks if mask.seq in numbers)
+    return replace(entry, first=min(inside, default=0), last=max(inside, default=0), masks=masks)
 
 
 def _dropped(entry: Entry) -> Gap:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Retracted, Summary, ToolResults
@@ -11,12 +11,14 @@ from tests.conformance.store import Told
 Piece = tuple[int, Entry]
 
 
-def told_of(path: Sequence[Node]) -> list[Told]:
+def told_of(path: Sequence[Node], *, among: Collection[int] | None = None) -> list[Told]:
+    """`among`: the numbers that count; a summary that stands for none of them is not told."""
     entries = {node.seq: node.entry for node in path}
     in_force = summaries_in(entries)
     masked = {(mask.seq, mask.index) for summary in in_force.values() for mask in summary.masks}
+    numbers = sorted(range(1, max(entries, default=0) + 1) if among is None else among)
     told: list[Told] = []
-    for kind, group in groupby(_pieces(entries, in_force), key=lambda piece: isinstance(piece[1], Gap)):
+    for kind, group in groupby(_pieces(entries, in_force, numbers), key=lambda piece: isinstance(piece[1], Gap)):
         told += [_missing(list(group))] if kind else [_as_told(piece, masked) for piece in _fit_to_send(group)]
     return told
 
@@ -33,9 +35,9 @@ def standing_for(number: int, in_force: Mapping[int, Summary]) -> int | None:
     return max(found, default=None)
 
 
-def _pieces(entries: Mapping[int, Entry], in_force: Mapping[int, Summary]) -> list[Piece]:
+def _pieces(entries: Mapping[int, Entry], in_force: Mapping[int, Summary], numbers: Iterable[int]) -> list[Piece]:
     pieces: dict[int, Entry] = {}  # in the order told
-    for number in range(1, max(entries, default=0) + 1):
+    for number in numbers:
         summary = standing_for(number, in_force)
         if summary is not None:
             pieces.setdefault(summary, entries[summary])

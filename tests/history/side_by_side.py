@@ -21,6 +21,7 @@ from project.accounts.models import User
 from tests.conformance.parley import ParleyStore, holding_in, told_in
 from tests.conformance.plain import LEAVES, PlainSession, PlainStore
 from tests.conformance.store import Refused, Told
+from tests.conformance.telling import told_of
 
 PLACES = st.integers(0, 10_000)
 HEAD = st.none()  # most of the time people go on where they are
@@ -121,6 +122,12 @@ class SideBySide(RuleBasedStateMachine):
     def told_at_leaves(self, name: str) -> dict[int, list[Told]]:
         return {leaf: self.real.told(self.names[name], leaf=leaf) for leaf in self.leaves(name)}
 
+    def told_by_entries(self, name: str, leaf: int) -> list[Told]:
+        """Without summaries that stand only for numbers beside the path, as none has in a fork."""
+        session = self.plain.sessions[name]
+        path = session.remembered(leaf)
+        return told_of(path, among={*range(1, session.trimmed_through + 1), *(node.seq for node in path)})
+
     def compare_all(self) -> None:
         for name in self.names:
             self.compare(name)
@@ -158,6 +165,12 @@ def outcome_of(verb: Callable[[Any, str], Any], store: Any, session: str) -> Any
         return verb(store, session)
     except Refused:
         return Refused
+
+
+def texts_in(told: list[Told]) -> list[Any]:
+    """What can be compared with a fork, which may also say that something was trimmed."""
+    texts = ([text for text in one.texts if text != "trimmed before the fork"] for one in told)
+    return [some for some in texts if some]
 
 
 def check_that_nothing_is_lost(told: list[Told], context: Context) -> None:

@@ -33,7 +33,7 @@ from history.entries import (
 )  # fmt: skip
 from history.models import Exchange, Message, SearchRow, Session, ToolCall
 from tests.conformance.plain import CONVERSATION, PlainSession
-from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide, without
+from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide, texts_in, without
 from tests.talk import said
 
 
@@ -121,7 +121,7 @@ class Branching(SideBySide):
 
     @rule(pick=PICK, where=WHERE)
     def fork(self, pick: int, where: int | None) -> None:
-        """A few copies are kept and go on."""
+        """The copy says to a model what the original says. A few are kept and go on."""
         name = self.session(pick)
         at = self.place(self.plain.sessions[name], where)
         if at in self.plain.sessions[name].gone:
@@ -129,6 +129,7 @@ class Branching(SideBySide):
         with transaction.atomic():
             copy = self.plain.fork(name, at=at)
             self.names[copy] = self.real.fork(self.names[name], at=at)
+            assert texts_in(self.real.told(self.names[copy])) == texts_in(self.told_by_entries(name, at))
             self.compare(copy)
             if len(self.names) > 3:
                 transaction.set_rollback(True)

@@ -1,4 +1,4 @@
-"""Summaries in the record: they stand for the same entries after a trim, and however little is read.
+"""Summaries in the record: they stand for the same entries after a trim, in a fork, and however little is read.
 
 Paths are random: turns, summaries of any of their entries, retractions, and heads that go back.
 """
@@ -21,8 +21,10 @@ from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
 from tests.conformance.parley import ParleyStore
+from tests.conformance.store import Told
+from tests.conformance.telling import told_of
 from tests.context_strategies import options, paths
-from tests.history.side_by_side import without
+from tests.history.side_by_side import texts_in, without
 from tests.talk import answered, call, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -51,10 +53,11 @@ STEPS = st.lists(
 )
 
 
-def walk(store: ParleyStore, steps: list[Any]) -> str:
+def walk(store: ParleyStore, steps: list[Any], *, session: str = "") -> str:
     """A relayed session in which this has happened."""
-    session = store.start(source="relay")
-    path: dict[int, Entry] = {}
+    session = session or store.start(source="relay")
+    left_standing = store.read(session).trimmed_through  # nothing continues after what a trim left there
+    path = {node.seq: node.entry for node in store.path(session)}
 
     def add(*entries: Entry) -> None:
         stored = store.append_many(session, entries, after=max(path, default=0))
@@ -73,8 +76,8 @@ def walk(store: ParleyStore, steps: list[Any]) -> str:
                 add(Summary(first=first, last=last, summary=f"s{number}", masks=(MaskedResult(seq=last, index=0),)))
             case ("take back", which) if written := [seq for seq in seqs if isinstance(path[seq], Summary)]:
                 add(Retracted(seq=written[which % len(written)]))
-            case ("go back", where) if seqs:
-                head = seqs[where % len(seqs)]
+            case ("go back", where) if places := [seq for seq in seqs if seq > left_standing]:
+                head = places[where % len(places)]
                 store.move_head(session, to=head)
                 path = {seq: entry for seq, entry in path.items() if seq <= head}
     return session
@@ -105,6 +108,25 @@ def test_a_trim_changes_nothing_in_what_is_told_of_the_rest(ada: Any, steps: lis
         before = store.told(session)
         gone = trimmed(store, session, limit)
         assert store.told(session) == without(before, gone)
+
+
+@property_test
+@given(steps=STEPS, limit=st.integers(1, 12), later=STEPS)
+def test_a_fork_tells_what_its_original_tells(ada: Any, steps: list[Any], limit: int, later: list[Any]) -> None:
+    store = ParleyStore(ada)
+    with undone():
+        session = walk(store, steps)
+        trimmed(store, session, limit)
+        walk(store, later, session=session)
+        copy = store.fork(session, at=store.counters(session).head)
+        assert texts_in(store.told(copy)) == texts_in(told_by_entries(store, session))
+        assert store.verify(copy) == []
+
+
+def told_by_entries(store: ParleyStore, session: str) -> list[Told]:
+    """What is told, but no summary that stands only for numbers beside the path: in a fork there are none."""
+    path = store.path(session)
+    return told_of(path, among={*range(1, store.read(session).trimmed_through + 1), *(node.seq for node in path)})
 
 
 @settings(property_test, max_examples=150)
