@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import threading
+import time
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
+from django.conf import settings
 
 logger = logging.getLogger(__name__)
+
+CHANGED = {"type": "session.changed"}
+
+
+@dataclass(slots=True)
+class Opened:
+    """A session that sockets of this process have open: since when, and when they were last told something of it."""
+
+    loop: asyncio.AbstractEventLoop
+    version: int
+    sockets: int = 0
+    at: float = field(default_factory=time.monotonic)
+    told_at: float = 0.0
+
+
+_opened: dict[UUID, Opened] = {}
+_lock = threading.Lock()
 
 
 def session_group(session_id: UUID | str) -> str:
@@ -21,7 +44,30 @@ def person_group(user_id: int) -> str:
     return f"person.{user_id}"
 
 
+async def enter(session_id: UUID, channel: str, *, version: int) -> None:
+    """A socket has this session open from now on, and knows it as it was at that version."""
+    with _lock:
+        _opened.setdefault(session_id, Opened(asyncio.get_running_loop(), version)).sockets += 1
+    await _layer().group_add(session_group(session_id), channel)
+
+
+async def leave(session_id: UUID, channel: str) -> None:
+    with _lock:
+        if (opened := _opened.get(session_id)) is not None:
+            opened.sockets -= 1
+            if opened.sockets <= 0:
+                del _opened[session_id]
+    await _layer().group_discard(session_group(session_id), channel)
+
+
+def opened_here() -> dict[UUID, Opened]:
+    with _lock:
+        return dict(_opened)
+
+
 async def tell_session(session_id: UUID, message: dict[str, Any]) -> None:
+    if (opened := _opened.get(session_id)) is not None:
+        opened.told_at = time.monotonic()
     await _tell(session_group(session_id), message)
 
 
@@ -29,12 +75,21 @@ async def tell_person(user_id: int, message: dict[str, Any]) -> None:
     await _tell(person_group(user_id), message)
 
 
+def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
+    """For those who have no loop. Without Redis only sockets of this process can be told, in the loop they live in."""
+    if settings.REDIS_URL:
+        async_to_sync(tell_session)(session_id, message)
+    elif (opened := _opened.get(session_id)) is not None:
+        asyncio.run_coroutine_threadsafe(tell_session(session_id, message), opened.loop)
+
+
 async def _tell(group: str, message: dict[str, Any]) -> None:
     """A layer that is away must not end an answer: pages then catch up from the database."""
-    layer = get_channel_layer()
-    if layer is None:
-        return
     try:
-        await layer.group_send(group, message)
+        await _layer().group_send(group, message)
     except Exception as error:  # noqa: BLE001 - every layer has errors of its own; all mean that nobody was told
         logger.warning("The channel layer did not take a message: %s", type(error).__name__)
+
+
+def _layer() -> Any:
+    return get_channel_layer()

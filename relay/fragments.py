@@ -41,15 +41,19 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaughtUp:
-    """How a page that shows `View` becomes one that shows everything; `run` is being answered at its end."""
+    """How a page that shows `View` becomes one that shows everything; `run` is being answered at its end.
+
+    `outcome` is that of the run which the page has followed, if it has ended.
+    """
 
     html: str
     shown: int
     leaf: int | None
     run: Run | None
+    outcome: str = ""
 
 
-def catch_up(view: View, *, live: str = "") -> CaughtUp:
+def catch_up(view: View, *, live: str = "", followed: str = "") -> CaughtUp:
     """Everything that was stored since. `live` is the id of the live answer on the page, which goes."""
     session = Session.objects.select_related("owner").get(pk=view.session_id)
     leaf = _current_leaf(session, view.leaf)
@@ -57,16 +61,19 @@ def catch_up(view: View, *, live: str = "") -> CaughtUp:
     run = _run_at(session.pk, tip)
     with view.reader.reading():
         context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
-        is_elsewhere = view.shown and not _is_on_path(session, view.shown, leaf)
+        # A page that shows nothing yet says so, in the place where the first entry belongs.
+        is_elsewhere = not view.shown or not _is_on_path(session, view.shown, leaf)
         page = read_page(session, Place(after=None if is_elsewhere else view.shown, leaf=leaf))
-        if is_elsewhere or page.newer:
-            page = read_page(session, Place(leaf=leaf))
+        if page.newer:
+            is_elsewhere, page = True, read_page(session, Place(leaf=leaf))
+        if is_elsewhere:
             html: str = _render("history/_transcript.html", context | {"transcript": page})
         else:
             html = _rows(page, context, shown=view.shown, live=live)
         html += _around(session, run, tip, leaf, context)
+    outcome = _outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # Between the two questions somebody may have written: what was read is shown, and must not be sent again.
-    return CaughtUp(html=html, shown=max(tip, page.last), leaf=leaf, run=run)
+    return CaughtUp(html=html, shown=max(tip, page.last), leaf=leaf, run=run, outcome=outcome)
 
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
@@ -77,14 +84,21 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
 
 
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
-    if leaf is not None:
-        return True
-    return Message.objects.filter(session=session, seq=seq, on_path=True).exists()
+    """Whether what the page shows last is on the way to where it is going; on a branch that is a few steps up."""
+    if leaf is None:
+        return Message.objects.filter(session=session, seq=seq, on_path=True).exists()
+    while leaf > seq:
+        leaf = Message.objects.filter(session=session, seq=leaf).values_list("parent_seq", flat=True).first() or 0
+    return leaf == seq
 
 
 def _run_at(session_id: UUID, tip: int) -> Run | None:
     """The run that writes at the end of this path, if one does."""
     return next((run for run in runs.running_in(session_id) if run.leaf == tip), None)
+
+
+def _outcome_of(run_id: str) -> str:
+    return Run.objects.filter(pk=run_id).values_list("outcome", flat=True).first() or ""
 
 
 def _rows(page: Transcript, context: dict[str, Any], *, shown: int, live: str) -> str:

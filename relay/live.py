@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from history.assembly import NO_ARGUMENTS
 from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
 from history.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.markdown import render
@@ -67,7 +68,8 @@ def _whole(part: Part, name: str) -> Piece | None:
         case Reasoning():
             return ["reasoning", name, part.text]
         case ToolRequest():
-            return ["call", name, part.arguments, part.call_id, part.name]
+            # Until its arguments begin a call has none, which is stored as an empty object.
+            return ["call", name, part.arguments.removeprefix(NO_ARGUMENTS), part.call_id, part.name]
     return None
 
 
@@ -120,6 +122,7 @@ class LiveAnswer:
         self.run, self.exchange, self.n, self.label = run, exchange, n, label
         self.parts: dict[tuple[str, str], LivePart] = {}
         self.changes: OrderedDict[int, Change] = OrderedDict()
+        self.ahead: dict[int, Frame] = {}
 
     @classmethod
     def so_far(
@@ -129,6 +132,13 @@ class LiveAnswer:
         for piece in pieces_of(output, names) if output else ():
             answer._grow(piece)
         return answer
+
+    def hear(self, frame: Frame) -> None:
+        """Take a frame in as soon as all before it have come; a repetition is nothing."""
+        if frame["n"] > self.n and len(self.ahead) < KEPT_CHANGES:
+            self.ahead[frame["n"]] = frame
+        while (following := self.ahead.pop(self.n + 1, None)) is not None:
+            self.advance(following)
 
     def advance(self, frame: Frame) -> Change:
         """Take the next frame in."""

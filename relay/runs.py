@@ -37,6 +37,7 @@ from relay.models import QueuedMessage, Run
 logger = logging.getLogger(__name__)
 
 LIVES_FOR = timedelta(seconds=30)  # without a sign of life, a run counts as lost
+PATIENCE = timedelta(minutes=1)
 KEPT_FOR = timedelta(days=7)
 DRAIN_SECONDS = 5.0
 # Pieces are gathered before they are shown: longer the more answers run at once, so that pages do not cost the model.
@@ -79,7 +80,7 @@ class LiveRun:
 
     async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler = prepared.exchange.pk, assembler
-        await self._tell("opened", model=prepared.route.name, role=role)
+        await self._tell("opened", model=prepared.route.name, role=role, after=prepared.exchange.after)
         exchanges.note_partial(prepared.exchange.pk, assembler.output(metadata={"n": self.n}))
 
     def fed(self, event: Event) -> None:
@@ -239,18 +240,28 @@ def is_here(run_id: UUID) -> bool:
 
 async def so_far(run_id: UUID) -> SoFar | None:
     """The answer of a run up to now: from this process, or as its own last noted it. None: no answer is on its way."""
-    if live := _running.get(run_id):
-        return live.so_far()
-    return await in_database(_noted, run_id)
+    return so_far_here(run_id) or await in_database(_so_far_elsewhere, run_id)
 
 
-def _noted(run_id: UUID) -> SoFar | None:
+def so_far_here(run_id: UUID) -> SoFar | None:
+    live = _running.get(run_id)
+    return live.so_far() if live else None
+
+
+def _so_far_elsewhere(run_id: UUID) -> SoFar | None:
     run = Run.objects.filter(pk=run_id, ended_at=None).first()
-    if run is None:
-        return None
-    exchange = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf).first()
-    if exchange is None:
-        return None
+    exchange = open_exchange_of(run) if run else None
+    return noted(exchange) if exchange else None
+
+
+def open_exchange_of(run: Run) -> Exchange | None:
+    """The call that this run waits for, if it does. Another run may have begun at the same place after it."""
+    waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf)
+    return waiting.filter(started_at__gte=run.started_at).order_by("started_at").first()
+
+
+def noted(exchange: Exchange) -> SoFar:
+    """The answer so far, as the process that writes it noted it last."""
     output = exchanges.partial_of(exchange)
     told = output.metadata if output else {}
     return SoFar(str(exchange.pk), int(told.get("n", 0)), output, tuple(told.get("names", ())))
@@ -289,15 +300,34 @@ def beat() -> None:
 
 
 def sweep() -> None:
-    """Runs whose process is gone have ended; the answer that they were writing is swept with its exchange."""
-    now = timezone.now()
+    """Runs whose process is gone have ended, as soon as what they had of an answer has become a message."""
+    try:
+        exchanges.sweep()
+    finally:
+        now = timezone.now()
+        for run in Run.objects.filter(ended_at=None, heartbeat_at__lt=now - LIVES_FOR):
+            if not _is_being_kept(run) and _end_lost(run):
+                broadcast.tell_session_from_thread(run.session, broadcast.CHANGED)
+        with writing():
+            Run.objects.filter(ended_at__lt=now - KEPT_FOR).delete()
+            # What waits in a session that is gone for good waits for nothing.
+            forgotten = QueuedMessage.objects.filter(created_at__lt=now - KEPT_FOR)
+            forgotten.exclude(session__in=Session.objects.values("pk")).delete()
+
+
+def _is_being_kept(run: Run) -> bool:
+    """Whether its answer will be a message soon. If it cannot, its run waits a minute, not for ever."""
+    exchange = open_exchange_of(run)
+    return exchange is not None and exchange.heartbeat_at > timezone.now() - exchanges.LIVES_FOR - PATIENCE
+
+
+def _end_lost(run: Run) -> bool:
+    """False where it has come to life again meanwhile."""
+    swept = Exchange.objects.filter(session_id=run.session, after=run.leaf, started_at__gte=run.started_at)
+    leaf = swept.filter(end_reason=exchanges.SERVER_LOST).values_list("message__seq", flat=True).first()
+    silent = Run.objects.filter(pk=run.pk, ended_at=None, heartbeat_at=run.heartbeat_at)
     with writing():
-        lost = Run.objects.filter(ended_at=None, heartbeat_at__lt=now - LIVES_FOR)
-        lost.update(ended_at=now, outcome=Run.Outcome.LOST)
-        Run.objects.filter(ended_at__lt=now - KEPT_FOR).delete()
-        # What waits in a session that is gone for good waits for nothing.
-        forgotten = QueuedMessage.objects.filter(created_at__lt=now - KEPT_FOR)
-        forgotten.exclude(session__in=Session.objects.values("pk")).delete()
+        return bool(silent.update(ended_at=timezone.now(), outcome=Run.Outcome.LOST, leaf=leaf or run.leaf))
 
 
 async def drain() -> None:

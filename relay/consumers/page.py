@@ -16,9 +16,11 @@ from uuid import UUID
 
 from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import DatabaseError
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from history.bodies import clean
 from history.errors import HistoryError
 from history.models import Session
 from history.selectors import find_session
@@ -37,6 +39,8 @@ logger = logging.getLogger(__name__)
 NOT_SIGNED_IN, NOT_FOUND = 4401, 4404
 # How often a page looks for itself while an answer is written by a process that we do not hear.
 LOOK_SECONDS = 1.0
+# How long it waits for a frame that went missing between processes: by then what it said has been noted.
+GAP_SECONDS = 0.35
 
 
 class ChatConsumer(AsyncWebsocketConsumer):
@@ -44,6 +48,16 @@ class ChatConsumer(AsyncWebsocketConsumer):
     session: Session
     watch: Watch
     _looking: asyncio.Task[None] | None = None
+    _announced = ""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._turn = asyncio.Lock()
+
+    async def dispatch(self, message: Any) -> None:
+        """One thing at a time, also while we look for what we did not hear."""
+        async with self._turn:
+            await super().dispatch(message)
 
     async def connect(self) -> None:
         user: Any = self.scope["user"]
@@ -57,7 +71,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.view = View(session_id=session.pk, user=user, reader=reader_of(user, self.scope), **self._asked())
         self.watch = Watch()
         self.client = client_of(self.scope)
-        await self.channel_layer.group_add(broadcast.session_group(session.pk), self.channel_name)
+        await broadcast.enter(session.pk, self.channel_name, version=session.version)
         await self.channel_layer.group_add(broadcast.person_group(user.pk), self.channel_name)
         await self.accept()
         await self.catch_up()
@@ -73,7 +87,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
             self._looking.cancel()
         if not hasattr(self, "view"):
             return
-        await self.channel_layer.group_discard(broadcast.session_group(self.view.session_id), self.channel_name)
+        await broadcast.leave(self.view.session_id, self.channel_name)
         await self.channel_layer.group_discard(broadcast.person_group(self.view.user.pk), self.channel_name)
 
     # What the page wants.
@@ -218,14 +232,20 @@ class ChatConsumer(AsyncWebsocketConsumer):
         elif kind == "result":
             await self._show_result(frame)
         if kind == "ended" and frame["leaf"] == self.view.shown:
-            await self.show(fragments.announcement(frame["outcome"], self.view.reader))
+            await self._announce(run, frame["outcome"])
+
+    async def _announce(self, run: str, outcome: str) -> None:
+        """Once, however we learnt of it."""
+        if self._announced != run:
+            self._announced = run
+            await self.show(fragments.announcement(outcome, self.view.reader))
 
     async def _show_pieces(self, frame: dict[str, Any]) -> None:
         changes, answer = self.watch.take(frame), self.watch.answer
-        if changes is None or answer is None:
-            await self.catch_up()
-        elif changes:
+        if changes and answer is not None:
             await self.show("".join(fragments.live_change(answer, change, self.view.reader) for change in changes))
+        elif changes is None and (answer is None or runs.is_here(UUID(frame["run"]))):
+            await self.catch_up()
 
     async def _show_result(self, frame: dict[str, Any]) -> None:
         told = {name: frame[name] for name in ("seq", "index", "status", "duration")}
@@ -233,7 +253,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def catch_up(self) -> None:
         """Show everything that is stored, and the answer that is on its way as far as it has come."""
-        caught = await in_database(fragments.catch_up, self.view, live=self.watch.element)
+        followed = self.watch.run
+        caught = await in_database(fragments.catch_up, self.view, live=self.watch.element, followed=followed)
         self.view = replace(self.view, shown=caught.shown, leaf=caught.leaf)
         html = caught.html
         self.watch.follow(str(caught.run.pk) if caught.run else "")
@@ -242,6 +263,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
             if so_far and so_far.exchange:
                 html += fragments.live_answer(self.watch.resume(so_far), self.view.reader)
         await self.show(html)
+        if caught.outcome:
+            await self._announce(followed, caught.outcome)
         self._keep_looking(caught.run is not None and not runs.is_here(caught.run.pk))
 
     def _keep_looking(self, wanted: bool) -> None:
@@ -251,16 +274,23 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def _look(self) -> None:
         while self.watch.run:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self.watch.run and self.watch.has_been_silent(LOOK_SECONDS):
-                await self.catch_up()
+            await asyncio.sleep(GAP_SECONDS if self.watch.has_gap else LOOK_SECONDS)
+            async with self._turn:
+                if self.watch.run and (self.watch.has_gap or self.watch.has_been_silent(LOOK_SECONDS)):
+                    await self._catch_up_or_wait()
+
+    async def _catch_up_or_wait(self) -> None:
+        try:
+            await self.catch_up()
+        except (DatabaseError, Session.DoesNotExist) as error:
+            logger.warning("A page could not be brought up to date and tries again: %s", type(error).__name__)
 
     async def show(self, html: str) -> None:
         """A socket that is gone is no error: what was meant for it is in the database."""
         if not html:
             return
         try:
-            await self.send(text_data=html)
+            await self.send(text_data=clean(html))
         except (RuntimeError, ConnectionError, OSError) as error:
             logger.debug("A page went away while it was sent something: %s", error)
 

@@ -6,8 +6,10 @@ events of its own. A command that makes no sense gets an error event, and the so
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,10 +17,12 @@ from uuid import UUID, uuid4
 from channels.auth import get_user
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from history import keys, recorder
+from history.bodies import clean
 from history.errors import HistoryError
 from history.keyring import ApiKeyError, holds
 from history.listing import Cursor, list_sessions
@@ -27,19 +31,22 @@ from history.selectors import find_session, sessions_visible_to
 from relay import as_json, broadcast, conversation, runs, words
 from relay.agent.settings import find_agent
 from relay.consumers.doors import key_in
+from relay.consumers.following import Following, found
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
-from relay.consumers.page import NOT_SIGNED_IN, client_of
+from relay.consumers.page import GAP_SECONDS, LOOK_SECONDS, NOT_SIGNED_IN, client_of
 from relay.conversation import Sent
 from relay.database import in_database
 from relay.errors import RelayError
-from relay.live import pieces_of
+from relay.models import Run
 from relay.plain import plain_history
 from relay.readers import Reader, reader_of
 
 logger = logging.getLogger(__name__)
 
 PROTOCOL = 1
+# What frames carry for ourselves and a program has no use for.
+SILENT = ("type", "kind", "exchange")
 Answer = dict[str, Any]
 
 
@@ -56,6 +63,18 @@ class ProgramConsumer(AsyncWebsocketConsumer):
     api_key: ApiKey | None
     reader: Reader
     current: UUID | None = None
+    _looking: asyncio.Task[None] | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.following: dict[UUID, Following] = {}
+        self.done: set[UUID] = set()
+        self._turn = asyncio.Lock()
+
+    async def dispatch(self, message: Any) -> None:
+        """One thing at a time, also while we look for what we did not hear."""
+        async with self._turn:
+            await super().dispatch(message)
 
     async def connect(self) -> None:
         scope: dict[str, Any] = dict(self.scope)
@@ -122,7 +141,7 @@ class ProgramConsumer(AsyncWebsocketConsumer):
 
     async def tell(self, kind: str, **what: Any) -> None:
         try:
-            await self.send(json.dumps({"type": kind, **what}, ensure_ascii=False))
+            await self.send(clean(json.dumps({"type": kind, **what}, ensure_ascii=False)))
         except (RuntimeError, ConnectionError, OSError) as error:
             logger.debug("A program went away while it was told something: %s", error)
 
@@ -149,9 +168,10 @@ class ProgramConsumer(AsyncWebsocketConsumer):
         """Go to another session. Where that is not possible, we stay where we were, and say so."""
         session = await self._session(intent)
         await self._open_session(session)
+        running = await self._running(session)
         title = session.title or _("Untitled")
         told = {"session": as_json.session_json(session), "text": _("Switched to session: %(name)s") % {"name": title}}
-        return told | {"running": await self._running(session)}
+        return told | {"running": running}
 
     async def _send(self, intent: Intent) -> Answer:
         session = await self._session_or_new(intent)
@@ -274,31 +294,73 @@ class ProgramConsumer(AsyncWebsocketConsumer):
             return
         await self._leave()
         self.current = session.pk
-        await self.channel_layer.group_add(broadcast.session_group(session.pk), self.channel_name)
+        await broadcast.enter(session.pk, self.channel_name, version=session.version)
 
     async def _leave(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        self.following.clear()
+        self.done.clear()
         if self.current is not None:
-            await self.channel_layer.group_discard(broadcast.session_group(self.current), self.channel_name)
+            await broadcast.leave(self.current, self.channel_name)
             self.current = None
 
     async def _running(self, session: Session) -> list[Answer]:
         """Answers on their way, as far as they have come; frames after `n` follow as events."""
-        told = []
-        for run in await in_database(runs.running_in, session.pk):
-            so_far = await runs.so_far(run.pk)
-            pieces = pieces_of(so_far.output, so_far.names) if so_far and so_far.output else []
-            told.append({"run": str(run.pk), "n": so_far.n if so_far else 0, "pieces": pieces})
-        return told
+        return [await self._so_far(run) for run in await in_database(runs.running_in, session.pk)]
+
+    async def _so_far(self, run: Run) -> Answer:
+        self.following[run.pk] = followed = Following(run.pk, leaf=run.leaf)
+        so_far = await runs.so_far(run.pk)
+        frames = followed.catch_up(so_far) if so_far else []
+        self._keep_looking()
+        pieces = [piece for frame in frames for piece in frame["pieces"]]
+        return {"run": str(run.pk), "n": followed.n, "pieces": pieces}
 
     # Events.
 
     async def run_frame(self, frame: dict[str, Any]) -> None:
-        told = {
-            name: value for name, value in frame.items() if name not in ("type", "kind", "exchange") and value != ""
-        }
-        if frame["kind"] == "stored":
-            told |= await in_database(self._stored, frame["leaf"])
-        await self.tell(f"run.{frame['kind']}", session_id=str(self.current), **told)
+        """One frame of a run of the open session. What cannot be told yet, because something is missing, waits."""
+        run_id = UUID(frame["run"])
+        if run_id in self.done:
+            return
+        followed = self.following.setdefault(run_id, Following(run_id))
+        await self._tell_frames(followed, followed.take(frame))
+        if followed.has_gap and (here := runs.so_far_here(run_id)):
+            await self._tell_frames(followed, followed.catch_up(here))
+        self._keep_looking()
+
+    async def _tell_frames(self, followed: Following, frames: list[dict[str, Any]]) -> None:
+        for frame in frames:
+            told = {name: value for name, value in frame.items() if name not in SILENT and value != ""}
+            if frame["kind"] == "stored":
+                told |= await in_database(self._stored, frame["leaf"])
+            if frame["kind"] == "ended":
+                self.done.add(followed.run)
+                self.following.pop(followed.run, None)
+            what = {**told, "run": str(followed.run)}
+            await self.tell(f"run.{frame['kind']}", session_id=str(self.current), **what)
+
+    def _keep_looking(self) -> None:
+        """Frames of another process may never reach us: then look for ourselves."""
+        is_looking = self._looking is not None and not self._looking.done()
+        if not is_looking and any(not runs.is_here(run_id) for run_id in self.following):
+            self._looking = asyncio.get_running_loop().create_task(self._look())
+
+    async def _look(self) -> None:
+        while elsewhere := [one for one in self.following.values() if not runs.is_here(one.run)]:
+            await asyncio.sleep(GAP_SECONDS if any(one.has_gap for one in elsewhere) else LOOK_SECONDS)
+            async with self._turn:
+                for followed in elsewhere:
+                    if followed.has_gap or time.monotonic() - followed.heard_at >= LOOK_SECONDS:
+                        await self._tell_found(followed)
+
+    async def _tell_found(self, followed: Following) -> None:
+        try:
+            await self._tell_frames(followed, await in_database(found, followed))
+        except DatabaseError as error:
+            logger.warning("A run of another process could not be looked at: %s", type(error).__name__)
 
     def _stored(self, leaf: int) -> Answer:
         session = Session.objects.filter(pk=self.current).first() if self.current else None
@@ -308,8 +370,13 @@ class ProgramConsumer(AsyncWebsocketConsumer):
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         session = await in_database(find_session, self.api_key or self.user, self.current or "")
-        if session is not None:
-            await self.tell("session.changed", session=as_json.session_json(session))
+        if session is None:
+            return
+        await self.tell("session.changed", session=as_json.session_json(session))
+        for run in await in_database(runs.running_in, session.pk):
+            if not runs.is_here(run.pk) and run.pk not in self.done:
+                self.following.setdefault(run.pk, Following(run.pk, leaf=run.origin))
+        self._keep_looking()
 
 
 def _sent(session: Session, sent: Sent) -> Answer:

@@ -44,12 +44,15 @@ class Watch:
         return self._show(found)
 
     def resume(self, so_far: SoFar) -> LiveAnswer:
-        """An answer that began before we came."""
+        """An answer that began before we came, or went on without our hearing it."""
         found = _shared.get(self.run)
         if found is None or found.exchange != so_far.exchange or found.n < so_far.n:
+            waiting = found.ahead if found is not None and found.exchange == so_far.exchange else {}
             found = LiveAnswer.so_far(
                 so_far.output, run=self.run, exchange=so_far.exchange, n=so_far.n, names=so_far.names
             )
+            for frame in waiting.values():
+                found.hear(frame)
         return self._show(found)
 
     def _show(self, answer: LiveAnswer) -> LiveAnswer:
@@ -66,11 +69,15 @@ class Watch:
         self.heard_at = time.monotonic()
         if frame["n"] <= self.seen:
             return []
-        if answer.n == frame["n"] - 1:
-            answer.advance(frame)
-        changes = answer.between(self.seen, frame["n"])
-        self.seen = frame["n"] if changes is not None else self.seen
+        answer.hear(frame)
+        changes = answer.between(self.seen, answer.n) if answer.n >= frame["n"] else None
+        self.seen = answer.n if changes is not None else self.seen
         return changes
+
+    @property
+    def has_gap(self) -> bool:
+        """Frames came, and one before them did not."""
+        return self.answer is not None and bool(self.answer.ahead)
 
     def has_been_silent(self, seconds: float) -> bool:
         return time.monotonic() - self.heard_at >= seconds

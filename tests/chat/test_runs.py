@@ -172,7 +172,7 @@ async def test_what_another_process_sees_of_an_answer_is_what_was_noted_with_the
     run = await talk.until(lambda: Run.objects.first())
     here = await until_it_says("one two ", run.pk)
     await talk.flush()
-    there = await in_database(runs._noted, run.pk)
+    there = await in_database(runs._so_far_elsewhere, run.pk)
     assert there is not None
     assert there.output is not None
     assert (there.n, there.exchange, there.names) == (here.n, here.exchange, here.names)
