@@ -20,6 +20,7 @@ from markdown.extensions import Extension
 from markdown.inlinepatterns import SimpleTagInlineProcessor
 from markdown.treeprocessors import Treeprocessor
 
+from history.bodies import clean
 from history.markdown_blocks import normalised, split_blocks
 from history.markdown_code import CLASSES
 from history.markdown_notes import Notes
@@ -58,7 +59,7 @@ def render(text: str, *, prefix: str = "") -> SafeString:
 
     Ids of footnotes begin with the prefix; a page that shows several texts gives each its own.
     """
-    text = _BLANK.sub("", normalised(text))
+    text = _BLANK.sub("", normalised(clean(text)))
     return plain(text) if len(text) > RENDERED_CHARS or _DEEP.search(text) else _rendered(text, prefix)
 
 
@@ -84,7 +85,7 @@ def _rendered(text: str, prefix: str) -> SafeString:
 
 def _clean(html: str, *, prefix: str) -> SafeString:
     place = re.compile(rf"{re.escape(prefix)}fn(?:ref)?-\d+")
-    clean = nh3.clean(
+    safe = nh3.clean(
         html,
         tags=TAGS,
         attributes=ATTRIBUTES,
@@ -92,7 +93,7 @@ def _clean(html: str, *, prefix: str) -> SafeString:
         url_schemes=SCHEMES,
         link_rel="noopener nofollow",
     )
-    return mark_safe(clean)  # noqa: S308  nh3 has just been over it
+    return mark_safe(safe)  # noqa: S308  nh3 has just been over it
 
 
 def _attribute(tag: str, name: str, value: str, *, place: re.Pattern[str]) -> str | None:

@@ -19,6 +19,7 @@ from history import exchanges, recorder, selectors
 from history.assembly import Assembler
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.events import Event
+from history.halves import Halves
 from history.models import Message, Session
 from history.transactions import writing
 from relay import allowances, words
@@ -163,7 +164,7 @@ class _Call:
         self.turn, self.prepared, self.role = turn, prepared, role
         route = prepared.route
         self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
-        self.notes = CallNotes()
+        self.halves, self.notes = Halves(), CallNotes()
         self.begun = time.monotonic()
         self.latency: float | None = None
 
@@ -173,8 +174,13 @@ class _Call:
             async for event in events:
                 if self.latency is None:
                     self.latency = time.monotonic() - self.begun
-                self.assembler.feed(event)
-                watcher.fed(event)
+                self._take(self.halves.joined(event), watcher)
+        for event in self.halves.rest():
+            self._take(event, watcher)
+
+    def _take(self, event: Event, watcher: Watcher) -> None:
+        self.assembler.feed(event)
+        watcher.fed(event)
 
     async def store(self, watcher: Watcher, end_reason: str, *, error: ProviderError | None = None) -> Said:
         output = self.assembler.output(

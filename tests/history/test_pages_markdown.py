@@ -170,3 +170,9 @@ def test_quotes_in_quotes_are_shown_as_far_as_anybody_reads() -> None:
     assert render("> > > three deep").count("<blockquote>") == 3
     assert render("> " * 25 + "too deep").startswith('<div class="plain">')
     assert "<hr" in render("text\n\n" + "-" * 60)
+
+
+def test_half_a_character_and_a_nul_are_shown_as_unknown_ones_and_a_whole_one_as_itself() -> None:
+    assert "\ufffd" in render("a \ud800 b")
+    assert "\ufffd" in render("a \0 b")
+    assert "😀" in render("a \ud83d\ude00 b")
