@@ -27,7 +27,7 @@ os.environ.update(HERMETIC)
 
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(
-    {"db", "transactional_db", "elsewhere", "site", "database_url", "empty_database_url", "environment"}
+    {"db", "transactional_db", "elsewhere", "site", "house", "database_url", "empty_database_url", "environment"}
 )
 
 

@@ -16,7 +16,7 @@ from project.accounts.models import User
 from relay import conversation, runs
 from relay.database import close_connections, in_database
 from relay.models import Agent, Run
-from relay.providers import registry
+from relay.providers import registry, sessions
 from relay.providers.scripted import Answer, ScriptedProvider
 
 Scripted = Callable[..., ScriptedProvider]
@@ -40,6 +40,7 @@ async def talk(transactional_db: None, ada: User, scripted: Scripted) -> AsyncIt
     """Ada's conversation, and everything that a test wants to do in it."""
     yield Talk(ada, scripted)
     await runs.drain()
+    await sessions.close()
     await asyncio.to_thread(close_connections)
 
 

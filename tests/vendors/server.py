@@ -81,6 +81,10 @@ class Vendors:
         """What is done with the next requests in this language; after that, each is told “Hello.”"""
         self._plays[dialect].extend(plays)
 
+    def forget(self) -> None:
+        """What was to be played and was not."""
+        self._plays.clear()
+
     def asked(self, dialect: str) -> list[Seen]:
         return [seen for seen in self.requests if seen.dialect == dialect]
 

@@ -1,0 +1,164 @@
+"""A chat page without a browser: the HTML that was served, and what comes over the socket put into it as htmx does."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from typing import Any
+
+from websockets.sync.client import ClientConnection
+
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+BLOCKS = {"p", "div", "article", "section", "li", "pre", "h1", "h2", "h3", "tr", "blockquote"}
+
+
+class Node:
+    def __init__(self, tag: str, attributes: dict[str, str], parent: Node | None) -> None:
+        self.tag, self.attributes, self.parent = tag, attributes, parent
+        self.children: list[Node | str] = []
+
+    def all(self) -> Iterator[Node]:
+        yield self
+        for child in self.children:
+            if isinstance(child, Node):
+                yield from child.all()
+
+    def find(self, element_id: str) -> Node | None:
+        return next((node for node in self.all() if node.attributes.get("id") == element_id), None)
+
+    def take(self, children: list[Node | str]) -> None:
+        for child in children:
+            if isinstance(child, Node):
+                child.parent = self
+        self.children += children
+
+    def put_instead(self, node: Node | None) -> None:
+        assert self.parent is not None
+        place = self.parent.children.index(self)
+        self.parent.children[place : place + 1] = [] if node is None else [node]
+        if node is not None:
+            node.parent = self.parent
+
+    @property
+    def text(self) -> str:
+        """As somebody would read it: one line for each block, one space where there were many."""
+        texts = [child if isinstance(child, str) else child.text for child in self.children]
+        words = re.sub(r"[ \t\r\n]+", " ", "".join(texts)) if self.tag != "pre" else "".join(texts)
+        return f"\n{words.strip()}\n" if self.tag in BLOCKS else words
+
+
+class Tree(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.root = self.here = Node("root", {}, None)
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        node = Node(tag, {name: value or "" for name, value in attrs}, self.here)
+        self.here.children.append(node)
+        if tag not in VOID:
+            self.here = node
+
+    def handle_endtag(self, tag: str) -> None:
+        place: Node | None = self.here
+        while place is not None and place.tag != tag:
+            place = place.parent
+        if place is not None and place.parent is not None:
+            self.here = place.parent
+
+    def handle_data(self, data: str) -> None:
+        self.here.children.append(data)
+
+
+class Page:
+    """`largest` is the longest frame that came."""
+
+    socket: ClientConnection
+
+    def __init__(self, html: str) -> None:
+        self.root, self.largest = Tree(html).root, 0
+
+    @property
+    def socket_address(self) -> str:
+        chat = self.root.find("chat")
+        assert chat is not None
+        return chat.attributes["ws-connect"]
+
+    def say(self, kind: str, **what: Any) -> None:
+        self.socket.send(json.dumps({"type": kind, **what}))
+
+    def until(
+        self, is_it: Callable[[Page], Any], *, seconds: float = 60, each: Callable[[Page], Any] | None = None
+    ) -> Any:
+        """Put in what comes, until this is true of the page. `each` looks at the page after every frame."""
+        end = time.monotonic() + seconds
+        while not (found := is_it(self)):
+            try:
+                self.hear(timeout=max(0.01, end - time.monotonic()))
+            except TimeoutError:
+                raise AssertionError(f"it did not happen; the page says:\n{self.talk}") from None
+            if each is not None:
+                each(self)
+        return found
+
+    def hear(self, *, timeout: float) -> None:
+        html = str(self.socket.recv(timeout=timeout))
+        self.largest = max(self.largest, len(html))
+        for node in [child for child in Tree(html).root.children if isinstance(child, Node)]:
+            self._put(node)
+
+    def _put(self, node: Node) -> None:
+        how, _, selector = node.attributes.pop("hx-swap-oob", "outerHTML").partition(":")
+        target = self.root.find(selector.removeprefix("#") or node.attributes["id"])
+        assert target is not None, f"there is no {selector or node.attributes['id']} on the page"
+        if how == "beforeend":
+            target.take(node.children)
+        elif how == "innerHTML":
+            target.children = []
+            target.take(node.children)
+        else:
+            target.put_instead(None if how == "delete" else node)
+
+    @property
+    def rows(self) -> list[Node]:
+        rows = self.root.find("rows")
+        return [child for child in rows.children if isinstance(child, Node)] if rows else []
+
+    @property
+    def talk(self) -> str:
+        return re.sub(r"\n{2,}", "\n", "\n".join(row.text for row in self.rows))
+
+    @property
+    def words(self) -> list[str]:
+        """What the played vendors said, word by word: w0, w1, w2 …"""
+        return re.findall(r"\bw\d+\b", self.talk)
+
+    @property
+    def announced(self) -> str:
+        return self._text_of("announcer")
+
+    @property
+    def notices(self) -> str:
+        return self._text_of("notices")
+
+    def _text_of(self, element_id: str) -> str:
+        element = self.root.find(element_id)
+        return element.text.strip() if element else ""
+
+    @property
+    def run(self) -> str:
+        """The run that the stop button stops, if there is one."""
+        actions = self.root.find("composer-actions")
+        found = (
+            re.search(r'"run": "([0-9a-f-]+)"', str([node.attributes for node in actions.all()])) if actions else None
+        )
+        return found[1] if found else ""
+
+    @property
+    def after(self) -> int:
+        element = self.root.find("composer-after")
+        return int(element.attributes["value"]) if element else 0
