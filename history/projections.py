@@ -6,6 +6,7 @@ How long a text in a column may be is for the models to say.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from history import rows
@@ -28,6 +29,7 @@ from history.entries import (
 from history.models import Message, ToolCall
 
 ERROR_MARK = "【错误】"
+FAILED_RESULTS = "failed"  # in the metadata of results whose texts were dropped
 SEARCHED = (ModelInput, ModelOutput, ToolResults, Summary, NotebookSet)
 
 
@@ -113,6 +115,13 @@ def errors_in(entry: Entry) -> int:
     if isinstance(entry, ToolResults):
         return sum(result.status == "failed" for result in entry.results)
     return 0
+
+
+def errors_left(*, kind: str, status: str, metadata: Mapping[str, Any]) -> int:
+    """The same of an entry whose texts were dropped: the row has kept how many of its results had failed."""
+    if kind == ModelOutput.kind:
+        return int(status == "failed")
+    return int(metadata.get(FAILED_RESULTS, 0)) if kind == ToolResults.kind else 0
 
 
 def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from django.conf import settings as live_settings
 from django.db import connection
 from django.test import override_settings
+from hypothesis import settings as hypothesis_settings
 
 from history import exchanges
 from history.dialects import DIALECTS
@@ -24,6 +25,10 @@ from tests.vendors.setup import endpoint_at
 
 # For processes that a test starts with the environment it has.
 os.environ.update(HERMETIC)
+
+# The same examples for everybody, so that a failure is one that can be had again; `make faults` takes new ones.
+hypothesis_settings.register_profile("parley", derandomize=True, deadline=None)
+hypothesis_settings.load_profile("parley")
 
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(

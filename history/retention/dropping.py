@@ -13,10 +13,12 @@ from uuid import UUID
 
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 
-from history import audit
+from history import audit, projections
+from history.entries import ToolResults
 from history.models import Exchange, Message, Session, ToolCall
 from history.retention import removal, turns
 from history.retention.plans import Plan, outline_of, unchanged
+from history.retention.trimming import failures_in
 from history.transactions import writing
 
 
@@ -79,8 +81,13 @@ def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[in
     with writing():
         if not Session.objects.select_for_update().filter(pk=session_id, hold=False).exists():
             return None
+        texts = Message.objects.filter(pk__in=ids, dropped_at=None)
+        failures = texts.filter(kind=ToolResults.kind, body__contains='"status":"failed"').values_list("pk", "body")
+        failed = {pk: failures_in(body) for pk, body in failures}
         # First, so that it waits for a rebuild of the search index that is at these rows; then its rows are seen, too.
-        dropped = Message.objects.filter(pk__in=ids, dropped_at=None).update(**nothing)
+        dropped = texts.update(**nothing)
+        for pk, number in failed.items():
+            Message.objects.filter(pk=pk).update(metadata={projections.FAILED_RESULTS: number})
         removal.unlink_blobs(ids)
         ToolCall.objects.filter(message_id__in=ids).update(arguments="", result="", error="")
         return dropped, removal.remove_search_rows(ids)

@@ -87,7 +87,14 @@ def _count_out(session: Session, rows: QuerySet[Message]) -> None:
 def errors_in(rows: QuerySet[Message]) -> int:
     failed = rows.filter(kind="model_output", status=Message.Status.FAILED).count()
     results = rows.filter(kind=ToolResults.kind, body__contains='"status":"failed"').values_list("body", flat=True)
-    return failed + sum(projections.errors_in(unpack(body or "null", _NoTexts())) for body in results.iterator())
+    dropped = rows.filter(kind=ToolResults.kind, body=None).exclude(metadata={}).values_list("metadata", flat=True)
+    kept = sum(projections.errors_left(kind=ToolResults.kind, status="", metadata=told) for told in dropped.iterator())
+    return failed + kept + sum(failures_in(body) for body in results.iterator())
+
+
+def failures_in(body: str | None) -> int:
+    """Of results, whatever else they say."""
+    return projections.errors_in(unpack(body or "null", _NoTexts()))
 
 
 class _NoTexts(dict[str, bytes]):

@@ -32,7 +32,6 @@ class Claims:
         self.kept_marks: dict[int, bool] = {}
         self.sums = dict.fromkeys(("tool_call_count", "error_count", "input_tokens", "output_tokens"), 0)
         self.dropped_outputs: set[int] = set()
-        self.has_dropped = False
         self.asked: dict[Slot, int] = {}  # hashes of what the rows of calls should say
         self.outcomes: dict[Slot, int] = {}
         self.unanswered: dict[int, str] = {}  # the status of an answer's calls that nobody has answered
@@ -84,8 +83,7 @@ class Claims:
         if names:
             self.blobs[row.id] = names
         if row.body is None:
-            self.has_dropped = True
-            self.sums["error_count"] += row.kind == ModelOutput.kind and row.status == "failed"
+            self.sums["error_count"] += projections.errors_left(kind=row.kind, status=row.status, metadata=row.metadata)
             if row.kind == ModelOutput.kind:
                 self.dropped_outputs.add(row.seq)
         if entry is not None:
@@ -169,9 +167,7 @@ class Claims:
         self.sums["message_count"] = self.replay.spoken_on_path()
         for name, count in self.sums.items():
             stored = getattr(self.session, name)
-            # What failed in results whose texts were dropped is not known any more.
-            fits = stored >= count if name == "error_count" and self.has_dropped else stored == count
-            if not fits:
+            if stored != count:
                 yield self._wrong(self.session.version, "wrong_counter", f"{name} is {stored}, but should be {count}")
 
 

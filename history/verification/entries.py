@@ -7,7 +7,7 @@ from typing import Any
 
 from history import fingerprints, projections
 from history.bodies import attachments_of, blobs_in, unpack
-from history.entries import Entry, UnknownEntry
+from history.entries import Entry, ToolResults, UnknownEntry
 from history.seals import digest_of, seal_of
 from history.verification.sources import Blobs, Row
 
@@ -95,8 +95,10 @@ def wrong_columns(row: Row, entry: Entry) -> Iterator[str]:
 
 
 def texts_left(row: Row) -> list[str]:
-    """The columns that should be empty, because the texts were dropped."""
-    return [name for name in ("content", "metadata") if getattr(row, name)]
+    """The columns that should be empty, because the texts were dropped; only how many results failed is kept."""
+    counts = {projections.FAILED_RESULTS} if row.kind == ToolResults.kind else set()
+    said = {"content": row.content, "metadata": {name for name in row.metadata if name not in counts}}
+    return [name for name, left in said.items() if left]
 
 
 def wrong_fingerprint(row: Row, entry: Entry, *, after: bytes, scope: str) -> bool:

@@ -78,13 +78,11 @@ class _Account:
     errors: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    has_dropped: bool = False
 
     def add(self, message: Message, entry: Entry) -> None:
         self.input_tokens += message.input_tokens
         self.output_tokens += message.output_tokens
         self.errors += _errors_in(message, entry)
-        self.has_dropped = self.has_dropped or message.body is None
         if message.seq > self.replay.trimmed_through:
             self._replay(message, entry)
 
@@ -100,7 +98,7 @@ class _Account:
 def _errors_in(message: Message, entry: Entry) -> int:
     if message.body is not None:
         return projections.errors_in(entry)
-    return int(message.kind == ModelOutput.kind and message.status == "failed")
+    return projections.errors_left(kind=message.kind, status=message.status, metadata=message.metadata)
 
 
 def _read(session: Session) -> _Account:
@@ -162,7 +160,7 @@ def _count(session: Session, account: _Account) -> None:
     session.message_count = account.replay.spoken_on_path()
     session.input_tokens, session.output_tokens = account.input_tokens, account.output_tokens
     # What failed in results whose texts are gone is known from the counter alone.
-    session.error_count = max(session.error_count, account.errors) if account.has_dropped else account.errors
+    session.error_count = account.errors
 
 
 # Tool calls.

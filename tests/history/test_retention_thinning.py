@@ -290,6 +290,20 @@ def test_old_texts_go_and_places_times_counts_digests_and_seals_stay(ada: Any, s
     assert list(verification.verify()) == []
 
 
+def test_how_many_results_failed_is_known_after_their_texts_have_gone_and_goes_with_them(
+    ada: Any, settings: Any
+) -> None:
+    session = relayed(ada, *turn(1), *turn(2), *turn(3))
+    dropped(settings)
+    trimmed(session, settings, to=5)
+    session.refresh_from_db()
+    assert session.error_count == 1
+    assert list(verification.verify()) == []
+    verification.rebuild(session)
+    session.refresh_from_db()
+    assert session.error_count == 1
+
+
 def test_texts_are_dropped_by_whole_turns_oldest_first(ada: Any, settings: Any) -> None:
     old, young = timezone.now() - timedelta(days=9), timezone.now()
     entries = [said("one", at=old), answered("two", at=old), said("three", at=old), answered("four", at=young)]
