@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, WebSocketRoute, expect
@@ -41,11 +42,15 @@ def slow(disk: str) -> bool:
 """
 
 
+def enter(page: Page, site: str, user: Any) -> None:
+    client = Client()
+    client.force_login(user)
+    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+
+
 @pytest.fixture
 def signed_in(page: Page, site: str, ada: Any) -> Page:
-    client = Client()
-    client.force_login(ada)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    enter(page, site, ada)
     return page
 
 
@@ -138,6 +143,17 @@ def test_on_a_phone_the_list_and_the_panel_are_sheets(
     expect(panel).to_be_hidden()
 
 
+def test_staff_read_what_belongs_to_somebody_else(
+    page: Page, site: str, staff: Any, conversation: Session, see: See
+) -> None:
+    staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    enter(page, site, staff)
+    page.goto(f"/s/{conversation.pk}/")
+    expect(page.get_by_text("This conversation belongs to ada.")).to_be_visible()
+    expect(page.locator("#composer")).to_have_count(0)
+    see("chat-read-only")
+
+
 @pytest.mark.parametrize("look", [(900, "light"), (2560, "dark")], indirect=True)
 def test_between_and_beyond_those_widths_it_is_laid_out_too(signed_in: Page, conversation: Session, see: See) -> None:
     signed_in.goto(f"/s/{conversation.pk}/")
@@ -153,7 +169,7 @@ def test_the_panel_can_be_put_away_and_stays_away(signed_in: Page, conversation:
     expect(page.locator("#panel")).to_be_hidden()
     page.reload()
     expect(page.locator("#panel")).to_be_hidden()
-    page.get_by_role("button", name="Show or hide what is known of this session").click()
+    page.get_by_role("button", name="About this session").click()
     expect(page.locator("#panel")).to_be_visible()
 
 
