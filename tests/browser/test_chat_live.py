@@ -254,6 +254,7 @@ def test_two_tabs_that_write_at_once_get_two_branches(signed_in: Page, scripted:
     seen = other.locator("#composer-after").input_value()
     say(signed_in, "one")
     expect(signed_in.locator("article.answer").last).to_contain_text("You said one.")
+    finished(other)  # nothing comes any more that would tell it where the next message goes
     other.evaluate("(seen) => { document.getElementById('composer-after').value = seen; }", seen)
     say(other, "two")
     expect(other.locator("#notices")).to_contain_text("branch")

@@ -130,8 +130,10 @@ def test_a_missing_page_and_history_that_is_off(page: Page, see: See, ada: User,
 
 @ONE_LOOK
 def test_the_keyboard_reaches_the_content_first(page: Page, ada: User) -> None:
+    session = recorder.start_session(owner=ada, title="The loom")
     sign_in_by_link(page, ada)
-    expect(page.get_by_role("heading", name="Hello, ada")).to_be_visible()
+    expect(page.get_by_label("Message", exact=True)).to_be_focused()  # a new chat is for writing
+    page.goto(session.get_absolute_url())
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
