@@ -12,6 +12,7 @@ import pytest
 from django.conf import settings as live_settings
 from django.db import connection
 from django.test import override_settings
+from django.utils import translation
 from hypothesis import settings as hypothesis_settings
 
 from history import exchanges
@@ -57,6 +58,14 @@ def django_db_modify_db_settings(
     """On SQLite a file, as in real life: the memory that Django would take knows neither WAL nor waiting for a lock."""
     if connection.vendor == "sqlite":
         connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
+
+
+@pytest.fixture(autouse=True)
+def _in_english() -> Iterator[None]:
+    """A request leaves its reader's language on the thread, and the next test would speak it."""
+    translation.deactivate()
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(autouse=True)

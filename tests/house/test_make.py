@@ -20,7 +20,7 @@ def make_run(folder: Path, *options: str, python: Path) -> subprocess.CompletedP
         if not (folder / name).exists():
             (folder / name).touch()
     return subprocess.run(
-        ["make", *options, "run", f"PYTHON={python}"],
+        ["make", "--no-print-directory", *options, "run", f"PYTHON={python}"],
         cwd=folder,
         env=clean_environment(),
         capture_output=True,
