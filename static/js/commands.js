@@ -58,6 +58,7 @@ if (list && text) {
   text.addEventListener("input", narrow);
   text.addEventListener("blur", () => setTimeout(close, 100));
   text.addEventListener("keydown", pressed, { capture: true });
+  document.addEventListener("parley:sent", close);
   list.addEventListener("mousedown", (event) => {
     const option = event.target.closest("[role=option]");
     if (!option) return;

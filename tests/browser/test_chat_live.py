@@ -233,6 +233,7 @@ def test_commands_work_without_a_model_and_leave_the_composer_empty(signed_in: P
     expect(signed_in.locator("details.tool summary")).to_contain_text("success")
     say(signed_in, "/help")
     expect(signed_in.locator("#notices")).to_contain_text("/rollback")
+    expect(signed_in.locator("#commands")).to_be_hidden()
     expect(signed_in.locator("#notices li").first).to_be_visible()
     expect(signed_in.locator("#composer-text")).to_have_value("")
     say(signed_in, "/title The build server")
