@@ -38,12 +38,15 @@ def append_input(
     """
     with writing():
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
-        entries: list[Entry] = [HeadMoved(to=after, reason=moving)] if moving and after != head_of(session) else []
+        is_elsewhere = bool(moving) and after != head_of(session)
+        entries: list[Entry] = [HeadMoved(to=after, reason=moving, at=said.at)] if is_elsewhere else []
         if before.system_instruction != agent.instruction:
-            entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True))
+            entries.append(
+                SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True, at=said.at)
+            )
         offered = toolbox(agent.tools).definitions()
         if before.tools != offered:
-            entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True))
+            entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True, at=said.at))
         return recorder.append_many(session, [*entries, said], after=after)[-1]
 
 

@@ -68,15 +68,15 @@ async def use_tool(user: Any, session: Session, command: Command, draft: Draft, 
 def _record_tool(
     session: Session, draft: Draft, request: ToolRequest, results: ToolResults, after: int, on_leaf: bool
 ) -> Sent:
-    typed = {"source": "command"}
+    typed, at = {"source": "command"}, results.results[0].started_at or results.at
     entries: list[Entry] = [
-        ModelInput(parts=text_parts(draft.text), metadata=typed),
-        ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed),
+        ModelInput(parts=text_parts(draft.text), metadata=typed, at=at),
+        ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed, at=at),
         results,
     ]
     with writing():
         if on_leaf and after != head_of(session):
-            entries.insert(0, HeadMoved(to=after, reason="switch"))
+            entries.insert(0, HeadMoved(to=after, reason="switch", at=at))
         appended = recorder.append_many(session, entries, after=after)[-1]
     return Sent(seq=appended.seq, is_branch=not appended.moved_head)
 
