@@ -145,7 +145,7 @@ async def test_nobody_else_on_this_machine_can_talk_to_it(server: LocalServer) -
 
 def test_it_works_quietly_beside_the_pages(server: LocalServer) -> None:
     process = psutil.Process(server.start().process.pid)
-    assert process.nice() >= 10
+    assert process.nice() >= min(19, psutil.Process().nice() + 10)
     assert process.memory_info().rss < 700 * 1024 * 1024
 
 
