@@ -1,8 +1,8 @@
 from django.urls import path
 
-from history import views
+from history.views import entry
 
 app_name = "history"
 urlpatterns = [
-    path("s/<uuid:session_id>/<int:seq>/", views.whole_entry, name="entry"),
+    path("s/<uuid:session_id>/<int:seq>/", entry.whole_entry, name="entry"),
 ]

@@ -22,7 +22,7 @@ from history.entries import ModelInput
 from history.errors import HistoryError
 from history.models import Session
 from history.selectors import entries_of
-from history.views import message_or_404, session_or_404, transcript_or_404
+from history.views.served import message_or_404, session_or_404, transcript_or_404
 from relay import conversation
 from relay.agent.tools.registry import all_tools
 from relay.commands import BadCommand, help_text, parse, suggestions

@@ -11,7 +11,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from history import recorder
-from history.views import session_or_404
+from history.views.served import session_or_404
 from relay.models import Agent
 from relay.panel import panel_of
 from relay.pickers import pickers_for

@@ -1,0 +1,52 @@
+"""What pages of the record have in common: sessions, entries and pages of them that are served, or 404."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import Http404, QueryDict
+
+from history.errors import NoSuchEntry
+from history.models import Message, Session
+from history.selectors import Viewer, find_session
+from history.transcripts import Place, Transcript, read_page
+
+LARGEST = 2**53
+
+
+def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
+    session = find_session(viewer, session_id)
+    if session is None:
+        raise Http404
+    return session
+
+
+def message_or_404(session: Session, seq: int) -> Message:
+    message = Message.objects.filter(session=session, seq=min(seq, LARGEST)).first()
+    if message is None:
+        raise Http404
+    return message
+
+
+def transcript_or_404(session: Session, asked: QueryDict) -> Transcript:
+    """The page of a session that an address asks for."""
+    try:
+        return read_page(session, _place(asked))
+    except NoSuchEntry as error:
+        raise Http404 from error
+
+
+def _place(asked: QueryDict) -> Place:
+    return Place(
+        before=_number(asked, "before"),
+        after=_number(asked, "after"),
+        at=_number(asked, "at"),
+        leaf=_number(asked, "leaf"),
+        internal=asked.get("internal") == "1",
+    )
+
+
+def _number(asked: QueryDict, name: str) -> int | None:
+    """What is no number of an entry asks for nothing."""
+    text = asked.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
