@@ -23,6 +23,7 @@ from history.bodies import unpack
 from history.context import ContextOptions, render_context
 from history.entries import ModelInput, Text
 from history.models import Session
+from history.rights import Purpose, sessions_for
 
 PAGE_SQL = """
 SELECT seq, parent_seq, kind, body FROM history_message WHERE session_id = %s AND on_path ORDER BY seq DESC LIMIT 20
@@ -76,7 +77,7 @@ def pages(loaded: Loaded, table: Table, rounds: int) -> None:
 
 def lists(loaded: Loaded, table: Table, rounds: int) -> None:
     def first_page(owner: Any) -> Callable[[], object]:
-        return lambda: list(selectors.sessions_visible_to(owner)[:20])
+        return lambda: list(sessions_for(owner, Purpose.LIST)[:20])
 
     def by_hand() -> object:
         now = connection.ops.adapt_datetimefield_value(timezone.now())

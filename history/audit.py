@@ -6,7 +6,7 @@ speak of: the removal of a session is known from here alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC
 from typing import Any
@@ -41,24 +41,37 @@ def record(
     **details: Any,
 ) -> AuditEvent:
     """Append one event; it becomes durable with the transaction it is written in."""
+    return record_each(action, [session], actor=actor, key=key, reason=reason, **details)[0]
+
+
+def record_each(
+    action: str,
+    sessions: Iterable[UUID | None],
+    *,
+    actor: int | None = None,
+    key: int | None = None,
+    reason: str = "",
+    **details: Any,
+) -> list[AuditEvent]:
+    """The same event for each of these sessions, one after the other."""
+    said = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
     with writing():
-        if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        _wait_for_our_turn()
         last = AuditEvent.objects.order_by("-seq").only("seq", "seal").first()
-        event = AuditEvent(
-            seq=last.seq + 1 if last else 1,
-            at=timezone.now(),
-            action=action,
-            actor=actor,
-            key=key,
-            session=session,
-            reason=clean(reason),
-            details=dump(details) if details else "",
-        )
-        event.seal = _seal(event, last.seal if last else b"")
-        event.save(force_insert=True)
-        return event
+        first, seal, events = (last.seq + 1, last.seal, []) if last else (1, b"", [])
+        for seq, session in enumerate(sessions, first):
+            event = AuditEvent(seq=seq, at=timezone.now(), session=session, **said)
+            event.details = dump(details) if details else ""
+            event.seal = seal = _seal(event, seal)
+            events.append(event)
+        return AuditEvent.objects.bulk_create(events)
+
+
+def _wait_for_our_turn() -> None:
+    """A chain has one end. SQLite has one writer anyway."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
 def flaws() -> Iterator[Flaw]:

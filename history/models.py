@@ -138,7 +138,12 @@ class Session(models.Model):
     class Meta:
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
-        permissions = [("hold_session", _("Can hold sessions, and see hidden ones under hold"))]
+        # Beside `view_session`, which shows no text, and `delete_session`: history.rights has the table.
+        permissions = [
+            ("read_session", _("Can read what was said in other people's sessions")),
+            ("export_session", _("Can export other people's sessions")),
+            ("hold_session", _("Can hold sessions, and see hidden ones under hold")),
+        ]
         ordering = ["-last_activity_at", "-id"]
         indexes = [
             models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 
 from history.branches import newest_below
 from history.models import Message, Session
-from history.selectors import find_session
+from history.rights import Purpose, find
 from history.transcripts import Place, Shown, Transcript, read_page
 from relay import runs
 from relay.live import Change, LiveAnswer
@@ -165,7 +165,7 @@ def rail_row(session_id: UUID, view: View) -> str:
     """One session of the list beside the chat; none where it is not there any more."""
     with view.reader.reading():
         context = {
-            "session": find_session(view.user, session_id),
+            "session": find(view.user, session_id, Purpose.WRITE),
             "session_id": session_id,
             "is_answering": bool(answering([session_id])),
             "is_current": session_id == view.session_id,

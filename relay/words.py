@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
+from history.opening import NotPermitted, ReasonNeeded
 from relay import attachments
 from relay.allowances import told
 from relay.errors import AccessRefused, AttachmentRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
@@ -30,6 +31,10 @@ def of_error(error: RelayError | HistoryError) -> str:
             return _("History is off on this server, so nothing new is taken.")
         case NoSuchEntry():
             return _("What this refers to is not there any more. Reload the page.")
+        case NotPermitted():
+            return _("You may see that this session exists, but not what was said in it.")
+        case ReasonNeeded():
+            return _("This session is somebody else’s. Say why you want to read it first.")
         case NoSuchBlob():
             return _("An attachment is not there any more. Attach it again.")
     return str(error)

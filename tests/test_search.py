@@ -55,6 +55,7 @@ def tell(session: Session, *entries: Entry | str) -> list[int]:
 
 
 def key_of(owner: Any, name: str, **fields: Any) -> ApiKey:
+    fields = {"scopes": ["read"]} | fields
     return ApiKey.objects.create(name=name, prefix=name, secret_hash=name.encode(), owner=owner, **fields)
 
 
@@ -337,7 +338,8 @@ def test_a_stranger_sees_nothing(ada: Any, bob: Any, session: Session) -> None:
 
 def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any, admin: Any) -> None:
     key, wide, other = key_of(ada, "one"), key_of(ada, "wide", owner_wide=True), key_of(bob, "other")
-    chief, pretender = key_of(admin, "chief", scopes=["admin"]), key_of(ada, "pretender", scopes=["admin"])
+    scopes = ["read", "admin"]
+    chief, pretender = key_of(admin, "chief", scopes=scopes), key_of(ada, "pretender", scopes=scopes)
     tell(recorder.start_session(owner=ada, api_key=key, source="relay"), "salt")
     tell(recorder.start_session(owner=ada), "pepper", "salt")
     assert found(key, "salt") == [1]

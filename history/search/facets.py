@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from history.models import ToolCall
+from history.rights import Viewer
 from history.search import rows
 from history.search.finding import MANY, Asked, Count, Filters, asked_by, count, rounds
-from history.selectors import Viewer
 
 VALUES = 12
 """How many values of a facet are counted, the most frequent first."""

@@ -1,7 +1,7 @@
 """Finding messages: what a viewer asks, in rounds, until a page is full.
 
 The engine is asked for words, the viewer's own scope among them, so that somebody with few messages need not wait for
-everybody else's. What it finds is only a candidate: `selectors.sessions_visible_to` is the rule, and sessions that are
+everybody else's. What it finds is only a candidate: `rights.sessions_for` is the rule, and sessions that are
 hidden or expired drop out here. So pages are filled in rounds, each larger than the one before, and when even the last
 round is not enough the page says where to read on.
 """
@@ -20,10 +20,11 @@ from django.db import connection
 from history.bodies import MissingBlob
 from history.models import Message, SearchRow
 from history.projections import searched_text
+from history.rights import Purpose, Reach, Viewer, reach_of, sql_for
 from history.search import engines, rows
 from history.search.queries import Group, Query, Term, understood
 from history.search.snippets import Snippet, beginning_of, snippet_of
-from history.selectors import Reach, Viewer, entries_of, reach_of, visible_sql
+from history.selectors import entries_of
 
 MANY = 2_000
 MAX_PAGE = 100
@@ -165,7 +166,7 @@ def search(
 
 def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
     """What to ask the engine; None for somebody who may see nothing."""
-    reach, served = reach_of(viewer), visible_sql(viewer, SESSION_COLUMNS)
+    reach, served = reach_of(viewer, Purpose.READ), sql_for(viewer, Purpose.READ, SESSION_COLUMNS)
     if reach is None or served is None:
         return None
     query = understood(typed)
@@ -178,7 +179,7 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
 
 
 def _reach_groups(reach: Reach) -> list[Group]:
-    """Narrows to what the viewer could see at all; whether they do see it is for `sessions_visible_to` to say."""
+    """Narrows to what the viewer could read at all; whether they may just now is for `sessions_for` to say."""
     letters = {"o": reach.owner_id, "k": reach.api_key_id}
     return [_any([rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None]
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, QueryDict
+from django.utils.translation import gettext as _
 
 from history.errors import NoSuchEntry
 from history.models import Message, Session
-from history.selectors import Viewer, find_session
+from history.opening import NotPermitted, ReasonNeeded, find_opened
+from history.rights import Viewer
 from history.transcripts import Place, Transcript, read_page
 
 LARGEST = 2**53
 
 
 def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
-    session = find_session(viewer, session_id)
+    """The session, to be read; 403 with words for who may know of it only."""
+    try:
+        session = find_opened(viewer, session_id)
+    except NotPermitted as error:
+        raise PermissionDenied(_("You may see that this session exists, but not what was said in it.")) from error
+    except ReasonNeeded as error:
+        raise PermissionDenied(_("This session is somebody else’s. Say why you want to read it first.")) from error
     if session is None:
         raise Http404
     return session

@@ -23,7 +23,7 @@ from django.utils.translation import gettext as _
 from history.bodies import clean
 from history.errors import HistoryError
 from history.models import Session
-from history.selectors import find_session
+from history.rights import Purpose, find
 from relay import broadcast, conversation, fragments, runs, words
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
@@ -64,8 +64,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
         if not user.is_authenticated:
             return await self.close(NOT_SIGNED_IN)
-        session = await in_database(find_session, user, session_id)
-        if session is None or session.owner_id != user.pk:
+        session = await in_database(find, user, session_id, Purpose.WRITE)
+        if session is None:
             return await self.close(NOT_FOUND)
         self.session, self.rate = session, Rate()
         self.view = View(session_id=session.pk, user=user, reader=reader_of(user, self.scope), **self._asked())
@@ -125,8 +125,8 @@ class ChatConsumer(AsyncWebsocketConsumer):
     async def _check_who(self) -> None:
         """Whoever has signed out or was shut out meanwhile has no say any more."""
         user = await get_user(self.scope)
-        session = await in_database(find_session, user, self.view.session_id) if user.is_authenticated else None
-        if session is None or session.owner_id != user.pk:
+        session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
+        if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)
             raise Session.DoesNotExist
         self.session = session

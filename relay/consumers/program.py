@@ -27,7 +27,8 @@ from history.errors import HistoryError
 from history.keyring import ApiKeyError, holds
 from history.listing import Cursor, list_sessions
 from history.models import ApiKey, Session
-from history.selectors import find_session, sessions_visible_to
+from history.opening import find_opened
+from history.rights import Purpose, find, sessions_for
 from relay import as_json, broadcast, conversation, runs, words
 from relay.agent.settings import find_agent
 from relay.consumers.doors import key_in
@@ -259,7 +260,7 @@ class ProgramConsumer(AsyncWebsocketConsumer):
 
     def _mine(self) -> QuerySet[Session]:
         """What this door shows: the person's own conversations, or those of the key."""
-        seen = sessions_visible_to(self.api_key or self.user)
+        seen = sessions_for(self.api_key or self.user, Purpose.LIST)
         return seen if self.api_key and holds(self.api_key, "admin") else seen.filter(owner=self.user)
 
     def _require(self, scope: str) -> None:
@@ -269,10 +270,18 @@ class ProgramConsumer(AsyncWebsocketConsumer):
     async def _session(self, intent: Intent, *, scope: str = "read") -> Session:
         self._require(scope)
         name = intent.text("session") or (str(self.current) if self.current else "")
-        found = await in_database(find_session, self.api_key or self.user, name) if name else None
-        if found is None or (found.owner_id != self.user.pk and scope != "read"):
+        found = await in_database(self._found, name, scope, intent.text("reason")) if name else None
+        if found is None:
             raise Refused("no_such_session", _("There is no such session."))
         return found
+
+    def _found(self, name: str, scope: str, reason: str = "") -> Session | None:
+        """To read, for which somebody else's needs a reason, or one's own to change."""
+        viewer = self.api_key or self.user
+        if scope == "read":
+            return find_opened(viewer, name, reason=reason)
+        found = find(viewer, name, Purpose(scope))
+        return found if found and found.owner_id == self.user.pk else None
 
     async def _session_or_new(self, intent: Intent) -> Session:
         if self.current is None and not intent.text("session"):
@@ -369,7 +378,7 @@ class ProgramConsumer(AsyncWebsocketConsumer):
         )
 
     async def session_changed(self, message: dict[str, Any]) -> None:
-        session = await in_database(find_session, self.api_key or self.user, self.current or "")
+        session = await in_database(find, self.api_key or self.user, self.current or "", Purpose.READ)
         if session is None:
             return
         await self.tell("session.changed", session=as_json.session_json(session))

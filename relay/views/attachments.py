@@ -15,7 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 from history.attachments import Attachment, find_attachment
 from history.media import IMAGES
 from history.models import Message
-from history.selectors import find_session
+from history.views.served import session_or_404
 from relay.attachments import Attached, attach, tidy, told
 from relay.errors import AttachmentRefused
 
@@ -36,8 +36,8 @@ def upload(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_safe
 def attachment(request: HttpRequest, session_id: UUID, sha256: str) -> HttpResponse:
-    session = find_session(request.user, session_id)
-    found = find_attachment(Message.objects.filter(session=session), sha256) if session else None
+    session = session_or_404(request.user, session_id)
+    found = find_attachment(Message.objects.filter(session=session), sha256)
     if found is None:
         raise Http404
     return serve(found, cache="private, max-age=86400, immutable")

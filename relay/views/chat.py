@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
@@ -21,7 +21,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from history.entries import ModelInput
 from history.errors import HistoryError
 from history.models import Session
-from history.selectors import entries_of
+from history.selectors import entries_of, sessions_owned_by
 from history.views.served import message_or_404, session_or_404, transcript_or_404
 from relay import conversation
 from relay.agent.tools.registry import all_tools
@@ -151,10 +151,7 @@ def _state(request: HttpRequest, session: Session) -> dict[str, Any]:
 
 
 def _own_session(request: HttpRequest, session_id: UUID) -> Session:
-    session = session_or_404(request.user, session_id)
-    if session.owner_id != request.user.pk:
-        raise Http404
-    return session
+    return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
 
 
 def _said(request: HttpRequest) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
+from history.opening import open_for_reading
 from relay.models import Agent
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -146,7 +147,8 @@ def test_on_a_phone_the_list_and_the_panel_are_sheets(
 def test_staff_read_what_belongs_to_somebody_else(
     page: Page, site: str, staff: Any, conversation: Session, see: See
 ) -> None:
-    staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
+    open_for_reading(type(staff).objects.get(pk=staff.pk), conversation, reason="ticket 7")
     enter(page, site, staff)
     page.goto(f"/s/{conversation.pk}/")
     expect(page.get_by_text("This conversation belongs to ada.")).to_be_visible()

@@ -11,10 +11,10 @@ from django.contrib.auth.models import Permission
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
-from history import recorder
+from history import recorder, rights
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
-from history.selectors import find_session
+from history.opening import open_for_reading
 from relay.database import in_database
 from relay.models import Agent, QueuedMessage, Run
 from relay.panel import panel_of
@@ -63,7 +63,8 @@ def test_the_owner_reads_and_writes_over_a_socket(reader: Client, ada: Any) -> N
 @pytest.mark.django_db
 def test_staff_read_without_box_or_socket_and_cannot_post(client: Client, ada: Any, staff: Any) -> None:
     session = chat_of(ada, "one", "two")
-    staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
+    open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
     client.force_login(staff)
     html = page(client, session)
     assert "This conversation belongs to ada" in html
@@ -409,4 +410,4 @@ def test_a_session_that_was_deleted_meanwhile_takes_no_word(reader: Client, ada:
     session = chat_of(ada, "one")
     Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
     assert reader.post(session.get_absolute_url(), {"text": "two"}).status_code == 404
-    assert find_session(ada, session.pk) is None
+    assert rights.find(ada, session.pk, rights.Purpose.LIST) is None

@@ -11,13 +11,14 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.utils import timezone
 
-from history import copying, recorder, retention, search, selectors, verification
+from history import copying, recorder, retention, rights, search, selectors, verification
 from history.context import ContextOptions, render_context
 from history.copying import BATCH
 from history.entries import DebugLog, Entry, MaskedResult, NotebookSet, Summary, SystemInstructionSet
 from history.errors import NoSuchEntry
 from history.management.history_commands.asked import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
+from history.rights import Purpose
 from tests.history.meanwhile import before_statements, over_another_connection
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -58,7 +59,7 @@ def test_between_the_batches_of_a_long_copy_others_write_to_the_original_and_els
 
 @pytest.mark.django_db(transaction=True)
 def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -> None:
-    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "hold_session"]))
+    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session", "hold_session"]))
     session = chat_of(ada, *["lighthouse"] * LENGTH)
     viewers = [ada, type(staff).objects.get(pk=staff.pk)]
 
@@ -66,8 +67,8 @@ def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -
         copy = half_made()
         assert Message.objects.filter(session=copy).count() == place * BATCH
         for viewer in viewers:
-            assert selectors.find_session(viewer, copy.pk) is None
-            assert list(selectors.sessions_visible_to(viewer)) == [session]
+            assert rights.find(viewer, copy.pk, Purpose.LIST) is None
+            assert list(rights.sessions_for(viewer, Purpose.LIST)) == [session]
             assert {hit.session_id for hit in search.search(viewer, "lighthouse", limit=100).hits} == {session.pk}
         assert list(sessions_for(None)) == [session]
         assert not retention.hold(copy, actor=staff, reason="case 7")
@@ -80,7 +81,7 @@ def test_nobody_sees_or_touches_a_copy_until_it_is_whole(ada: Any, staff: Any) -
     with before_each_batch(lambda place: over_another_connection(lambda: look(place))) as times:
         copy = recorder.fork(session, at=session.head, owner=ada)
     assert len(times) == 3
-    assert selectors.find_session(ada, copy.pk) == copy
+    assert rights.find(ada, copy.pk, Purpose.LIST) == copy
     assert {hit.session_id for hit in search.search(ada, "lighthouse", limit=100).hits} == {copy.pk}  # the newest
     assert recorder.append(copy, said("mine"), after=copy.head).moved_head
     assert list(verification.verify()) == []
@@ -114,7 +115,7 @@ def test_what_a_crash_leaves_of_a_copy_is_nobodys_and_goes_with_a_purge(ada: Any
     with before_each_batch(cut), pytest.raises(PowerCut):
         recorder.fork(session, at=session.head, owner=ada)
     copy = half_made()
-    assert (copy.version, selectors.find_session(ada, copy.pk)) == (batches * BATCH, None)
+    assert (copy.version, rights.find(ada, copy.pk, Purpose.LIST)) == (batches * BATCH, None)
     assert list(verification.verify()) == []
     known = verification.checkpoint()
     assert retention.purge(dry_run=False).sessions == 0
@@ -184,7 +185,7 @@ def test_a_trim_of_what_was_not_copied_yet_ends_the_fork_with_an_error_and_the_n
     session = chat_of(ada, *["word"] * LENGTH, source="relay")
     with before_each_batch(trims(settings, at=1, to=10)), pytest.raises(NoSuchEntry, match="fork it anew"):
         recorder.fork(session, at=session.head, owner=ada)
-    assert list(selectors.sessions_visible_to(ada)) == [session]
+    assert list(rights.sessions_for(ada, Purpose.LIST)) == [session]
     again = recorder.fork(session, at=session.head, owner=ada)
     assert contents(again) == ["trimmed before the fork", *["word"] * 10]
     retention.purge(dry_run=False, now=timezone.now() + timedelta(hours=2))
@@ -254,7 +255,7 @@ def test_however_many_entries_are_copied_at_a_time_the_copy_is_the_same(ada: Any
 @pytest.mark.django_db
 def test_a_fork_from_the_very_start_is_an_empty_session_that_is_there(ada: Any) -> None:
     copy = recorder.fork(chat_of(ada, "one"), at=0, owner=ada)
-    assert (copy.version, selectors.find_session(ada, copy.pk)) == (0, copy)
+    assert (copy.version, rights.find(ada, copy.pk, Purpose.LIST)) == (0, copy)
 
 
 def told(session: Session) -> list[str]:

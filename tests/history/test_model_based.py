@@ -22,9 +22,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from history import exchanges, recorder, retention, selectors
+from history import exchanges, recorder, retention, rights
 from history.entries import HeadMoved, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.models import Exchange
+from history.rights import Purpose
 from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide
 from tests.history.steps import Branching, Summarising, Talking, Thinning
 from tests.talk import said
@@ -135,7 +136,7 @@ class Histories(Talking, Summarising, Branching, Thinning):
         else:
             assert retention.hide(session, actor=self.owner)
         self.hidden ^= {name}
-        assert (selectors.find_session(self.owner, session.pk) is None) == (name in self.hidden)
+        assert (rights.find(self.owner, session.pk, Purpose.LIST) is None) == (name in self.hidden)
 
     @rule(pick=PICK)
     def hold_or_release(self, pick: int) -> None:

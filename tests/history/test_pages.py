@@ -33,6 +33,7 @@ from history.entries import (
     Usage,
 )  # fmt: skip
 from history.models import Message, Session
+from history.opening import open_for_reading
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +91,9 @@ def test_staff_read_it_only_with_the_right_to(client: Client, ada: Any, staff: A
     client.force_login(staff)
     assert client.get(page_of(session)).status_code == 404
     staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    assert client.get(page_of(session)).status_code == 403
+    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
+    open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
     html = read(client, session)
     assert "of ada" in html
 

@@ -9,9 +9,10 @@ from uuid import UUID, uuid4
 import pytest
 from django.utils import timezone
 
-from history import keys, listing, recorder, selectors
+from history import keys, listing, recorder, rights, selectors
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage, now
 from history.models import Message, Session
+from history.rights import Purpose
 from tests.history.shell import history_json
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.django_db
 def test_a_new_session_has_the_id_that_was_asked_for_and_nothing_in_it(ada: Any) -> None:
     name = uuid4()
     recorder.start_session(owner=ada, id=name)
-    session = selectors.find_session(ada, name)
+    session = rights.find(ada, name, Purpose.LIST)
     assert session is not None
     assert (session.pk, session.version, selectors.messages_of(session).messages) == (name, 0, [])
 
@@ -66,7 +67,7 @@ def test_the_sessions_of_a_key_are_listed_by_their_last_activity_newest_first(ad
     first, second, third = (chat_of(ada, "x", api_key=key, source="relay") for _ in range(3))
     chat_of(ada, "not by this key")
     recorder.append(first, answered("back again"), after=1)
-    listed = listing.list_sessions(selectors.sessions_visible_to(key)).sessions
+    listed = listing.list_sessions(rights.sessions_for(key, Purpose.LIST)).sessions
     assert listed == [first, third, second]
 
 

@@ -15,13 +15,14 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.utils import timezone
 
-from history import exchanges, recorder, retention, search, selectors, verification
+from history import exchanges, recorder, retention, rights, search, verification
 from history.entries import Media, ModelInput
 from history.errors import NoSuchEntry
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.policies import scopes
 from history.retention import due, removal
 from history.retention.removal import BATCH
+from history.rights import Purpose
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -65,7 +66,7 @@ def test_a_hidden_session_is_gone_for_its_owner_its_key_and_search(ada: Any, bob
     assert (finds(ada, "harbour"), finds(key, "harbour"), finds(bob, "harbour")) == (1, 1, 0)
     assert retention.hide(session, actor=ada)
     for viewer in (ada, key, bob):
-        assert selectors.find_session(viewer, session.pk) is None
+        assert rights.find(viewer, session.pk, Purpose.LIST) is None
         assert finds(viewer, "harbour") == 0
 
 
@@ -73,7 +74,7 @@ def test_a_delete_can_be_undone_and_both_are_told_to_the_audit_chain(ada: Any) -
     session = chat_of(ada, "one", "two")
     retention.hide(session, actor=ada, reason="by mistake")
     assert retention.unhide(session, actor=ada)
-    assert selectors.find_session(ada, session.pk) is not None
+    assert rights.find(ada, session.pk, Purpose.LIST) is not None
     assert [
         (event.action, event.actor, event.session, event.reason) for event in AuditEvent.objects.order_by("seq")
     ] == [
@@ -127,10 +128,10 @@ def test_a_held_and_hidden_session_is_seen_by_staff_with_the_hold_right_only(ada
     session = chat_of(ada, "one")
     retention.hold(session, actor=staff, reason="case 7")
     retention.hide(session, actor=ada)
-    assert [selectors.find_session(viewer, session.pk) for viewer in (ada, bob, staff)] == [None, None, None]
+    assert [rights.find(viewer, session.pk, Purpose.LIST) for viewer in (ada, bob, staff)] == [None, None, None]
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "hold_session"]))
     keeper = type(staff).objects.get(pk=staff.pk)
-    assert selectors.find_session(keeper, session.pk) == session
+    assert rights.find(keeper, session.pk, Purpose.LIST) == session
 
 
 def test_after_its_release_the_rules_apply_again(ada: Any, staff: Any) -> None:
@@ -168,7 +169,7 @@ def test_removal_takes_everything_with_it_and_nothing_of_anybody_else(ada: Any, 
     retention.purge(dry_run=False, now=timezone.now() + timedelta(hours=2))
     after = dump()
     assert {name for name in after if after[name] != before[name]} == {"AuditEvent"}
-    assert selectors.find_session(bob, other.pk) == other
+    assert rights.find(bob, other.pk, Purpose.LIST) == other
     assert list(verification.verify()) == []
 
 
@@ -199,7 +200,7 @@ def test_an_expired_session_is_not_served_even_before_a_purge_has_come_by(ada: A
     session = chat_of(ada, "lighthouse", source="relay", api_key=key)
     Session.objects.update(expires_at=days(-1))
     for viewer in (ada, key, bob):
-        assert selectors.find_session(viewer, session.pk) is None
+        assert rights.find(viewer, session.pk, Purpose.LIST) is None
         assert finds(viewer, "lighthouse") == 0
 
 
@@ -447,7 +448,7 @@ def test_a_purge_that_dies_anywhere_serves_nothing_by_halves_and_is_finished_by_
     with pytest.raises(PowerCut):
         retention.purge(dry_run=False, now=days(31), progress=cut)
     assert list(verification.verify()) == []
-    for session in selectors.sessions_visible_to(ada):
+    for session in rights.sessions_for(ada, Purpose.LIST):
         assert Message.objects.filter(session=session).count() == session.version - session.trimmed_through
     assert retention.purge(dry_run=False, now=days(31)).is_complete
     assert (Session.objects.count(), Message.objects.count(), Blob.objects.count()) == (2, 8, 0)
@@ -464,7 +465,7 @@ def test_a_half_removed_session_cannot_be_brought_back_or_held(ada: Any, staff: 
     with pytest.raises(PowerCut):
         retention.purge(dry_run=False, now=days(31), progress=cut)
     assert 0 < Message.objects.count() <= 10
-    assert selectors.find_session(ada, session.pk) is None
+    assert rights.find(ada, session.pk, Purpose.LIST) is None
     with pytest.raises(retention.BeingRemoved):
         retention.unhide(session, actor=ada)
     with pytest.raises(retention.BeingRemoved):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
-from django.contrib.auth.models import AnonymousUser, Permission
-from django.utils import timezone
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -18,7 +14,7 @@ from history import recorder, selectors
 from history.context import ContextOptions
 from history.entries import DebugLog, HeadMoved, ModelOutput, NotebookSet, SystemInstructionSet, ToolResults
 from history.errors import NoSuchEntry
-from history.models import ApiKey, Session
+from history.models import Session
 from tests.conformance.parley import ParleyStore
 from tests.conformance.plain import PlainStore
 from tests.talk import answered, call, chat_of, result, results, said
@@ -32,85 +28,6 @@ def contents(session: Session, **where: Any) -> list[str]:
 
 def numbers(session: Session, **where: Any) -> list[int]:
     return [message.seq for message in selectors.messages_of(session, **where).messages]
-
-
-def key_of(owner: Any, **fields: Any) -> ApiKey:
-    return ApiKey.objects.create(name="k", prefix=uuid4().hex[:16], secret_hash=b"x", owner=owner, **fields)
-
-
-def with_right(user: Any, *rights: str) -> Any:
-    user.user_permissions.add(*Permission.objects.filter(codename__in=rights, content_type__app_label="history"))
-    return type(user).objects.get(pk=user.pk)
-
-
-def sees(viewer: Any, session: Session) -> bool:
-    listed = session in selectors.sessions_visible_to(viewer)
-    found = selectors.find_session(viewer, session.pk) == session
-    assert listed == found
-    return found
-
-
-# Who may see what.
-
-
-def test_an_owner_sees_their_own_and_a_stranger_nothing(ada: Any, bob: Any) -> None:
-    session = chat_of(ada, "secret")
-    assert sees(ada, session)
-    assert not sees(bob, session)
-    assert not sees(AnonymousUser(), session)
-
-
-def test_staff_see_everything_only_with_the_right_to_view(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "secret")
-    assert not sees(staff, session)
-    assert sees(with_right(staff, "view_session"), session)
-
-
-def test_the_right_without_being_staff_opens_nothing(ada: Any, bob: Any) -> None:
-    session = chat_of(ada, "secret")
-    assert not sees(with_right(bob, "view_session", "hold_session"), session)
-
-
-def test_a_hidden_session_is_gone_for_everybody_and_a_held_one_stays_with_those_who_hold(ada: Any, staff: Any) -> None:
-    hidden, held = chat_of(ada, "gone"), chat_of(ada, "kept")
-    Session.objects.filter(pk__in=[hidden.pk, held.pk]).update(hidden_at=timezone.now())
-    Session.objects.filter(pk=held.pk).update(hold=True)
-    everything = key_of(ada, scopes=["read", "admin"])
-    for viewer in (ada, with_right(staff, "view_session"), everything):
-        assert not sees(viewer, hidden)
-        assert not sees(viewer, held)
-    holder = with_right(staff, "view_session", "hold_session")
-    assert not sees(holder, hidden)
-    assert sees(holder, held)
-
-
-def test_an_expired_session_is_served_to_nobody_before_the_purge_has_come_by(ada: Any, staff: Any) -> None:
-    session = chat_of(ada, "old")
-    Session.objects.filter(pk=session.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
-    for viewer in (ada, with_right(staff, "view_session", "hold_session"), key_of(ada, scopes=["admin"])):
-        assert not sees(viewer, session)
-    Session.objects.filter(pk=session.pk).update(hold=True)
-    assert sees(ada, session)
-
-
-def test_a_key_sees_what_was_recorded_under_it(ada: Any, bob: Any, staff: Any) -> None:
-    own, other = key_of(ada, scopes=["read"]), key_of(ada, scopes=["read"])
-    wide, every = key_of(ada, scopes=["read"], owner_wide=True), key_of(staff, scopes=["read", "admin"])
-    session = recorder.start_session(owner=ada, api_key=own, source="relay")
-    assert [sees(key, session) for key in (own, other, wide, every)] == [True, False, True, True]
-    assert [sees(key, chat_of(ada, "chat")) for key in (own, other, wide, every)] == [False, False, True, True]
-    assert not sees(wide, chat_of(bob, "his"))
-    assert not sees(key_of(bob, scopes=["read", "admin"]), session), "an admin key is worth what its owner is"
-
-
-@pytest.mark.parametrize("name", ["", "nonsense", "../etc/passwd", "61870452-4b6e-4476-9dfd-38edb604d4c6", "a\0b"])
-def test_what_is_no_session_is_none(ada: Any, name: str) -> None:
-    assert selectors.find_session(ada, name) is None
-
-
-def test_a_session_is_loaded_by_its_id_as_text(ada: Any) -> None:
-    session = chat_of(ada, "hello")
-    assert selectors.find_session(ada, str(session.pk)) == session
 
 
 def test_one_history_per_agent_and_workspace_is_a_filter(ada: Any, bob: Any) -> None:

@@ -20,6 +20,7 @@ from history import recorder, retention
 from history.entries import DebugLog, Media, ModelInput, SystemInstructionSet, Text, ToolResult, ToolResults
 from history.media import media_type_of
 from history.models import Blob, Session
+from history.opening import open_for_reading
 from relay.attachments import parts_of, tidy, told
 from relay.errors import AttachmentRefused
 from tests.talk import answered, call, chat_of
@@ -271,6 +272,9 @@ def test_a_stranger_gets_nothing_and_staff_with_the_right_do(client: Client, ada
         client.force_login(somebody)
         assert client.get(address(session)).status_code == 404
     staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    assert client.get(address(session)).status_code == 403
+    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
+    open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
     assert client.get(address(session)).status_code == 200
 
 

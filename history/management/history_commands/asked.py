@@ -17,7 +17,8 @@ from django.utils.translation import gettext as _
 
 from history.listing import sessions_beginning_with
 from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Session
-from history.selectors import sessions_visible_to
+from history.rights import Purpose
+from history.rights import sessions_for as sessions_of_viewer
 
 Options = Mapping[str, Any]
 
@@ -40,16 +41,16 @@ def viewer_of(options: Options) -> AbstractUser | None:
     return user_named(options["viewer"]) if options["viewer"] else None
 
 
-def sessions_for(viewer: AbstractUser | None) -> QuerySet[Session]:
+def sessions_for(viewer: AbstractUser | None, purpose: Purpose = Purpose.LIST) -> QuerySet[Session]:
     """The operator has the database anyway, so nothing is hidden here: not the trash, not what has expired.
 
     But a fork that is still being copied is no session yet.
     """
-    return Session.objects.exclude(hidden_at=IN_THE_MAKING) if viewer is None else sessions_visible_to(viewer)
+    return Session.objects.exclude(hidden_at=IN_THE_MAKING) if viewer is None else sessions_of_viewer(viewer, purpose)
 
 
-def session_named(name: str, viewer: AbstractUser | None) -> Session:
-    found = sessions_beginning_with(sessions_for(viewer), name)
+def session_named(name: str, viewer: AbstractUser | None, purpose: Purpose = Purpose.LIST) -> Session:
+    found = sessions_beginning_with(sessions_for(viewer, purpose), name)
     if not found:
         raise CommandError(_("There is no session %(name)s: `history list` shows them.") % {"name": name})
     if len(found) > 1:

@@ -13,6 +13,7 @@ from history.management.history_commands.asked import Options, add_viewer, sessi
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
 from history.models import Session
+from history.rights import Purpose
 
 HELP = "Delete sessions: into the trash, or for good with --erase. A dry run unless --yes is given."
 
@@ -29,7 +30,9 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     if options["erase"] and not options["reason"].strip():
         raise CommandError(_("Erasing needs a reason: add --reason."), returncode=2)
     viewer = viewer_of(options)
-    sessions = {session.pk: session for session in (session_named(name, viewer) for name in options["sessions"])}
+    sessions = {
+        session.pk: session for session in (session_named(name, viewer, Purpose.DELETE) for name in options["sessions"])
+    }
     outcomes = {pk: _outcome(session, viewer, options) for pk, session in _watched(sessions, options)}
     _print(list(sessions.values()), outcomes, options, out=out, err=err)
     if refused := [pk for pk, outcome in outcomes.items() if outcome == "held"]:

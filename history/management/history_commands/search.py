@@ -21,8 +21,8 @@ from history.management.history_commands.asked import (
 from history.management.history_commands.printing import Piece, print_line
 from history.management.output import Stream, as_cell, is_a_terminal, print_json, print_table
 from history.models import ApiKey, Message, Session
+from history.rights import Purpose, Viewer
 from history.search import Filters, Hit, Results, Snippet, facets, search
-from history.selectors import Viewer
 
 HELP = "Search messages, tool arguments and results."
 
@@ -77,7 +77,7 @@ def _filters(options: Options) -> Filters:
     return Filters(
         owner=tuple(user_named(name).pk for name in options["owner"]),
         key=tuple(key_named(prefix).pk for prefix in options["key"]),
-        session=tuple(session_named(name, viewer).pk for name in options["session"]),
+        session=tuple(session_named(name, viewer, Purpose.READ).pk for name in options["session"]),
         has_error=options["has_error"],
         since=options["since"],
         until=options["until"],

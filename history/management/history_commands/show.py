@@ -24,6 +24,7 @@ from history.management.history_commands.printing import Piece, print_line, prin
 from history.management.output import Stream, as_cell, print_json
 from history.models import Message, Session
 from history.previews import Preview, entries_in_brief, preview
+from history.rights import Purpose
 from history.selectors import Page, entries_of, ledger_of, messages_of, snapshot
 
 HELP = "Show a session: ModelInput, ModelOutput, ToolResults and the rest, with times, tokens and branches."
@@ -48,7 +49,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
-    session = session_named(options["session"], viewer_of(options))
+    session = session_named(options["session"], viewer_of(options), Purpose.READ)
     if options["leaf"] and not Message.objects.filter(session=session, seq=options["leaf"]).exists():
         words = {"session": str(session.pk)[:8], "seq": options["leaf"]}
         raise CommandError(_("Session %(session)s has no entry %(seq)s.") % words)

@@ -10,8 +10,9 @@ from django.utils.translation import gettext_lazy as _
 
 from history.entries import Entry, Gap, ModelOutput, ToolResults
 from history.models import Message, Session
+from history.opening import NotPermitted, ReasonNeeded, find_opened
 from history.previews import entries_in_brief, preview
-from history.selectors import Page, find_session, messages_of
+from history.selectors import Page, messages_of
 from relay.agent.tools.base import OUTPUT_CHARS, ToolContext, ToolError, tool
 from relay.agent.tools.times import zone_of
 
@@ -30,9 +31,7 @@ def read_session(
     limit: Annotated[int, "How many entries, at most 100."] = 20,
 ) -> str:
     """Read one of the person's sessions: its newest entries, or those around, before or after an entry."""
-    found = find_session(context.user, session.strip())
-    if found is None:
-        raise ToolError("There is no such session.")
+    found = _opened(context, session.strip())
     page = _page(found, around=around, before=before, after=after, limit=max(1, min(limit, MOST)))
     told = [message for message in page.messages if not message.is_internal]
     chars = OUTPUT_CHARS * 9 // 10 // max(1, len(told)) - 100
@@ -40,6 +39,18 @@ def read_session(
     pairs = zip(told, entries_in_brief(told), strict=True)
     texts = [_shown(message, entry, zone, chars) for message, entry in pairs]
     return "\n\n".join([_head(found, zone), *texts, *_ways(page)])
+
+
+def _opened(context: ToolContext, name: str) -> Session:
+    try:
+        found = find_opened(context.user, name)
+    except NotPermitted:
+        raise ToolError("This session is somebody else's, and the person may not read it.") from None
+    except ReasonNeeded:
+        raise ToolError("This session is somebody else's: the person has to open its page and say why first.") from None
+    if found is None:
+        raise ToolError("There is no such session.")
+    return found
 
 
 def _page(session: Session, *, around: int | None, before: int | None, after: int | None, limit: int) -> Page:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
+from history.opening import opened
 from history.search import Filters, Hit, search
 from relay.agent.tools.base import ToolContext, ToolError, tool
 from relay.agent.tools.times import moment, zone_of
@@ -54,7 +55,9 @@ def search_history(
     if not hits:
         return "Nothing was found." if is_all else "Nothing was found among the newest messages; narrow the search."
     rest = "" if is_all else "\n\nThere are more: narrow the search, or ask for more."
-    return "\n\n".join(_shown(hit, number, zone) for number, hit in enumerate(hits, 1)) + rest
+    readable = opened(context.user, [hit.session_id for hit in hits])
+    texts = [_shown(hit, number, zone, is_open=hit.session_id in readable) for number, hit in enumerate(hits, 1)]
+    return "\n\n".join(texts) + rest
 
 
 def _one(value: str | None) -> tuple[str, ...]:
@@ -83,10 +86,12 @@ def _found(
     return hits[:limit], before is None and len(hits) <= limit
 
 
-def _shown(hit: Hit, number: int, zone: tzinfo) -> str:
+def _shown(hit: Hit, number: int, zone: tzinfo, *, is_open: bool) -> str:
     text = " ".join(hit.snippet.text.split())
     before, after = "… " if hit.snippet.is_cut_before else "", " …" if hit.snippet.is_cut_after else ""
     where = f"session {hit.session_id}, entry {hit.seq}"
     who = hit.role if hit.on_path else f"{hit.role}, on another branch"
     head = f"{number}. {hit.title or 'Untitled'} ({hit.at.astimezone(zone):%Y-%m-%d %H:%M}, {who}; {where})"
+    if not is_open:
+        return f"{head}\n   (somebody else's: the person has to open its page and say why first)"
     return f"{head}\n   {before}{text}{after}"
