@@ -97,9 +97,9 @@ def load(text: str) -> Any:
     return json.loads(text)
 
 
-def dump(value: Any) -> str:
+def dump(value: Any, *, sort_keys: bool = False) -> str:
     """JSON text that any database takes: compact, not ASCII-only, but lone surrogates escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"))
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

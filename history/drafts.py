@@ -118,7 +118,7 @@ class Draft:
         session.version, session.last_seal = seq, seal
         if is_leaf:
             return after
-        self.footings[seq] = _following(footing, stored, seq=seq, fingerprint=fingerprint)
+        self.footings[seq] = following(footing, stored, seq=seq, fingerprint=fingerprint)
         if moves:
             advance(session, kind=columns["kind"], footing=self.footings[seq], seq=seq)
         return seq
@@ -167,7 +167,7 @@ def _count(session: Session, entry: Entry, columns: Mapping[str, Any]) -> None:
         session.title = title_from(entry.text)
 
 
-def _following(footing: Footing, entry: Entry, *, seq: int, fingerprint: bytes) -> Footing:
+def following(footing: Footing, entry: Entry, *, seq: int, fingerprint: bytes) -> Footing:
     """What the next entry needs to know. Entries that are not part of the conversation let open calls stand."""
     if isinstance(entry, ModelOutput):
         return Footing(fingerprint, tuple((call.call_id, call.name) for call in entry.tool_requests), seq)

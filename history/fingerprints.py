@@ -37,6 +37,11 @@ def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
     return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, after.ljust(SIZE, b"\0") + said, "sha256")[:SIZE]
 
 
+def of_nothing_known(session: object, seq: int) -> bytes:
+    """In place of the chain over an entry whose texts are gone: nothing that anybody says leads to it."""
+    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, f"gone|{session}|{seq}".encode(), "sha256")[:SIZE]
+
+
 def essence_of(entry: Entry) -> list[Any] | None:
     if isinstance(entry, ModelInput):
         said: list[Any] = [_words(entry.parts), _images(entry)]

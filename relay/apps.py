@@ -5,3 +5,9 @@ from django.utils.translation import gettext_lazy as _
 class RelayConfig(AppConfig):
     name = "relay"
     verbose_name = _("Agents and runs")
+
+    def ready(self) -> None:
+        from history.formats.jsonl import register_section
+        from relay.agents_in_exports import SECTION
+
+        register_section(SECTION)

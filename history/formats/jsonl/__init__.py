@@ -1,0 +1,35 @@
+"""Parley's own format: everything that is known of a session, one JSON object a line, in both directions.
+
+A file begins with a header and ends with an `end` line. Between them stand, session by session, a `session` line, its
+`entry` lines by number, its `exchange` lines by time and a `session_end` line with the checkpoint (entries, version,
+seal); a `blob` stands before the first line that needs it. Sections of others (agents) come before the `end`.
+
+What is written are facts. Columns that follow from an entry, counters, the path, calls and search rows are made again
+by whoever reads it, and fingerprints are never written at all: they are made with the key of the house that restores.
+Owners are told by user name, keys by prefix.
+
+The bytes are canonical (sorted keys, no spaces, times in UTC, sessions by id), so what was exported, restored and
+exported again is the same file. Bodies and salts are exactly what was sealed: seals can be verified in the file, and
+after a restore by `history verify`.
+
+    lines (bytes and values) → facts (rows and values) → writing (rows to lines)
+    restoring (lines to sessions) → reading (lines to values that were checked) → laying (rows as they were)
+"""
+
+from history.formats.jsonl.lines import FORMAT, VERSION, is_header
+from history.formats.jsonl.reports import Restored
+from history.formats.jsonl.restoring import restore
+from history.formats.jsonl.sections import Section, register_section, sections
+from history.formats.jsonl.writing import Writer
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Restored",
+    "Section",
+    "Writer",
+    "is_header",
+    "register_section",
+    "restore",
+    "sections",
+]

@@ -1,0 +1,123 @@
+"""One session on its way in: what is known of it from its first line to its last, and what is to be stored of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from history.formats.base import Notes
+from history.formats.jsonl.reading import Laid
+from history.formats.jsonl.reports import Outcome, Restored
+from history.models import ApiKey, Message, Session
+
+WINDOW = 500
+
+
+@dataclass
+class Known:
+    """The session as it is here already, to be compared with the file."""
+
+    session: Session
+    seals: dict[int, bytes] = field(default_factory=dict)  # of a stretch of entries
+
+    def differs(self, laid: Laid) -> bool:
+        """Whether the entry of this number is another one here. What was trimmed here cannot be asked."""
+        if laid.seq <= self.session.trimmed_through:
+            return False
+        if laid.seq not in self.seals:
+            stretch = Message.objects.filter(session=self.session, seq__gte=laid.seq, seq__lt=laid.seq + WINDOW)
+            self.seals = {seq: bytes(seal) for seq, seal in stretch.values_list("seq", "seal")}
+        return self.seals.get(laid.seq) != laid.seal
+
+
+@dataclass
+class Incoming:
+    """`entries` and `exchanges` are what the next batch has to store; the rest is bookkeeping over all of it."""
+
+    id: UUID
+    title: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    owner: Any = None
+    key: ApiKey | None = None
+    links: Mapping[str, UUID] = field(default_factory=dict)
+    version: int = 0
+    known: Known | None = None
+    notes: Notes = field(default_factory=Notes)
+
+    entries: list[Laid] = field(default_factory=list)
+    exchanges: list[Mapping[str, Any]] = field(default_factory=list)
+    is_begun: bool = False  # its row is stored
+    is_over: bool = False  # its last line was read
+    refused: str = ""
+    broken: str = ""  # from here on nothing can be laid down
+    last: int = 0
+    last_seal: bytes = b""
+    stored: int = 0
+    met: int = 0  # entries in the file, laid down or not
+    dropped: list[int] = field(default_factory=lambda: [0, 0])  # how many without texts, and the last of them
+    kept: dict[str, str] = field(default_factory=dict)  # before the anchor of a trim: number → digest
+
+    @property
+    def trimmed_through(self) -> int:
+        return int(self.fields.get("trimmed_through", 0))
+
+    def begin(self) -> None:
+        """Where the first entry of the file belongs; one that this house has no place for is refused."""
+        self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
+        if self.known and self.trimmed_through > self.known.session.version:
+            self.refused = "entries between what is here and what the file has were trimmed before it was exported"
+
+    def add(self, laid: Laid) -> None:
+        """Note one entry: new, known already, or the reason why nothing more can be taken."""
+        self.met += 1
+        if self.refused or self.broken:
+            return
+        if laid.seq <= self.trimmed_through:
+            self._keep(laid)
+            return
+        if laid.seq != self.last + 1:
+            self.broken = f"entry {self.last + 1} is missing"
+            return
+        if not laid.follows(self.last_seal):
+            self.notes("lost", "seals that do not hold: altered before the export, or on the way", where=f"#{laid.seq}")
+        self.last, self.last_seal = laid.seq, laid.seal
+        if self.known is None or laid.seq > self.known.session.version:
+            self._take(laid)
+        elif self.known.differs(laid):
+            self.refused = f"another session with this id is here: they differ from entry {laid.seq} on"
+
+    def _keep(self, laid: Laid) -> None:
+        self.kept[str(laid.seq)] = laid.digest.hex()
+        if self.known is None:
+            self._take(laid)
+
+    def _take(self, laid: Laid) -> None:
+        self.entries.append(laid)
+        if laid.entry is None:
+            self.dropped = [self.dropped[0] + 1, laid.seq]
+        if laid.missing:
+            self.notes("lost", "attachments whose bytes are not in the file", where=f"#{laid.seq}")
+
+    def end(self, line: Mapping[str, Any] | None) -> None:
+        """Its last line, or None: the file went on, or ended, without it."""
+        self.is_over = True
+        laid = self.last
+        if self.broken:
+            self.notes("lost", f"{self.broken}: what comes after it was left out", where=f"after #{laid}")
+        elif line is None:
+            self.notes("lost", "the file ends within this session", where=f"after #{laid} of {self.version}")
+        elif not self.refused and (line.get("version"), line.get("seal")) != (laid, self.last_seal.hex()):
+            self.notes("lost", "the checkpoint at the end of the session is not that of its entries")
+
+    def outcome(self) -> Restored:
+        said: Outcome = "imported" if self.known is None else "extended" if self.stored else "already there"
+        return Restored(
+            session=self.id,
+            title=self.title,
+            outcome="refused" if self.refused else said,
+            entries=self.stored,
+            why=self.refused,
+            notes=self.notes.as_tuple(),
+        )

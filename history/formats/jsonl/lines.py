@@ -1,0 +1,75 @@
+"""One line: a JSON object in bytes that are the same whenever the object is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from history.bodies import dump
+from history.formats.base import FormatError
+
+FORMAT, VERSION = "parley", 1
+
+HEADER = {"type": "header", "format": FORMAT, "version": VERSION}
+
+_BODY = b'{"body":'
+_AFTER_BODY = b',"created_at":'
+
+
+def line_of(value: Mapping[str, Any]) -> bytes:
+    return dump(value, sort_keys=True).encode() + b"\n"
+
+
+def entry_line(body: str, rest: Mapping[str, Any]) -> bytes:
+    """A line with a body in it, byte for byte as it was sealed; of the names in it, `body` comes first."""
+    return _BODY + body.encode() + b"," + line_of(rest)[1:]
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """The object of a line; where we wrote it, `body` is the text that was sealed and not what it says."""
+    if line.startswith(_BODY):
+        # Nothing after the body holds words of anybody else.
+        end = line.rfind(_AFTER_BODY)
+        if end > 0:
+            return {**_object(b"{" + line[end + 1 :]), "body": line[len(_BODY) : end].decode()}
+    return _object(line)
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError("this line is no JSON") from error
+    if not isinstance(value, dict):
+        raise FormatError("this line is no JSON object")
+    return value
+
+
+def is_header(line: bytes) -> bool:
+    """Whether a file that begins with this line is one of ours, of whatever version."""
+    try:
+        value = _object(line)
+    except FormatError:
+        return False
+    return value.get("type") == "header" and value.get("format") == FORMAT
+
+
+def check_header(value: Mapping[str, Any]) -> None:
+    if value.get("type") != "header" or value.get("format") != FORMAT:
+        raise FormatError("this is no export of Parley: it has no header")
+    if value.get("version") != VERSION:
+        raise FormatError(f"this export is of version {value.get('version')}; this Parley reads version {VERSION}")
+
+
+def time_text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def time_of(text: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        raise FormatError(f"{text!r} is no time") from None

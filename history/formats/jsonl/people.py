@@ -1,0 +1,70 @@
+"""Whose sessions these become: owners by user name, keys by prefix.
+
+Restored by the operator, everything goes to whoever has that name here, or is mapped to. Restored by one person, all of
+it becomes theirs: no session, key or hold of anybody else is touched or pointed to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.utils import timezone
+
+from history.formats.base import FormatError, Notes
+from history.models import ApiKey, Session
+
+
+class People:
+    def __init__(self, *, owner: Any = None, owners: Mapping[str, Any] | None = None) -> None:
+        self.owner = owner
+        self._known: dict[str, Any] = dict(owners or {})
+        self._keys: dict[tuple[str, Any], ApiKey] = {}
+
+    @property
+    def is_operator(self) -> bool:
+        return self.owner is None
+
+    def named(self, name: Any) -> Any:
+        """Raises FormatError where there is nobody of that name."""
+        if self.owner is not None:
+            return self.owner
+        if not isinstance(name, str) or not name:
+            raise FormatError("the session does not say whose it is")
+        if name not in self._known:
+            self._known[name] = get_user_model().objects.filter(username=name).first()
+        if self._known[name] is None:
+            raise FormatError(f"there is no user called {name} here: make one, or say who gets these sessions")
+        return self._known[name]
+
+    def key(self, prefix: Any, *, owner: Any, notes: Notes) -> ApiKey | None:
+        """The key with this prefix; one that nobody knows here becomes a stub that opens nothing."""
+        if prefix is None:
+            return None
+        if not isinstance(prefix, str) or not 1 <= len(prefix) <= 16 or not prefix.isascii() or not prefix.isalnum():
+            raise FormatError(f"{prefix!r} is no prefix of a key")
+        if (prefix, owner.pk) not in self._keys:
+            key = ApiKey.objects.filter(prefix=prefix).first()
+            self._keys[prefix, owner.pk] = key or _stub(prefix, owner)
+        key = self._keys[prefix, owner.pk]
+        if key.owner_id == owner.pk or self.is_operator:
+            return key
+        notes("lost", f"the key {prefix} belongs to somebody else here: the session has none now")
+        return None
+
+    def may_point_to(self, session: Session) -> bool:
+        return self.is_operator or session.owner_id == self.owner.pk
+
+
+def _stub(prefix: str, owner: Any) -> ApiKey:
+    """It names whoever wrote, and opens nothing: its hash is that of no key, and it is revoked."""
+    return ApiKey.objects.create(
+        name=f"{prefix} (restored)",
+        prefix=prefix,
+        secret_hash=os.urandom(32),
+        owner=owner,
+        scopes=[],
+        revoked_at=timezone.now(),
+    )

@@ -1,0 +1,157 @@
+"""Lines to values that were checked: an entry with its body, its seal and everything that its row will say."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from history import projections
+from history.bodies import MissingBlob, attachments_of, blobs_in, dump, unpack
+from history.entries import Entry, HeadMoved
+from history.formats.base import FormatError
+from history.formats.jsonl.facts import call_fields, dropped_fields, hash_of, mapping, whole
+from history.formats.jsonl.lines import time_of
+from history.models import Blob
+from history.rows import fitting_text
+from history.seals import digest_of, seal_of
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """One entry as it is to be laid down. `entry` is None where its texts were dropped."""
+
+    seq: int
+    parent: int
+    moved: bool
+    kind: str
+    created_at: datetime
+    seal: bytes
+    digest: bytes
+    columns: Mapping[str, Any]
+    entry: Entry | None = None
+    body: str | None = None
+    salt: bytes | None = None
+    blobs: frozenset[str] = frozenset()
+    missing: frozenset[str] = frozenset()  # attachments whose bytes are nowhere
+    calls: Sequence[dict[str, Any]] = ()
+
+    @property
+    def is_move(self) -> bool:
+        return self.kind == HeadMoved.kind
+
+    def follows(self, seal: bytes) -> bool:
+        """Whether its seal was made from the one before it and from what it says."""
+        return self.seal == seal_of(seal, seq=self.seq, parent=self.parent, kind=self.kind, digest=self.digest)
+
+
+class Payloads:
+    """Blobs by hash: those of lines that were just read, and those that are stored already."""
+
+    KEPT = 64
+
+    def __init__(self) -> None:
+        self.fresh: dict[str, Blob] = {}  # to be stored with the next batch
+        self.fresh_bytes = 0
+        self.recent: dict[str, bytes] = {}
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Raises FormatError where the bytes are not what their name says."""
+        try:
+            content = b64decode(line.get("data") or "", validate=True)
+        except (TypeError, ValueError):
+            raise FormatError("the data of a blob is no base64") from None
+        name = sha256(content).hexdigest()
+        if name != line.get("sha256"):
+            raise FormatError(f"the blob {str(line.get('sha256'))[:12]}… was altered: its bytes have another hash")
+        kind = fitting_text(Blob, "media_type", str(line.get("media_type") or "text/plain"))
+        self.fresh[name] = Blob(sha256=name, data=content, size=len(content), media_type=kind)
+        self.fresh_bytes += len(content)
+
+    def taken(self) -> list[Blob]:
+        """Those that are to be stored; from here on they are looked for in the database."""
+        blobs, self.fresh, self.fresh_bytes = list(self.fresh.values()), {}, 0
+        return blobs
+
+    def __getitem__(self, name: str) -> bytes:
+        if name in self.fresh:
+            return bytes(self.fresh[name].data)
+        if name not in self.recent:
+            found = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
+            if found is None:
+                raise MissingBlob(f"the blob {name} is missing")
+            if len(self.recent) >= self.KEPT:
+                self.recent.clear()
+            self.recent[name] = bytes(found)
+        return self.recent[name]
+
+    def are_there(self, names: frozenset[str]) -> frozenset[str]:
+        others = [name for name in names if name not in self.fresh]
+        stored = set(Blob.objects.filter(pk__in=others).values_list("pk", flat=True)) if others else set()
+        return frozenset(name for name in names if name in self.fresh or name in stored)
+
+
+@dataclass(slots=True)
+class EntryReader:
+    """Reads entries of one file; blobs must have been added before."""
+
+    payloads: Payloads = field(default_factory=Payloads)
+
+    def read(self, line: Mapping[str, Any]) -> Laid:
+        """Raises FormatError for what is no entry."""
+        seq, parent = whole(line, "seq"), whole(line, "parent")
+        common = {
+            "seq": seq,
+            "parent": parent,
+            "moved": line.get("moved") is True,
+            "created_at": time_of(line.get("created_at")),
+            "seal": hash_of(line, "seal"),
+        }
+        if not parent < seq:
+            raise FormatError(f"entry {seq} cannot stand after entry {parent}")
+        if "dropped" in line:
+            return _dropped(line, common)
+        return self._whole(line, common)
+
+    def _whole(self, line: Mapping[str, Any], common: dict[str, Any]) -> Laid:
+        written, salt = line.get("body"), hash_of(line, "salt")
+        body = written if isinstance(written, str) else dump(written)
+        names = frozenset(blobs_in(body))
+        try:
+            entry = unpack(body, {name: self.payloads[name] for name in names})
+        except MissingBlob as error:
+            raise FormatError(str(error)) from None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise FormatError(f"the body of entry {common['seq']} cannot be read") from None
+        attached = attachments_of(entry)
+        there = self.payloads.are_there(attached) if attached else attached
+        columns = projections.columns_of(entry) | {"created_at": common["created_at"]}
+        return Laid(
+            **common,
+            kind=columns["kind"],
+            digest=hash_of(line, "digest") or digest_of(salt, body),
+            columns=columns,
+            entry=entry,
+            body=body,
+            salt=salt,
+            blobs=names | there,
+            missing=attached - there,
+        )
+
+
+def _dropped(line: Mapping[str, Any], common: dict[str, Any]) -> Laid:
+    facts = mapping(line, "dropped")
+    columns = dropped_fields(facts) | {"created_at": common["created_at"]}
+    calls = facts.get("calls", [])
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise FormatError("the calls of an entry are a list of objects")
+    return Laid(
+        **common,
+        kind=columns["kind"],
+        digest=hash_of(line, "digest"),
+        columns=columns,
+        calls=[call_fields(call) for call in calls],
+    )

@@ -1,0 +1,234 @@
+"""Lines to sessions, as they come, in bounded memory: what cannot be taken is told, and never keeps the rest out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db import DataError, IntegrityError
+from django.utils import timezone
+
+from history import retention
+from history.errors import HistoryError
+from history.formats.base import FormatError, Note, Notes
+from history.formats.jsonl import storing
+from history.formats.jsonl.facts import id_of, session_fields, whole
+from history.formats.jsonl.incoming import Incoming, Known
+from history.formats.jsonl.lines import check_header, read_line
+from history.formats.jsonl.people import People
+from history.formats.jsonl.reading import EntryReader
+from history.formats.jsonl.reports import Restored
+from history.formats.jsonl.sections import sections
+from history.models import BEYOND_RECALL, IN_THE_MAKING, AuditEvent, Session
+from history.recorder import refuse_when_off
+
+BATCH = 300
+BATCH_BYTES = 4_000_000
+SIGN_OF_LIFE = timedelta(minutes=1)  # of another restore that is at the same session
+
+REFUSALS = (HistoryError, FormatError, DataError, IntegrityError, ValueError, TypeError, OverflowError, KeyError)
+
+
+def restore(
+    lines: Iterable[bytes],
+    *,
+    owner: Any = None,
+    owners: Mapping[str, Any] | None = None,
+    deletions: bool = False,
+) -> Iterator[Restored]:
+    """Lay down what an export holds, and tell what became of each session. Raises FormatError for no export at all.
+
+    Without `owner` this is the operator's: sessions go to whoever has the owner's user name here or is named for it in
+    `owners`, and sections of others are taken. With `owner` everything becomes that person's. Doing it again changes
+    nothing; a file that knows more of a session than we do extends it. `deletions`: what the file says was deleted is
+    put into the trash here, too.
+    """
+    refuse_when_off()
+    run = _Restore(People(owner=owner, owners=owners), deletions=deletions)
+    for number, line in enumerate(lines):
+        if line.strip():
+            yield from run.feed(line, is_first=number == 0)
+    yield from run.close()
+
+
+class _Restore:
+    def __init__(self, people: People, *, deletions: bool) -> None:
+        self.people = people
+        self.deletions = deletions
+        self.reader = EntryReader()
+        self.batch: list[Incoming] = []
+        self.current: Incoming | None = None
+        self.bytes = 0
+        self.waiting: dict[UUID, list[tuple[UUID, str]]] = {}  # a session that is still to come → who points to it
+
+    def feed(self, line: bytes, *, is_first: bool) -> Iterator[Restored]:
+        self.bytes += len(line)
+        try:
+            value = read_line(line)
+            if is_first:
+                check_header(value)
+                return
+            yield from self._take(value)
+        except FormatError as error:
+            if is_first:
+                raise
+            yield from self._complain(str(error))
+        if self._is_full():
+            yield from self._store()
+
+    def close(self) -> Iterator[Restored]:
+        self._end(None)
+        yield from self._store()
+        for target, pointing in self.waiting.items():
+            for session_id, name in pointing:
+                what = f"the session that it points to ({name}) is not here"
+                yield Restored(
+                    session=session_id, outcome="noted", notes=(Note(level="lost", what=what, where=str(target)),)
+                )
+
+    # What the lines say.
+
+    def _take(self, value: Mapping[str, Any]) -> Iterator[Restored]:
+        kind = str(value.get("type"))
+        if kind == "entry" and self.current is not None:
+            self._take_entry(self.current, value)
+        elif kind == "exchange" and self.current is not None:
+            if not (self.current.refused or self.current.broken):
+                self.current.exchanges.append(value)
+        elif kind == "blob":
+            self.reader.payloads.add(value)
+        elif kind == "session":
+            self._end(None)
+            self._begin(value)
+        elif kind == "session_end":
+            self._end(value)
+        elif kind == "deleted":
+            yield from self._delete(value)
+        elif kind in sections():
+            yield self._take_section(sections()[kind], value)
+        elif kind not in ("end", "header"):
+            yield Restored(session=None, outcome="noted", why=f"a line of an unknown kind was left out: {kind!r}")
+
+    def _complain(self, problem: str) -> Iterator[Restored]:
+        """A line that cannot be used: of the session that is being read, or of none."""
+        if self.current is None:
+            yield Restored(session=None, outcome="refused", why=problem)
+        elif not self.current.broken:
+            self.current.broken = problem
+
+    def _take_entry(self, current: Incoming, value: Mapping[str, Any]) -> None:
+        if current.refused or current.broken:
+            current.met += 1
+        else:
+            current.add(self.reader.read(value))
+
+    def _begin(self, value: Mapping[str, Any]) -> None:
+        try:
+            self.current = self._incoming(value)
+        except FormatError as error:
+            session_id = UUID(int=0)
+            with suppress(FormatError):
+                session_id = id_of(value, "id")
+            # What follows belongs to it, and is read past.
+            self.current = Incoming(session_id, title=str(value.get("title", "")), refused=str(error))
+        self.batch.append(self.current)
+
+    def _incoming(self, value: Mapping[str, Any]) -> Incoming:
+        notes = Notes()
+        fields = session_fields(value)
+        owner = self.people.named(value.get("owner"))
+        if not self.people.is_operator:
+            fields |= {"hold": False, "hidden_at": None}
+        incoming = Incoming(
+            id_of(value, "id"),
+            title=fields["title"],
+            fields=fields,
+            owner=owner,
+            key=self.people.key(value.get("key"), owner=owner, notes=notes),
+            links={name: id_of(value, name) for name in ("parent", "forked_from") if value.get(name)},
+            version=whole(value, "version"),
+            notes=notes,
+        )
+        self._look_for(incoming)
+        incoming.begin()
+        return incoming
+
+    def _look_for(self, incoming: Incoming) -> None:
+        """Is it here already, has it been, or did somebody begin to restore it?"""
+        found = Session.objects.filter(pk=incoming.id).first()
+        if found is None:
+            removed = AuditEvent.objects.filter(session=incoming.id, action="remove").order_by("-seq").first()
+            if removed is not None:
+                incoming.notes("ignored", "it had been removed here before", where=removed.at.date().isoformat())
+        elif found.hidden_at == IN_THE_MAKING and found.stored_at < timezone.now() - SIGN_OF_LIFE:
+            storing.clear(incoming.id)
+        elif found.hidden_at in (IN_THE_MAKING, BEYOND_RECALL):
+            raise FormatError("the session is just being restored or removed: try again in a minute")
+        elif found.owner_id != incoming.owner.pk:
+            raise FormatError("a session with this id is here and belongs to somebody else")
+        else:
+            incoming.known = Known(found)
+
+    def _end(self, value: Mapping[str, Any] | None) -> None:
+        if self.current is not None:
+            self.current.end(value)
+            self.current = None
+
+    def _delete(self, value: Mapping[str, Any]) -> Iterator[Restored]:
+        yield from self._store()
+        session = Session.objects.filter(pk=id_of(value, "session"), hidden_at=None).first()
+        if session is None or not self.people.may_point_to(session):
+            return
+        why = "it was deleted where it comes from"
+        if self.deletions:
+            retention.hide(session, actor=self.people.owner, reason=why)
+        outcome: Any = "deleted" if self.deletions else "noted"
+        yield Restored(session=session.pk, title=session.title, outcome=outcome, why=why)
+
+    def _take_section(self, section: Any, value: Mapping[str, Any]) -> Restored:
+        if not self.people.is_operator:
+            return Restored(session=None, outcome="noted", why=f"only the operator restores lines of {section.name!r}")
+        why = section.take({name: item for name, item in value.items() if name != "type"})
+        title = f"{section.name} {value.get('name', '')}".strip()
+        return Restored(session=None, title=title, outcome="already there" if why else "imported", why=why)
+
+    # What is stored.
+
+    def _is_full(self) -> bool:
+        size = self.bytes + self.reader.payloads.fresh_bytes
+        return size >= BATCH_BYTES or sum(len(incoming.entries) + 5 for incoming in self.batch) >= BATCH
+
+    def _store(self) -> Iterator[Restored]:
+        batch, blobs = self.batch, self.reader.payloads.taken()
+        try:
+            storing.store(batch, blobs=blobs, people=self.people)
+        except REFUSALS:
+            self._store_one_by_one(batch, blobs)
+        for incoming in batch:
+            incoming.entries, incoming.exchanges = [], []
+            if incoming.is_over or incoming.refused:
+                if not incoming.refused:
+                    self._link(incoming)
+                if incoming is not self.current:
+                    yield incoming.outcome()
+        self.batch, self.bytes = [self.current] if self.current is not None else [], 0
+
+    def _store_one_by_one(self, batch: list[Incoming], blobs: list[Any]) -> None:
+        """Something in the batch cannot be stored: find out what, and leave that out."""
+        storing.store([], blobs=blobs, people=self.people)
+        for incoming in batch:
+            try:
+                storing.store([incoming], blobs=(), people=self.people)
+            except REFUSALS as error:
+                incoming.refused = f"it could not be stored: {error}"
+                storing.clear(incoming.id)
+
+    def _link(self, incoming: Incoming) -> None:
+        for name, target in incoming.links.items():
+            if not storing.link(incoming.id, name, target, self.people):
+                self.waiting.setdefault(target, []).append((incoming.id, name))
+        for session_id, name in self.waiting.pop(incoming.id, ()):
+            storing.link(session_id, name, incoming.id, self.people)

@@ -1,0 +1,30 @@
+"""What else belongs to a house: others than the record may have lines of their own in an export of everything.
+
+The record does not know them. They say what they are called, give their lines, and take them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`name` is the `type` of its lines. `take` makes one again, and says why where it did not ("" if it did)."""
+
+    name: str
+    give: Callable[[], Iterable[Mapping[str, Any]]]
+    take: Callable[[Mapping[str, Any]], str]
+
+
+_sections: dict[str, Section] = {}
+
+
+def register_section(section: Section) -> None:
+    _sections[section.name] = section
+
+
+def sections() -> Mapping[str, Section]:
+    return dict(sorted(_sections.items()))

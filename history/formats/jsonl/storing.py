@@ -1,0 +1,143 @@
+"""A batch of what was read, in one transaction: sessions, entries, calls to models, and what explains what is missing.
+
+A session is `IN_THE_MAKING` until its last entry is there: nobody is served half of one, and if the restore breaks off,
+the purge removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from history import audit, storage
+from history.bodies import blobs_in, dump
+from history.formats.jsonl.facts import exchange_fields
+from history.formats.jsonl.incoming import Incoming
+from history.formats.jsonl.laying import Laying
+from history.formats.jsonl.people import People
+from history.models import IN_THE_MAKING, Blob, Exchange, Message, Session
+from history.retention import removal
+from history.transactions import writing
+
+
+def store(batch: Sequence[Incoming], *, blobs: Sequence[Blob], people: People) -> None:
+    """All of it or nothing."""
+    with writing():
+        if blobs:
+            storage.store_blobs(blobs)
+        going_on = [incoming for incoming in batch if not incoming.refused]
+        for incoming in going_on:
+            if incoming.known is None and not incoming.is_begun:
+                _begin(incoming)
+        _lay(going_on)
+        for incoming in going_on:
+            _store_exchanges(incoming, people)
+            if incoming.is_over:
+                _finish(incoming, people)
+    for incoming in going_on:
+        incoming.is_begun = True
+        incoming.stored += len(incoming.entries)
+
+
+def clear(session_id: UUID) -> None:
+    """What is left of a restore that broke off."""
+    begun = Session.objects.filter(pk=session_id, hidden_at=IN_THE_MAKING)
+    for pk in removal.mark(begun, why="unfinished"):
+        for _ in removal.finish([pk]):
+            pass
+
+
+def _begin(incoming: Incoming) -> None:
+    fields = {**incoming.fields, "hidden_at": IN_THE_MAKING}
+    Session(
+        pk=incoming.id,
+        owner=incoming.owner,
+        api_key=incoming.key,
+        version=incoming.trimmed_through,
+        last_seal=fields["anchor_seal"],
+        stored_at=timezone.now(),
+        **fields,
+    ).save(force_insert=True)
+
+
+def _lay(batch: Sequence[Incoming]) -> None:
+    writing_to = [incoming for incoming in batch if incoming.entries]
+    locked = storage.lock((incoming.id for incoming in writing_to), in_the_making=True) if writing_to else {}
+    layings = {pk: Laying(session) for pk, session in locked.items()}
+    for incoming in writing_to:
+        for laid in incoming.entries:
+            layings[incoming.id].lay(laid)
+    storage.flush(list(layings.values()))
+    for laying in layings.values():
+        laying.write_calls()
+    storage.save_sessions([laying.session for laying in layings.values()])
+    for incoming in writing_to:
+        if incoming.is_over:
+            layings[incoming.id].close()
+
+
+def _store_exchanges(incoming: Incoming, people: People) -> None:
+    if not incoming.exchanges:
+        return
+    numbers = {facts["message"] for facts in incoming.exchanges if facts.get("message")}
+    messages = dict(Message.objects.filter(session=incoming.id, seq__in=numbers).values_list("seq", "pk"))
+    made = [_exchange(facts, incoming, people, messages) for facts in incoming.exchanges]
+    Exchange.objects.bulk_create(made, ignore_conflicts=True)
+    ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
+    wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
+    stored = set(Blob.objects.filter(pk__in={name for _, name in wanted}).values_list("pk", flat=True))
+    through = Exchange.blobs.through
+    links = [through(exchange_id=pk, blob_id=name) for pk, name in sorted(wanted) if name in stored]
+    through.objects.bulk_create(links, ignore_conflicts=True)
+    if len(links) < len(wanted):
+        incoming.notes("lost", "texts that calls to models were made from are not in the file")
+
+
+def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, messages: Mapping[int, int]) -> Exchange:
+    owner = people.named(facts["owner"]) if "owner" in facts else incoming.owner
+    key = people.key(facts["key"], owner=owner, notes=incoming.notes) if "key" in facts else incoming.key
+    fields = exchange_fields(facts)
+    return Exchange(
+        session_id=incoming.id,
+        owner=owner,
+        api_key=key,
+        message_id=messages.get(facts.get("message") or 0),
+        heartbeat_at=fields["ended_at"],
+        **fields,
+    )
+
+
+def _finish(incoming: Incoming, people: People) -> None:
+    """Its last entry is there: tell what is missing in it on purpose, and show it to whoever may see it."""
+    count, through = incoming.dropped
+    if count:
+        audit.record("drop", session=incoming.id, through=through, entries=count, restored=True)
+    if incoming.known is None:
+        if incoming.trimmed_through:
+            seal = incoming.fields["anchor_seal"].hex()
+            trimmed = {"through": incoming.trimmed_through, "entries": 0, "seal": seal, "kept": incoming.kept}
+            audit.record("trim", session=incoming.id, restored=True, **trimmed)
+        Session.objects.filter(pk=incoming.id).update(hidden_at=incoming.fields.get("hidden_at"))
+    elif incoming.entries or incoming.stored:
+        _follow(incoming, people)
+
+
+def _follow(incoming: Incoming, people: People) -> None:
+    """The file is further than we were: its name and marks are the newer ones, too."""
+    names = ("title", "agent", "model", "pinned_at", "archived_at", "metadata", "cost", "last_activity_at")
+    Session.objects.filter(pk=incoming.id).update(**{n: incoming.fields[n] for n in names if n in incoming.fields})
+
+
+def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
+    """Let a session point to the one it comes from; False while that is not there."""
+    there: QuerySet[Session] = Session.objects.filter(pk=target).only("owner_id")
+    found = there.first()
+    if found is None or not people.may_point_to(found):
+        return False
+    with writing():
+        Session.objects.filter(pk=session_id).update(**{name: target})
+    return True

@@ -1,0 +1,139 @@
+"""Rows to lines: one session after the other, a page of entries at a time, each blob once."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.db.models import Q
+
+from history.formats.base import Notes
+from history.formats.jsonl.facts import dropped_facts, entry_facts, exchange_facts, session_facts
+from history.formats.jsonl.lines import HEADER, entry_line, line_of
+from history.formats.jsonl.sections import sections
+from history.models import Blob, Exchange, Message, Session, ToolCall
+from history.seals import digest_of
+
+PAGE = 200
+PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
+KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a second time
+
+COLUMNS = ("content", "fingerprint")  # that nobody needs here
+
+
+@dataclass
+class Writer:
+    """The lines of one file. What was written before decides only which blobs are written again: not at all."""
+
+    notes: Notes = field(default_factory=Notes)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("sessions", "entries", "exchanges"), 0))
+    written: set[bytes] = field(default_factory=set)  # hashes of blobs
+
+    def head(self) -> bytes:
+        return line_of(HEADER)
+
+    def session(self, session: Session, **also: Any) -> Iterator[bytes]:
+        """Everything about one session as it was when its row was read. `also` goes with its last line."""
+        yield line_of(session_facts(session))
+        last, entries = None, 0
+        for page in pages_of(session):
+            yield from self._entries(page)
+            last, entries = page[-1], entries + len(page)
+        yield from self._exchanges(session)
+        if last is not None and last.seq < session.version:
+            self.notes("lost", "entries were removed while they were exported", where=str(session.pk))
+        seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
+        self.counts["sessions"] += 1
+        self.counts["entries"] += entries
+        yield line_of({
+            "type": "session_end", "session": str(session.pk), "entries": entries,
+            "version": max(last.seq if last else 0, session.trimmed_through), "seal": seal.hex(), **also,
+        })  # fmt: skip
+
+    def deleted(self, session_id: Any, at: str) -> bytes:
+        return line_of({"type": "deleted", "session": str(session_id), "at": at})
+
+    def sections(self) -> Iterator[bytes]:
+        for name, section in sections().items():
+            for value in section.give():
+                yield line_of({**value, "type": name})
+
+    def end(self, **also: Any) -> bytes:
+        notes = [asdict(note) for note in self.notes.as_tuple()]
+        return line_of({"type": "end", **self.counts, "notes": notes, **also})
+
+    def _entries(self, page: Sequence[Message]) -> Iterator[bytes]:
+        links = _links(Message.blobs.through.objects.filter(message_id__in=[row.pk for row in page]), "message_id")
+        calls = _calls_of([row.pk for row in page if row.body is None])
+        for row in page:
+            yield from self._blobs(links.get(row.pk, ()))
+            facts = entry_facts(row)
+            if row.body is None:
+                dropped = dropped_facts(row, calls.get(row.pk, ()))
+                yield line_of({**facts, "digest": row.digest.hex(), "dropped": dropped})
+                continue
+            if digest_of(row.salt or b"", row.body) != row.digest:  # altered: whoever restores it shall see that, too
+                facts["digest"] = row.digest.hex()
+            yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
+
+    def _exchanges(self, session: Session) -> Iterator[bytes]:
+        ended = Exchange.objects.filter(session=session).order_by("started_at", "pk")
+        running = ended.filter(ended_at=None).count()
+        self.notes("ignored", "calls to models that were still running", where=str(session.pk), count=running)
+        last: Exchange | None = None
+        while page := _exchanges_after(last, ended.exclude(ended_at=None)):
+            links = _links(Exchange.blobs.through.objects.filter(exchange_id__in=[e.pk for e in page]), "exchange_id")
+            for exchange in page:
+                yield from self._blobs(links.get(exchange.pk, ()))
+                seq = exchange.message.seq if exchange.message else None
+                yield line_of(exchange_facts(exchange, session, message=seq))
+            self.counts["exchanges"] += len(page)
+            last = page[-1]
+
+    def _blobs(self, names: Iterable[str]) -> Iterator[bytes]:
+        for name in sorted(names):
+            key = bytes.fromhex(name)
+            if key in self.written:
+                continue
+            if len(self.written) >= KNOWN_BLOBS:
+                self.written.clear()
+            self.written.add(key)
+            for blob in Blob.objects.filter(pk=name):
+                data = b64encode(bytes(blob.data)).decode()
+                yield line_of({"type": "blob", "sha256": name, "media_type": blob.media_type, "data": data})
+
+
+def pages_of(session: Session) -> Iterator[list[Message]]:
+    """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
+    last, size = 0, 50
+    entries = Message.objects.filter(session=session, seq__lte=session.version).order_by("seq").defer(*COLUMNS)
+    while page := list(entries.filter(seq__gt=last)[:size]):
+        yield page
+        last = page[-1].seq
+        if last >= session.version:
+            return
+        mean = sum(len(row.body or "") for row in page) // len(page) + 1
+        size = max(1, min(PAGE, PAGE_CHARS // mean))
+
+
+def _exchanges_after(last: Exchange | None, rows: Any) -> list[Exchange]:
+    if last is not None:
+        rows = rows.filter(Q(started_at__gt=last.started_at) | Q(started_at=last.started_at, pk__gt=last.pk))
+    return list(rows.select_related("message", "owner", "api_key").defer("message__body", "message__content")[:PAGE])
+
+
+def _links(rows: Any, name: str) -> dict[Any, list[str]]:
+    found: dict[Any, list[str]] = {}
+    for pk, blob in rows.values_list(name, "blob_id"):
+        found.setdefault(pk, []).append(blob)
+    return found
+
+
+def _calls_of(messages: Sequence[int]) -> dict[int, list[ToolCall]]:
+    """Rows of calls whose texts were dropped cannot be made again: what is left of them is a fact."""
+    found: dict[int, list[ToolCall]] = {}
+    for call in ToolCall.objects.filter(message_id__in=messages).order_by("index") if messages else ():
+        found.setdefault(call.message_id, []).append(call)
+    return found

@@ -1,0 +1,303 @@
+"""Parley's own format: what was exported, wiped and restored is what it was, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+from django.utils import timezone
+
+from history import exchanges, recorder, retention, selectors, verification
+from history.context import ContextOptions, context_to_bytes, render_context
+from history.entries import (
+    DebugLog,
+    Gap,
+    Media,
+    ModelInput,
+    NotebookSet,
+    Summary,
+    SystemInstructionSet,
+    Text,
+    ToolDefinition,
+    ToolsOffered,
+)
+from history.formats.base import FormatError
+from history.models import ApiKey, AuditEvent, Blob, Message, Session, ToolCall
+from project.accounts.models import User
+from relay.models import Agent
+from tests.formats.exported import everything, restored, wipe
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.django_db
+
+
+def rich_session(owner: User, **fields: Any) -> Session:
+    """Branches, calls, an attachment, a long text, a notebook, a summary, notes beside the path."""
+    session = recorder.start_session(owner=owner, **fields)
+    picture = recorder.store_blob(b"\x89PNG picture", media_type="image/png")
+    shown = Media(media_type="image/png", sha256=picture, name="p.png", size=12)
+    recorder.append_many(
+        session,
+        [
+            SystemInstructionSet(instruction="Be brief. " * 200),
+            ToolsOffered(tools=(ToolDefinition(name="sys_monitor", description="d" * 1_500),)),
+            NotebookSet(content="Ada likes tea."),
+            ModelInput(parts=(Text(text="How warm is it? 温度"), shown)),
+            answered("", call("a"), call("b")),
+            results(result("a", "x" * 70_000), result("b", "no", status="failed", error="broken")),
+            answered("\0 warm \ud83d", status="interrupted"),
+            Summary(first=4, last=6, summary="They spoke of the weather."),
+        ],
+        after=0,
+    )
+    recorder.append(session, DebugLog(category="net", message="slow"), after=session.head)
+    recorder.edit(session, seq=4, entry=said("How cold is it?"))
+    recorder.append(session, answered("Cold."), after=session.head)
+    recorder.append(session, said("beside"), after=3)
+    recorder.move_head(session, to=7)
+    recorder.append(session, Gap(reason="something"), after=session.head)
+    return session
+
+
+def context_of(session: Session) -> bytes:
+    options = ContextOptions(max_turns=None)
+    return context_to_bytes(render_context(selectors.snapshot(session, options=options), options))
+
+
+def findings() -> list[str]:
+    return [str(finding) for finding in verification.verify()]
+
+
+def test_a_restored_record_is_exported_as_the_same_bytes_and_verifies_clean(ada: User, bob: User) -> None:
+    first = rich_session(ada, agent="assistant", workspace="/home/ada")
+    fork = recorder.fork(first, at=7, owner=ada)
+    chat_of(bob, "hello", "hello Bob", source="relay", client="Codex", parent=fork, parent_call="c1")
+    recorder.rename(fork, title="Renamed, 重命名")
+    recorder.pin(fork, pinned=True)
+    before, told = everything(), context_of(first)
+    wipe()
+    assert {item.outcome for item in restored(before)} == {"imported"}
+    assert everything() == before
+    assert findings() == []
+    assert context_of(Session.objects.get(pk=first.pk)) == told
+
+
+def test_what_policy_took_away_is_explained_after_a_restore(ada: User) -> None:
+    old = timezone.now() - timedelta(days=10)
+    session = recorder.start_session(owner=ada, source="relay", created_at=old)
+    recorder.append(session, SystemInstructionSet(instruction="Be kind.", at=old), after=0)
+    for number in range(6):
+        at = old if number < 4 else timezone.now()
+        turn = [
+            said(f"question {number}", at=at),
+            answered("", call("c"), at=at),
+            results(result("c", "no", status="failed"), at=at),
+            answered("so", at=at, status="failed"),
+        ]
+        recorder.append_many(session, turn, after=session.head)
+    with override_settings(CHAT_HISTORY_MAX_MESSAGES=18):
+        retention.purge(dry_run=False)
+    with override_settings(CHAT_HISTORY_BODY_DAYS=5):
+        retention.purge(dry_run=False)
+    session.refresh_from_db()
+    assert session.trimmed_through
+    assert Message.objects.filter(session=session, body=None).exists()
+    before = everything()
+    calls = list(ToolCall.objects.order_by("message__seq", "index").values_list("message__seq", "name", "status"))
+    wipe()
+    AuditEvent.objects.all().delete()
+    restored(before)
+    again = Session.objects.get(pk=session.pk)
+    assert everything() == before
+    assert findings() == []
+    assert calls == list(
+        ToolCall.objects.order_by("message__seq", "index").values_list("message__seq", "name", "status")
+    )
+    names = ("message_count", "tool_call_count", "error_count", "input_tokens", "head", "head_has_open_calls")
+    assert [getattr(again, name) for name in names] == [getattr(session, name) for name in names]
+
+
+def test_calls_to_models_come_back_with_what_they_were_made_from(ada: User) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1, inputs={"system": "s" * 3_000}, model="m")
+    exchanges.finish(exchange, answered("hi"), end_reason="done", cost=None)
+    before = everything()
+    wipe()
+    restored(before)
+    again = Session.objects.get(pk=session.pk).exchanges.get()
+    assert exchanges.inputs_of(again) == {"system": "s" * 3_000}
+    assert again.message is not None
+    assert again.message.seq == 2
+    assert everything() == before
+    assert findings() == []
+
+
+def test_a_restored_session_goes_on(ada: User) -> None:
+    session = chat_of(ada, "hello", "hi")
+    file = everything()
+    wipe()
+    restored(file)
+    again = Session.objects.get(pk=session.pk)
+    appended = recorder.append(again, said("and now?"), after=again.head)
+    assert (appended.seq, appended.moved_head) == (3, True)
+    assert [entry.text for entry in selectors.entries_of(selectors.messages_of(again).messages)] == [
+        "hello", "hi", "and now?"
+    ]  # fmt: skip
+    assert findings() == []
+
+
+def test_doing_it_again_changes_nothing_and_a_file_that_knows_more_extends(ada: User) -> None:
+    session = chat_of(ada, "hello", "hi")
+    short = everything()
+    recorder.append(session, said("more"), after=session.head)
+    recorder.rename(session, title="Longer")
+    long = everything()
+    wipe()
+    assert [item.outcome for item in restored(short)] == ["imported"]
+    assert [item.outcome for item in restored(short)] == ["already there"]
+    assert [(item.outcome, item.entries) for item in restored(long)] == [("extended", 1)]
+    assert everything() == long
+    assert [item.outcome for item in restored(short)] == ["already there"]
+    assert everything() == long
+    assert findings() == []
+
+
+def test_another_session_with_the_same_id_is_left_alone(ada: User) -> None:
+    session = chat_of(ada, "hello", "hi")
+    file = everything()
+    wipe()
+    other = recorder.start_session(owner=ada, id=session.pk)
+    recorder.append(other, said("somebody else"), after=0)
+    (item,) = restored(file)
+    assert item.outcome == "refused"
+    assert "differ from entry 1" in item.why
+    assert Message.objects.get().content == "somebody else"
+
+
+def test_an_unknown_owner_is_named_or_mapped(ada: User, bob: User) -> None:
+    chat_of(ada, "hello", "hi")
+    file = everything().replace(b'"owner":"ada"', b'"owner":"carol"')
+    wipe()
+    (item,) = restored(file)
+    assert item.outcome == "refused"
+    assert "carol" in item.why
+    (item,) = restored(file, owners={"carol": bob})
+    assert item.outcome == "imported"
+    assert Session.objects.get().owner == bob
+
+
+def test_an_unknown_key_becomes_a_stub_that_opens_nothing(ada: User) -> None:
+    key = ApiKey.objects.create(name="k", prefix="abcd1234", secret_hash=b"h" * 32, owner=ada, scopes=["relay"])
+    chat_of(ada, "hello", "hi", api_key=key, source="relay")
+    file = everything()
+    wipe()
+    restored(file)
+    stub = ApiKey.objects.get()
+    assert (stub.prefix, stub.owner, stub.scopes) == ("abcd1234", ada, [])
+    assert stub.revoked_at is not None
+    assert everything() == file
+
+
+def test_one_person_restores_for_themselves_alone(ada: User, bob: User) -> None:
+    theirs = chat_of(bob, "bob's", "own")
+    parent = chat_of(ada, "parent")
+    child = chat_of(ada, "hello", "hi", parent=parent, hold=True)
+    file = everything()
+    retention.release(child, actor=ada, reason="for the test")
+    retention.erase(child, actor=ada, reason="for the test")
+    items = {item.session: item for item in restored(file, owner=ada) if item.outcome != "noted"}
+    assert items[theirs.pk].outcome == "refused"
+    assert items[child.pk].outcome == "imported"
+    assert not Session.objects.get(pk=child.pk).hold
+    assert Session.objects.get(pk=theirs.pk).owner == bob
+
+
+def test_a_file_that_was_cut_off_is_restored_as_far_as_it_goes(ada: User) -> None:
+    session = chat_of(ada, "one", "two", "three", "four")
+    whole = everything()
+    lines = whole.splitlines(keepends=True)
+    wipe()
+    (item,) = restored([*lines[:4], lines[4][:20]])
+    assert item.outcome == "imported"
+    assert [note.level for note in item.notes] == ["lost"]
+    assert Message.objects.filter(session=session.pk).count() == 2
+    assert findings() == []
+    assert [(item.outcome, item.entries) for item in restored(whole)] == [("extended", 2)]
+    assert everything() == whole
+
+
+def test_a_damaged_session_does_not_keep_the_others_out(ada: User) -> None:
+    sessions = sorted((chat_of(ada, "one", "two", "three") for _ in range(3)), key=lambda session: session.pk)
+    lines = everything().splitlines(keepends=True)
+    lines[8] = b'{"type":"entry","seq":"x"}\n'
+    wipe()
+    items = restored(lines)
+    assert [item.outcome for item in items] == ["imported"] * 3
+    assert [bool(item.notes) for item in items] == [False, True, False]
+    assert [Message.objects.filter(session=session.pk).count() for session in sessions] == [3, 1, 3]
+    assert findings() == []
+
+
+def test_what_was_altered_on_the_way_is_told(ada: User) -> None:
+    chat_of(ada, "one", "two")
+    file = everything().replace(b'"text":"one"', b'"text":"eno"')
+    wipe()
+    (item,) = restored(file)
+    assert "seals that do not hold" in item.notes[0].what
+    assert any("altered" in finding for finding in findings())
+
+
+def test_a_blob_whose_bytes_were_altered_is_not_taken(ada: User) -> None:
+    rich_session(ada)
+    lines = everything().splitlines(keepends=True)
+    place = next(place for place, line in enumerate(lines) if b'"type":"blob"' in line)
+    lines[place] = lines[place].replace(b'"data":"', b'"data":"AAAA')
+    wipe()
+    (item,) = restored(lines)
+    assert "blob" in item.notes[-1].what
+    assert all(len(name) == 64 for name in Blob.objects.values_list("pk", flat=True))
+
+
+def test_something_else_is_no_export() -> None:
+    with pytest.raises(FormatError, match="no export of Parley"):
+        restored(b'{"messages":[]}\n')
+    with pytest.raises(FormatError, match="version 9"):
+        restored(b'{"type":"header","format":"parley","version":9}\n')
+
+
+def test_lines_are_canonical_and_can_be_read_by_anybody(ada: User) -> None:
+    rich_session(ada)
+    kinds = []
+    for line in everything().splitlines():
+        value = json.loads(line)
+        assert list(value) == sorted(value)
+        kinds.append(value["type"])
+    assert kinds[0] == "header"
+    assert kinds[-2:] == ["session_end", "end"]
+    blobs = [json.loads(line)["sha256"] for line in everything().splitlines() if b'"type":"blob"' in line]
+    assert len(blobs) == len(set(blobs)) == Blob.objects.count()
+
+
+def test_a_file_that_somebody_wrote_anew_with_other_spaces_is_read_all_the_same(ada: User) -> None:
+    chat_of(ada, "one", "two")
+    file = everything()
+    wipe()
+    spaced = [json.dumps(json.loads(line), ensure_ascii=False).encode() + b"\n" for line in file.splitlines()]
+    (item,) = restored(spaced)
+    assert item.notes == ()
+    assert everything() == file
+
+
+def test_agents_travel_along_and_only_the_operator_restores_them(ada: User) -> None:
+    Agent.objects.create(name="cook", instruction="Cook.", tools=["clock"], temperature=0.5)
+    file = everything(sections=True)
+    Agent.objects.get(name="cook").delete()
+    assert "only the operator" in " ".join(item.why for item in restored(file, owner=ada))
+    assert not Agent.objects.filter(name="cook").exists()
+    outcomes = {item.title: item.outcome for item in restored(file)}
+    assert outcomes["agent cook"] == "imported"
+    assert outcomes["agent assistant"] == "already there"
+    assert everything(sections=True) == file
