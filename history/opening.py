@@ -34,7 +34,11 @@ class NotPermitted(HistoryError):
 
 
 class ReasonNeeded(HistoryError):
-    """It is somebody else's: first say why, in 3 to 500 characters."""
+    """It is somebody else's: first say why, in 3 to 500 characters. `session` is the first that needs it."""
+
+    def __init__(self, told: str, *, session: UUID | None = None) -> None:
+        super().__init__(told)
+        self.session = session
 
 
 def find_opened(
@@ -66,8 +70,10 @@ def open_each(
         return
     if reason.strip():
         audit.record_each(ACTIONS[purpose], others, reason=checked(reason), **_who(viewer))
-    elif set(others) - _events(viewer, others, purpose):
-        raise ReasonNeeded("say why, in 3 to 500 characters")
+        return
+    known = _events(viewer, others, purpose)
+    if shut := next((session for session in others if session not in known), None):
+        raise ReasonNeeded(f"say why, in {SHORTEST} to {LONGEST} characters", session=shut)
 
 
 def checked(reason: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -17,6 +18,7 @@ from history.entries import ModelInput, ModelOutput, SystemInstructionSet
 from history.models import Exchange, Message, Session, TokenCalibration, ToolCall
 from history.previews import entries_in_brief
 from history.tokens import calibrate
+from history.who_read import Reading, who_read
 from relay.errors import NoSuchModel
 from relay.providers.registry import router
 
@@ -64,11 +66,19 @@ class Panel:
     turns: tuple[Turn, ...]
     instruction: SystemInstructionSet | None
     instruction_seq: int = 0
+    readings: tuple[Reading, ...] = ()
 
 
-def panel_of(session: Session) -> Panel:
+def panel_of(session: Session, *, reader: Any = None) -> Panel:
+    """Who else has read it is for its owner to know."""
     seq, instruction = _instruction(session)
-    return Panel(gauge=_gauge(session), turns=tuple(_turns(session)), instruction=instruction, instruction_seq=seq)
+    return Panel(
+        gauge=_gauge(session),
+        turns=tuple(_turns(session)),
+        instruction=instruction,
+        instruction_seq=seq,
+        readings=who_read(session) if reader is not None and reader.pk == session.owner_id else (),
+    )
 
 
 def _gauge(session: Session) -> Gauge | None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, QueryDict
-from django.utils.translation import gettext as _
 
 from history.errors import NoSuchEntry
 from history.models import Message, Session
-from history.opening import NotPermitted, ReasonNeeded, find_opened
+from history.opening import find_opened
 from history.rights import Viewer
 from history.transcripts import Place, Transcript, read_page
 
@@ -18,13 +16,8 @@ LARGEST = 2**53
 
 
 def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
-    """The session, to be read; 403 with words for who may know of it only."""
-    try:
-        session = find_opened(viewer, session_id)
-    except NotPermitted as error:
-        raise PermissionDenied(_("You may see that this session exists, but not what was said in it.")) from error
-    except ReasonNeeded as error:
-        raise PermissionDenied(_("This session is somebody else’s. Say why you want to read it first.")) from error
+    """The session, to be read. Whoever may know of it only, or has to say why first, is answered by `views.opening`."""
+    session = find_opened(viewer, session_id)
     if session is None:
         raise Http404
     return session

@@ -40,7 +40,9 @@ def attachment(request: HttpRequest, session_id: UUID, sha256: str) -> HttpRespo
     found = find_attachment(Message.objects.filter(session=session), sha256)
     if found is None:
         raise Http404
-    return serve(found, cache="private, max-age=86400, immutable")
+    # What was opened for an hour is not to stay in a browser for a day.
+    is_own = session.owner_id == request.user.pk
+    return serve(found, cache="private, max-age=86400, immutable" if is_own else "no-store")
 
 
 def serve(found: Attachment, *, cache: str) -> HttpResponse:

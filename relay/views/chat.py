@@ -124,7 +124,7 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
     if not region:
         context |= _state(request, session) | {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
-        context |= {"panel": panel_of(session)}
+        context |= {"panel": panel_of(session, reader=request.user)}
         context |= {
             "history_is_on": settings.CHAT_HISTORY_ENABLED,
             "problem": problem,

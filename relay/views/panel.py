@@ -25,7 +25,7 @@ def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = session_or_404(request.user, session_id)
     context = {
         "session": session,
-        "panel": panel_of(session),
+        "panel": panel_of(session, reader=request.user),
         "pickers": pickers_for(session),
         "may_compose": session.owner_id == request.user.pk,
     }

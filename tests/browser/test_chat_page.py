@@ -17,7 +17,6 @@ from playwright.sync_api import Browser, Page, WebSocketRoute, expect
 from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
-from history.opening import open_for_reading
 from relay.models import Agent
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -144,13 +143,18 @@ def test_on_a_phone_the_list_and_the_panel_are_sheets(
     expect(panel).to_be_hidden()
 
 
-def test_staff_read_what_belongs_to_somebody_else(
+def test_staff_say_why_and_read_what_belongs_to_somebody_else(
     page: Page, site: str, staff: Any, conversation: Session, see: See
 ) -> None:
     staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
-    open_for_reading(type(staff).objects.get(pk=staff.pk), conversation, reason="ticket 7")
     enter(page, site, staff)
     page.goto(f"/s/{conversation.pk}/")
+    why = page.get_by_role("textbox", name="Why do you want to read it?")
+    why.fill("    ")
+    page.get_by_role("button", name="Read it", exact=True).click()
+    see("chat-say-why")
+    why.fill("ticket 7")
+    page.get_by_role("button", name="Read it", exact=True).click()
     expect(page.get_by_text("This conversation belongs to ada.")).to_be_visible()
     expect(page.locator("#composer")).to_have_count(0)
     see("chat-read-only")

@@ -17,10 +17,12 @@ from history import recorder
 from history.context import FINISH_TOOL
 from history.entries import DebugLog, ToolResult
 from history.models import Session
+from history.opening import open_for_reading
 from project.accounts.models import User
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools, toolbox
 from relay.agent.tools.running import run_call
+from tests.history.test_rights import with_right
 from tests.talk import answered, call, chat_of, result, results, said
 
 NAMES = ("ask_user", "current_time", "finish_task", "read_session", "search_history", "sys_monitor")
@@ -244,3 +246,20 @@ class TestReadSession:
         session = chat_of(ada, "xyzzy")
         Session.objects.filter(pk=session.pk).update(hidden_at=datetime.now(UTC))
         assert used("read_session", ada, session=str(session.pk)).error == "There is no such session."
+
+
+@pytest.mark.django_db(transaction=True)
+def test_somebody_elses_session_is_read_by_a_tool_only_once_the_person_has_said_why(ada: User, staff: User) -> None:
+    session = chat_of(ada, "the secret loom", title="Looms")
+    assert used("read_session", staff, session=str(session.pk)).error == "There is no such session."
+    lister = with_right(staff, "view_session")
+    assert "may not read it" in used("read_session", lister, session=str(session.pk)).error
+    assert said_by("search_history", lister, query="loom") == "Nothing was found."
+    auditor = with_right(staff, "view_session", "read_session")
+    assert "say why first" in used("read_session", auditor, session=str(session.pk)).error
+    found = said_by("search_history", auditor, query="loom")
+    assert "Looms" in found
+    assert "secret" not in found
+    open_for_reading(auditor, session, reason="ticket 7")
+    assert "the secret loom" in said_by("read_session", auditor, session=str(session.pk))
+    assert "the secret loom" in said_by("search_history", auditor, query="loom")

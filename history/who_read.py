@@ -1,0 +1,62 @@
+"""Who read a session besides its owner, as its owner is told: when, by whom, why, and what left the house by a link.
+
+Taken from the audit chain, which has ids; the names are those of today, and somebody who is gone has none. That it
+is held is not told here: a hold is between those who hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth import get_user_model
+from django.utils.translation import gettext as _
+
+from history.models import ApiKey, AuditEvent, Session
+from history.opening import EXPORTED, READ
+
+TOLD = (READ, EXPORTED, "share", "unshare", "view_shared")
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """`who` is empty for somebody with a link."""
+
+    at: datetime
+    action: str
+    who: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        words = {
+            READ: _("%(who)s read it"),
+            EXPORTED: _("%(who)s exported it"),
+            "share": _("%(who)s made a share link"),
+            "unshare": _("%(who)s revoked a share link"),
+            "view_shared": _("Somebody opened a share link"),
+        }
+        return words[self.action] % {"who": self.who}
+
+
+def who_read(session: Session, *, limit: int = MOST) -> tuple[Reading, ...]:
+    """The newest first."""
+    events = list(AuditEvent.objects.filter(session=session.pk, action__in=TOLD).order_by("-seq")[:limit])
+    names = _names(events)
+    return tuple(
+        Reading(at=event.at, action=event.action, who=names[event.actor, event.key], reason=event.reason)
+        for event in events
+    )
+
+
+def _names(events: Sequence[AuditEvent]) -> dict[tuple[int | None, int | None], str]:
+    who = {(event.actor, event.key) for event in events}
+    people = get_user_model().objects.in_bulk([actor for actor, _key in who if actor])
+    keys = ApiKey.objects.select_related("owner").in_bulk([key for _actor, key in who if key])
+    names: dict[tuple[int | None, int | None], str] = {(pk, None): str(person) for pk, person in people.items()}
+    for pk, key in keys.items():
+        told = {"prefix": key.prefix, "owner": key.owner}
+        names |= {(actor, pk): _("The key %(prefix)s of %(owner)s") % told for actor, other in who if other == pk}
+    return {one: names.get(one, _("Somebody who is gone")) for one in who}
