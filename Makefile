@@ -3,9 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # On all cores; a file stays together, because its tests share what takes long to set up.
-PYTEST := $(BIN)/pytest -n auto --dist loadfile
+PYTEST := $(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 # Apart from the others: once a browser has run in a process, async tests fail in it.
-BROWSER := $(BIN)/pytest -n auto -m browser tests/browser
+BROWSER := $(BIN)/pytest -n auto -m browser
 TEMPLATES = $(shell find templates -name '*.html')
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
@@ -29,15 +29,15 @@ run: .venv/.run
 
 test: .venv/.dev browser
 	$(PYTEST)
-	$(BROWSER)
+	$(BROWSER) tests/browser
 
 check: .venv/.dev browser lint types contracts
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
 	$(BIN)/python manage.py messages --check
 	$(PYTEST)
 	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
-	$(BROWSER)
-	$(BIN)/python tests/on_postgres.py $(BROWSER) -k "look0 or 1280-light"
+	$(BROWSER) tests/browser
+	$(BIN)/python tests/on_postgres.py $(BROWSER) tests/browser/test_chat_live.py
 
 format: .venv/.dev
 	$(BIN)/ruff format .

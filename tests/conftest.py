@@ -31,6 +31,8 @@ os.environ.update(HERMETIC)
 hypothesis_settings.register_profile("parley", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("parley")
 
+LONG_FILES = frozenset({"test_processes.py", "test_servers.py", "test_model_based.py", "test_commands_changing.py"})
+
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(
     {"db", "transactional_db", "elsewhere", "site", "house", "database_url", "empty_database_url", "environment"}
@@ -85,11 +87,13 @@ def _nobody_configured_before() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--database-only", action="store_true", help="leave out tests that never ask for a database")
+    parser.addoption("--database-only", action="store_true", help="leave out what is the same on every database")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What never asks for a database is the same on each: once is enough."""
+    """Long files first, so that no core waits for another's at the end. On a second database, what asks for one."""
+    items.sort(key=lambda item: item.path.name not in LONG_FILES)
     if not config.getoption("--database-only"):
         return
     asking = [item for item in items if _asks_for_a_database(item)]
@@ -98,6 +102,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _asks_for_a_database(item: pytest.Item) -> bool:
+    if item.get_closest_marker("any_database"):
+        return False
     names = set(getattr(item, "fixturenames", ()))
     return bool(names & DATABASE_FIXTURES) or item.get_closest_marker("django_db") is not None
 

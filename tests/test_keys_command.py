@@ -115,6 +115,7 @@ def manage(house: dict[str, str], *arguments: str, **options: Any) -> subprocess
     return subprocess.run(command, cwd=ROOT, env=house, capture_output=True, text=True, check=False, **options)
 
 
+@pytest.mark.any_database
 def test_a_real_process_ends_with_the_right_code_and_says_why_on_stderr(house: dict[str, str]) -> None:
     refused = manage(house, "create", "laptop")
     assert (refused.returncode, refused.stdout) == (1, "")
@@ -125,6 +126,7 @@ def test_a_real_process_ends_with_the_right_code_and_says_why_on_stderr(house: d
     assert (listed.returncode, json.loads(listed.stdout)) == (0, [])
 
 
+@pytest.mark.any_database
 def test_a_terminal_gets_a_table(house: dict[str, str]) -> None:
     screen = "".join(on_a_terminal([sys.executable, "manage.py", "keys", "list"], house))
     assert "prefix" in screen

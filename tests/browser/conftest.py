@@ -12,18 +12,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings as live_settings
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, sync_playwright
 from pytest_django.fixtures import Settings
 
 from relay.database import close_connections
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
 CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+Look = tuple[int, str]
+LOOKS: tuple[Look, ...] = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
 
 
 @pytest.fixture(scope="session")
@@ -62,22 +66,20 @@ def site(transactional_db: None, settings: Settings) -> Iterator[str]:
     close_connections()
 
 
-@pytest.fixture(
-    params=[(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")], ids=lambda look: f"{look[0]}-{look[1]}"
-)
-def look(request: pytest.FixtureRequest) -> tuple[int, str]:
-    width, scheme = request.param
+@pytest.fixture
+def look(request: pytest.FixtureRequest) -> Look:
+    """How the page of a test looks: the first of the four, or whatever the test asks for by an indirect parameter."""
+    width, scheme = getattr(request, "param", LOOKS[0])
     return int(width), str(scheme)
 
 
 @pytest.fixture
-def page(browser: Browser, site: str, look: tuple[int, str]) -> Iterator[Page]:
+def page(browser: Browser, site: str, look: Look) -> Iterator[Page]:
     """A page of one width and one colour scheme; whatever the console complains of fails the test."""
-    width, scheme = look
     context = browser.new_context(
         base_url=site,
-        viewport={"width": width, "height": 844 if width < 600 else 800},
-        color_scheme="dark" if scheme == "dark" else "light",
+        viewport=viewport(look),
+        color_scheme=scheme(look),
         reduced_motion="reduce",
         locale="en-GB",
     )
@@ -97,15 +99,45 @@ def is_complaint(message: ConsoleMessage) -> bool:
 
 
 @pytest.fixture
-def see(page: Page, look: tuple[int, str]) -> Callable[[str], None]:
-    """Keep a picture of the page, and let axe look for what keeps people out."""
+def see(page: Page, look: Look, request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Keep pictures of the page as it is now, and let axe look for what keeps people out, in each of the four looks.
+
+    A test that asked for a look of its own, because it does different things there, is looked at in that one.
+    """
+    asked = "look" in getattr(getattr(request.node, "callspec", None), "params", {})
 
     def see(name: str) -> None:
-        ARTEFACTS.mkdir(exist_ok=True)
-        page.screenshot(path=ARTEFACTS / f"{name}-{look[0]}-{look[1]}.png", full_page=True)
-        found = Axe().run(page)
-        assert found.violations_count == 0, found.generate_report()
-        too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        assert too_wide <= 0, f"{name} is {too_wide} px wider than the screen"
+        for one in (look,) if asked else LOOKS:
+            wear(page, one)
+            check(page, f"{name}-{one[0]}-{one[1]}")
+        wear(page, look)
 
     return see
+
+
+def viewport(look: Look) -> ViewportSize:
+    return {"width": look[0], "height": 844 if look[0] < 600 else 800}
+
+
+def is_narrow(page: Page) -> bool:
+    """By the width, not by what shows: a page whose style sheet is still on its way shows everything."""
+    return page.viewport_size is not None and page.viewport_size["width"] < 600
+
+
+def scheme(look: Look) -> Literal["dark", "light"]:
+    return "dark" if look[1] == "dark" else "light"
+
+
+def wear(page: Page, look: Look) -> None:
+    page.emulate_media(color_scheme=scheme(look), reduced_motion="reduce")
+    if page.viewport_size != viewport(look):
+        page.set_viewport_size(viewport(look))
+
+
+def check(page: Page, name: str) -> None:
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
+    found = Axe().run(page)
+    assert found.violations_count == 0, f"{name}: {found.generate_report()}"
+    too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert too_wide <= 0, f"{name} is {too_wide} px wider than the screen"

@@ -21,7 +21,6 @@ from relay.providers.scripted import Answer, ScriptedProvider
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]
 Scripted = Callable[..., ScriptedProvider]
-ONE_LOOK = pytest.mark.parametrize("look", [(1280, "light")], indirect=True)
 
 
 @pytest.fixture
@@ -103,7 +102,6 @@ def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
     see("chat-answered")
 
 
-@ONE_LOOK
 def test_a_reload_in_mid_stream_and_another_browser_show_the_same_and_go_on(
     signed_in: Page, scripted: Scripted, browser: Browser, site: str, ada: Any
 ) -> None:
@@ -126,7 +124,6 @@ def test_a_reload_in_mid_stream_and_another_browser_show_the_same_and_go_on(
     context.close()
 
 
-@ONE_LOOK
 def test_closing_the_tab_loses_nothing(
     signed_in: Page, scripted: Scripted, browser: Browser, site: str, ada: Any
 ) -> None:
@@ -144,7 +141,6 @@ def test_closing_the_tab_loses_nothing(
     expect(signed_in.locator("article.answer .prose")).to_have_text("A long answer.")
 
 
-@ONE_LOOK
 def test_stop_keeps_the_text_and_the_page_offers_to_continue(signed_in: Page, scripted: Scripted) -> None:
     scripted(["The first half", asyncio.Event()], " and the second.")
     begin(signed_in, "Write")
@@ -189,7 +185,6 @@ def test_a_question_of_the_agent_is_answered_in_its_place(signed_in: Page, scrip
     expect(signed_in.locator("article.answer").last).to_contain_text("The second one, then.")
 
 
-@ONE_LOOK
 def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: Page, scripted: Scripted) -> None:
     scripted("First answer.", "Second answer.", "Third answer.")
     begin(signed_in, "A question")
@@ -212,7 +207,6 @@ def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: P
     assert Message.objects.filter(kind="model_output").count() == 3
 
 
-@ONE_LOOK
 def test_what_is_written_during_an_answer_waits_and_is_sent_by_itself(signed_in: Page, scripted: Scripted) -> None:
     gate = asyncio.Event()
     scripted(["First", gate], "Second")
@@ -226,7 +220,6 @@ def test_what_is_written_during_an_answer_waits_and_is_sent_by_itself(signed_in:
     expect(signed_in.locator("#queue")).not_to_contain_text("two")
 
 
-@ONE_LOOK
 def test_commands_work_without_a_model_and_leave_the_composer_empty(signed_in: Page, scripted: Scripted) -> None:
     provider = scripted("never")
     begin(signed_in, "/sys_monitor cpu")
@@ -245,7 +238,6 @@ def test_commands_work_without_a_model_and_leave_the_composer_empty(signed_in: P
     assert provider.calls == []
 
 
-@ONE_LOOK
 def test_two_tabs_that_write_at_once_get_two_branches(signed_in: Page, scripted: Scripted, site: str, ada: Any) -> None:
     scripted("Hello.", lambda context, options: f"You said {context.entries[-1].content}.")
     begin(signed_in, "Hello")
@@ -264,7 +256,6 @@ def test_two_tabs_that_write_at_once_get_two_branches(signed_in: Page, scripted:
     other.close()
 
 
-@ONE_LOOK
 def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back(
     signed_in: Page, scripted: Scripted
 ) -> None:

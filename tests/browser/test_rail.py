@@ -16,6 +16,7 @@ from history import recorder
 from history.models import Session
 from relay.models import Run
 from relay.rail import PAGE
+from tests.browser.conftest import is_narrow
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.browser
 See = Callable[[str], None]
 
 # What does not depend on colours is tried wide and narrow, once each.
-twice = pytest.mark.parametrize("look", [(1280, "light"), (390, "light")], indirect=True, ids=["1280", "390"])
+twice = pytest.mark.parametrize("look", [(1280, "light"), (390, "dark")], indirect=True, ids=["1280", "390"])
 
 
 @pytest.fixture
@@ -63,10 +64,9 @@ def sessions(ada: Any) -> list[Session]:
 
 def open_rail(page: Page) -> Locator:
     """On a narrow screen the list is a sheet behind a button."""
-    button = page.locator(".rail-button").first
     rail = page.locator("#rail")
-    if button.is_visible() and not rail.is_visible():
-        button.click()
+    if is_narrow(page) and not rail.is_visible():
+        page.locator(".rail-button").first.click()
     expect(rail).to_be_visible()
     return rail
 
@@ -81,6 +81,7 @@ def menu(page: Page, session: Session, item: str) -> None:
     row(page, session).locator(".rail-menu").get_by_text(item, exact=True).click()
 
 
+@twice
 def test_the_list_shows_days_marks_and_the_session_that_is_open(
     signed_in: Page, sessions: list[Session], see: See
 ) -> None:
@@ -94,6 +95,7 @@ def test_the_list_shows_days_marks_and_the_session_that_is_open(
     see("rail")
 
 
+@twice
 def test_a_menu_opens_beside_its_row_and_works_by_keyboard(signed_in: Page, sessions: list[Session], see: See) -> None:
     page = signed_in
     page.goto(f"/s/{sessions[0].pk}/")
@@ -131,6 +133,7 @@ def test_pinning_moves_a_session_to_the_top(signed_in: Page, sessions: list[Sess
     expect(page.locator(".rail-session").first).to_have_id(f"rail-{sessions[-1].pk}")
 
 
+@twice
 def test_a_title_is_changed_in_place_with_enter_and_left_with_escape(
     signed_in: Page, sessions: list[Session], see: See
 ) -> None:
@@ -152,6 +155,7 @@ def test_a_title_is_changed_in_place_with_enter_and_left_with_escape(
     expect(page).to_have_title("Fast again · Parley")
 
 
+@twice
 def test_a_deleted_session_leaves_a_way_back_where_it_stood(signed_in: Page, sessions: list[Session], see: See) -> None:
     page = signed_in
     page.goto(f"/s/{sessions[0].pk}/")
@@ -211,7 +215,6 @@ def go_and_listen(page: Page, address: str) -> None:
     expect(page.locator("html[title=open]")).to_have_count(1)
 
 
-@pytest.mark.parametrize("look", [(1280, "light")], indirect=True, ids=["1280"])
 def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Session], ada: Any) -> None:
     page = signed_in
     other = page.context.new_page()
@@ -245,6 +248,7 @@ def test_the_archive_is_one_press_away(signed_in: Page, sessions: list[Session],
     expect(row(page, sessions[0]).locator("a.rail-link")).to_have_attribute("aria-current", "page")
 
 
+@twice
 def test_typing_finds_and_marks_and_the_address_keeps_it(signed_in: Page, sessions: list[Session], see: See) -> None:
     page = signed_in
     page.goto(f"/s/{sessions[0].pk}/")
@@ -282,6 +286,7 @@ def test_the_list_goes_on_as_one_scrolls(signed_in: Page, ada: Any) -> None:
     assert page.locator(".rail-day").count() == 1
 
 
+@twice
 def test_a_session_is_shared_in_a_dialog_read_by_an_outsider_and_taken_back(
     signed_in: Page, sessions: list[Session], see: See, browser: Browser
 ) -> None:

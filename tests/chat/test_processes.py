@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.chat.served import House, Page, Program, house_in
 from tests.chat.served.house import HASTY, Server, slowly, words
-from tests.house.processes import SERVERS
+from tests.house.processes import ON_ANY_DATABASE
 from tests.on_postgres import redis
 from tests.vendors import asks, raw, says
 
@@ -139,7 +139,7 @@ def test_kill_9_in_mid_stream_leaves_one_interrupted_message_that_can_be_continu
     assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
-@pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("kind", ["daphne", *ON_ANY_DATABASE])
 def test_sigterm_in_mid_stream_keeps_the_text_at_once_and_ends_in_good_order(
     house: House, server: Server, kind: str
 ) -> None:

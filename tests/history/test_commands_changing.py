@@ -244,6 +244,7 @@ def manage(environment: dict[str, str], *arguments: str, **options: Any) -> subp
     return subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=False, **options)
 
 
+@pytest.mark.any_database
 def test_the_exit_codes_are_as_documented_and_errors_are_one_line(environment: dict[str, str]) -> None:
     unready = manage(environment, "history", "list")
     assert unready.returncode == 1
@@ -258,6 +259,7 @@ def test_the_exit_codes_are_as_documented_and_errors_are_one_line(environment: d
     assert manage(environment, "history", "list", "--limit", "x").returncode == 2
 
 
+@pytest.mark.any_database
 def test_a_reader_who_leaves_early_is_no_error(environment: dict[str, str]) -> None:
     manage(environment, "migrate", "--verbosity", "0")
     source, sink = os.pipe()
@@ -270,6 +272,7 @@ def test_a_reader_who_leaves_early_is_no_error(environment: dict[str, str]) -> N
     assert b"BrokenPipe" not in done.stderr
 
 
+@pytest.mark.any_database
 def test_somebody_who_watches_sees_a_bar_on_stderr_and_the_answer_on_stdout(environment: dict[str, str]) -> None:
     manage(environment, "migrate", "--verbosity", "0")
     ours, theirs = pty.openpty()

@@ -171,7 +171,7 @@ def test_the_record_does_what_the_model_does(steps: type[SideBySide]) -> None:
     run_state_machine_as_test(
         steps,
         settings=settings(
-            max_examples=20 * many,
+            max_examples=12 * many,
             stateful_step_count=25,
             deadline=None,
             derandomize=many == 1,

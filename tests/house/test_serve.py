@@ -62,6 +62,7 @@ def test_every_start_prints_a_fresh_link_that_opens_once(empty_database_url: str
     assert links[0] != links[1]
 
 
+@pytest.mark.any_database
 def test_a_hashed_static_file_is_served_for_ever(environment: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     with running(SERVE, log=tmp_path / "log", environment=clean_environment(**environment, PORT=str(port))) as server:
@@ -74,6 +75,7 @@ def test_a_hashed_static_file_is_served_for_ever(environment: dict[str, str], tm
             assert b".button" in response.read()
 
 
+@pytest.mark.any_database
 def test_a_port_that_is_taken_is_one_clear_line(environment: dict[str, str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -107,6 +109,7 @@ def test_commands_ask_for_a_migration_instead_of_failing(tmp_path: Path) -> None
     assert "manage.py migrate" in done.stderr
 
 
+@pytest.mark.any_database
 def test_work_runs_until_sigterm_and_ends_well(environment: dict[str, str], tmp_path: Path) -> None:
     command = [sys.executable, "manage.py", "work"]
     with running(command, log=tmp_path / "log", environment=clean_environment(**environment)) as process:

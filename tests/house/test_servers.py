@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.house.processes import SERVERS, Process, clean_environment, free_port, serving, wait_for
+from tests.house.processes import ON_ANY_DATABASE, Process, clean_environment, free_port, serving, wait_for
 
 # What each server ends with after SIGTERM: uvicorn raises the signal again once it is done.
 ENDS_WITH = {"daphne": {0}, "uvicorn": {0, -signal.SIGTERM}, "granian": {0}}
@@ -47,7 +47,7 @@ def probe_environment(environment: dict[str, str], tracks: Tracks) -> dict[str, 
     return clean_environment(**environment, PROBE_TRACKS=str(tracks.path), PROBE_LEASE=secrets.token_hex(8))
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=["daphne", *ON_ANY_DATABASE])
 def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -64,6 +64,7 @@ def end_well(process: Process, server: str) -> None:
     assert "Background work has ended." in process.output
 
 
+@pytest.mark.any_database
 def test_jobs_run_and_sigterm_ends_them_in_good_order(
     server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_leader_that_is_killed_is_followed_when_its_lease_runs_out(
             wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
 
 
+@pytest.mark.any_database
 def test_sigterm_ends_well_with_an_open_socket(
     server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ def test_sigterm_ends_well_with_an_open_socket(
     assert sum(tracks.count("goodbye").values()) == 2
 
 
+@pytest.mark.any_database
 def test_a_job_that_always_fails_is_logged_once_and_goes_on(
     probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
@@ -131,6 +134,7 @@ def test_a_job_that_always_fails_is_logged_once_and_goes_on(
         assert process.output.count("RuntimeError: this job always fails") == 1
 
 
+@pytest.mark.any_database
 def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_own_process(
     probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
@@ -141,6 +145,7 @@ def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_ow
     assert sum(tracks.count("lead").values()) == 0
 
 
+@pytest.mark.any_database
 def test_an_unknown_socket_is_refused_before_it_is_accepted(
     server: str, probe_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -155,6 +160,7 @@ def test_an_unknown_socket_is_refused_before_it_is_accepted(
         assert "Traceback" not in process.output
 
 
+@pytest.mark.any_database
 def test_a_socket_from_a_foreign_page_is_refused(probe_environment: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     with (
@@ -165,6 +171,7 @@ def test_a_socket_from_a_foreign_page_is_refused(probe_environment: dict[str, st
         pass
 
 
+@pytest.mark.any_database
 def test_no_server_writes_a_one_time_link_into_its_log(
     server: str, probe_environment: dict[str, str], tmp_path: Path
 ) -> None:
