@@ -1,0 +1,105 @@
+"""In which letters a file is written. JSON is UTF-8; what is not is read as what it most likely is, and that is said.
+
+A mark at the beginning decides; without one, zeros between the letters mean UTF-16, and bytes that are no UTF-8 mean
+Windows-1252 (which has Latin-1 in it) if there are more of them than of UTF-8's own. Pure; a file is read once for it,
+a megabyte at a time.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+CHUNK = 1024 * 1024
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """`problem` is what a reader of the report should know; empty: the file is what it should be."""
+
+    name: str
+    problem: str = ""
+
+
+UTF_8 = Encoding("utf-8")
+
+
+def encoding_of(stream: BinaryIO) -> Encoding:
+    head = stream.read(CHUNK)
+    for mark, name in _MARKS:
+        if head.startswith(mark):
+            is_usual = name == "utf-8-sig"
+            return Encoding(name, "" if is_usual else f"The file is written in {name.upper()} and was converted.")
+    if name := _without_mark(head[:4]):
+        return Encoding(name, "The file is written in UTF-16 without a mark and was converted.")
+    return _eight_bits(head, stream)
+
+
+def _without_mark(first: bytes) -> str:
+    """JSON begins with two ASCII characters: where the zeros are tells how it is written."""
+    if len(first) < 4 or not any(first):
+        return ""
+    if first[1] == first[3] == 0 and first[0] and first[2]:
+        return "utf-16-le"
+    return "utf-16-be" if first[0] == first[2] == 0 and first[1] and first[3] else ""
+
+
+def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    wrong = right = 0
+    chunk = head
+    while chunk:
+        if not chunk.isascii() or decoder.getstate()[0]:
+            text = decoder.decode(chunk)
+            bad = text.count("\ufffd") - chunk.count(b"\xef\xbf\xbd")
+            wrong += max(bad, 0)
+            right += sum(1 for char in text if char > "\x7f") - max(bad, 0)
+        chunk = stream.read(CHUNK)
+    if not wrong:
+        return UTF_8
+    if wrong > right:
+        return Encoding("cp1252", "The file is not UTF-8; it was read as Windows-1252 (Latin-1).")
+    return Encoding("utf-8", "Some bytes are no UTF-8; a replacement character stands in their place.")
+
+
+def as_utf_8(open_file: Callable[[], BinaryIO], encoding: Encoding) -> Callable[[], BinaryIO]:
+    """The same file, always UTF-8 without a mark."""
+    if encoding == UTF_8:
+        return open_file
+    return lambda: io.BufferedReader(_Converted(open_file(), encoding.name), CHUNK)
+
+
+class _Converted(io.RawIOBase):
+    def __init__(self, stream: BinaryIO, name: str) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder(name)("replace")
+        self._left = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        while not self._left:
+            chunk = self._stream.read(CHUNK)
+            text = self._decoder.decode(chunk, final=not chunk)
+            self._left = text.encode("utf-8", "replace")
+            if not chunk:
+                break
+        size = min(len(target), len(self._left))
+        target[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()

@@ -1,0 +1,52 @@
+"""Files that hold many conversations: one that cannot be read is named, and the others are read all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from history.dialects.loose import is_too_deep, string
+from history.entries import EntryError
+from history.formats.base import Conversation, FormatError, Refused
+from history.formats.sources import Source
+
+Convert = Callable[[Mapping[str, Any]], Iterator[Conversation]]
+
+
+def each(source: Source, convert: Convert) -> Iterator[Conversation | Refused]:
+    """The conversations of a file of lines, of one list, or of one object."""
+    for place, value, problem in _values(source):
+        if problem or not isinstance(value, Mapping):
+            yield Refused(why=problem or "this is no object", title=place)
+        else:
+            yield from _converted(value, convert, place)
+
+
+def _values(source: Source) -> Iterator[tuple[str, Any, str]]:
+    match source.sample.shape:
+        case "lines":
+            for line in source.lines(as_one=False):
+                yield f"line {line.number}", line.value, line.problem
+        case "array":
+            for number, value in enumerate(source.items(), 1):
+                yield f"item {number}", value, ""
+        case _:
+            yield "", source.document(), ""
+
+
+def _converted(value: Mapping[str, Any], convert: Convert, place: str) -> Iterator[Conversation | Refused]:
+    """Foreign data may be wrong in ways that nobody thought of; that is the end of this conversation alone."""
+    title = _named(value) or place
+    if is_too_deep(value):
+        yield Refused(why="it is nested too deeply to be read", title=title)
+        return
+    try:
+        yield from convert(value)
+    except (FormatError, EntryError) as error:
+        yield Refused(why=str(error), title=title)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        yield Refused(why=f"it is not written as expected ({type(error).__name__}: {error})", title=title)
+
+
+def _named(value: Mapping[str, Any]) -> str:
+    return next((found for key in ("title", "name", "uuid", "id") if (found := string(value.get(key)))), "")[:200]

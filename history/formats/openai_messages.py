@@ -1,0 +1,96 @@
+"""Conversations as lists of OpenAI messages: one per line (the form for fine-tuning), in one list, or one alone.
+
+There are no ids and no times in them: ids are made from what is said, so that the same line again is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from history.dialects import DIALECTS, DecodedRequest
+from history.dialects.loose import compact, items, obj, objs, string
+from history.entries import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
+from history.formats.base import Conversation, Notes, Refused, chained
+from history.formats.many import each
+from history.formats.sources import Sample, Source
+from history.formats.times import Clock
+from history.formats.trees import chain, with_ids
+from history.formats.wire import CHANNEL
+
+NAME = "openai"
+CLIENT = "OpenAI"
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
+TIMES = ("timestamp", "created_at", "created", "create_time")
+NO_TIMES = "The conversation has no times: its entries have that of the import."
+
+
+def recognises(sample: Sample) -> bool:
+    if sample.shape == "array" and sample.items and all(_is_message(item) for item in sample.items):
+        return True
+    return any(_has_messages(item) for item in sample.items)
+
+
+def _is_message(value: Any) -> bool:
+    return obj(value).get("role") in ROLES and ("content" in value or "tool_calls" in value)
+
+
+def _has_messages(item: Mapping[str, Any]) -> bool:
+    messages = items(item.get("messages"))
+    return bool(messages) and _is_message(messages[0])
+
+
+def read(source: Source) -> Iterator[Conversation | Refused]:
+    if source.sample.shape == "array" and all(_is_message(item) for item in source.sample.items):
+        yield conversation({"messages": source.document()}, client=CLIENT, notes=Notes())
+        return
+    yield from each(source, _conversation)
+
+
+def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
+    notes = Notes()
+    weights = sum("weight" in message for message in objs(item.get("messages")))
+    notes("lost", "The weight of a message for training is not kept.", count=weights)
+    yield conversation(item, client=CLIENT, notes=notes)
+
+
+def conversation(item: Mapping[str, Any], *, client: str, notes: Notes) -> Conversation:
+    """One conversation from a body with `messages`, and perhaps `tools`, as OpenAI Chat takes it."""
+    clock = Clock(next((item[name] for name in TIMES if item.get(name)), None))
+    if clock.first is None:
+        notes("lost", NO_TIMES)
+    request = DIALECTS["openai-chat"].decode_request(item, at=clock.last)
+    return Conversation(
+        source_id=_id_of(item),
+        client=client,
+        nodes=chain(with_ids(_entries(request, clock))),
+        title=string(item.get("title")),
+        created_at=clock.first,
+        model=request.model,
+        blobs=request.blobs,
+        notes=notes.as_tuple(),
+    )
+
+
+def _id_of(item: Mapping[str, Any]) -> str:
+    """Its own id, with how it begins, because not everybody's ids are unique; without one, all that it says."""
+    given = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
+    if given:
+        return f"{given[:100]}/{chained('', compact(items(item.get('messages'))[:1]))[:12]}"
+    return chained("", compact({name: item.get(name) for name in ("messages", "tools", "functions")}))
+
+
+def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
+    if request.system:
+        yield SystemInstructionSet(at=clock.last, instruction=request.system)
+    if request.tools:
+        yield ToolsOffered(at=clock.last, tools=request.tools)
+    for entry in request.entries:
+        if isinstance(entry, ModelInput) and entry.channel != "system":
+            yield replace(entry, channel=CHANNEL)
+        elif isinstance(entry, ModelOutput) and request.model:
+            yield replace(entry, model=request.model)
+        else:
+            yield entry

@@ -1,0 +1,256 @@
+"""A file as readers see it: lines, the items of one long list, or one document; never more of it than has to be.
+
+What is larger than anybody's conversation is refused in words before it fills the memory: a line, a document, the
+number of values in one of them, how deeply they are nested. Pure but for reading streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import cached_property
+from io import BytesIO
+from itertools import islice
+from typing import Any, BinaryIO, Literal
+
+import ijson
+
+from history.dialects.loose import MAX_DEPTH, parsed
+from history.formats.base import FormatError, Notes
+from history.formats.encodings import Encoding, as_utf_8, encoding_of
+
+MEGABYTE = 1024 * 1024
+MAX_LINE = 64 * MEGABYTE
+MAX_CONVERSATION = 256 * MEGABYTE
+MAX_VALUES = 2_000_000
+MAX_ATTACHMENT = 32 * MEGABYTE
+SAMPLE_LINES = 40
+SAMPLE_ITEMS = 3
+TOO_LONG = f"One conversation of more than {MAX_CONVERSATION // MEGABYTE} MB is not read."
+
+Shape = Literal["lines", "array", "object", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """`problem` says why there is no value."""
+
+    number: int
+    value: Any = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a file begins with, enough to tell what it is."""
+
+    shape: Shape
+    items: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        return self.items[0] if self.items else {}
+
+
+def no_companion(name: str) -> tuple[str, bytes] | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Source:
+    """`companion` finds a file that lies beside this one by how its name begins: an attachment of an export.
+
+    `notes` is what is wrong with the file as such.
+    """
+
+    name: str
+    open_file: Callable[[], BinaryIO]
+    companion: Callable[[str], tuple[str, bytes] | None] = field(default=no_companion)
+    notes: Notes = field(default_factory=Notes)
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        with closing(self.open_file()) as stream:
+            found = encoding_of(stream)
+        if found.problem:
+            self.notes("repaired", found.problem)
+        return found
+
+    def open(self) -> BinaryIO:
+        return as_utf_8(self.open_file, self.encoding)()
+
+    @cached_property
+    def sample(self) -> Sample:
+        return _sample(self)
+
+    def lines(self, *, as_one: bool = True) -> Iterator[Line]:
+        """The values of all lines; `as_one`: they are one conversation, which is not longer than one may be."""
+        total = 0
+        with closing(self.open()) as stream:
+            for number, raw in enumerate(_raw_lines(stream), 1):
+                total += len(raw)
+                if as_one and total > MAX_CONVERSATION:
+                    raise FormatError(TOO_LONG)
+                if raw.strip():
+                    yield _line(number, raw)
+
+    def items(self) -> Iterator[Any]:
+        """The items of the list that the file is, one at a time; of one that breaks off, what there is of it."""
+        with closing(self.open()) as stream:
+            try:
+                yield from _items(stream)
+            except _BrokenOff as broken:
+                self.notes(
+                    "repaired", f"The file breaks off or is damaged ({broken}): what stands before that was read."
+                )
+                if broken.begun:
+                    yield broken.begun
+
+    def document(self) -> Any:
+        """The one value that the file is; of one that breaks off, what there is of it."""
+        with closing(self.open()) as stream:
+            raw = stream.read(MAX_CONVERSATION + 1)
+        if len(raw) > MAX_CONVERSATION:
+            raise FormatError(TOO_LONG)
+        try:
+            return _value(raw)
+        except FormatError as error:
+            begun = _beginning(raw)
+            if not begun:
+                raise
+            self.notes("repaired", f"The file breaks off or is damaged: {error}; what stands before that was read.")
+            return begun
+
+
+def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
+    while raw := stream.readline(MAX_LINE + 1):
+        if len(raw) <= MAX_LINE:
+            yield raw
+            continue
+        while raw and not raw.endswith(b"\n"):
+            raw = stream.readline(MEGABYTE)
+        yield b"\0"  # a line that is no JSON, whatever it was
+
+
+def _line(number: int, raw: bytes) -> Line:
+    if raw == b"\0":
+        return Line(number, problem=f"a line is longer than {MAX_LINE // MEGABYTE} MB")
+    try:
+        return Line(number, _value(raw))
+    except FormatError as error:
+        return Line(number, problem=str(error))
+
+
+def _value(raw: bytes) -> Any:
+    if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
+        raise FormatError(f"more than {MAX_VALUES:,} values in one piece are not read")
+    try:
+        return parsed(raw.decode("utf-8", "replace"))
+    except ValueError as error:
+        raise FormatError(f"this is not JSON ({error})") from None
+
+
+class _Counted:
+    """A stream that ends in an error where one item is longer than a conversation may be."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.since = stream, 0
+
+    def read(self, size: int = -1) -> bytes:
+        raw = self.stream.read(size)
+        self.since += len(raw)
+        if self.since > MAX_CONVERSATION:
+            raise FormatError(TOO_LONG)
+        return raw
+
+
+class _BrokenOff(Exception):
+    """The JSON ends before its end; `begun` is what there is of the item where it does."""
+
+    def __init__(self, problem: str, begun: Any) -> None:
+        super().__init__(problem)
+        self.begun = begun
+
+
+def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[Any]:
+    """Values that stand `level` deep: the items of a list (1), or the one value itself (0)."""
+    counted = _Counted(stream)
+    builder, depth, values = ijson.ObjectBuilder(), 0, 0
+    try:
+        for event, value in ijson.basic_parse(counted, use_float=True, buf_size=65_536):
+            opens, closes = event.startswith("start_"), event.startswith("end_")
+            depth += opens - closes
+            if level and (depth == 0 or (depth == 1 and opens)):
+                continue  # the list itself
+            values += 1
+            if depth > MAX_DEPTH or values > MAX_VALUES:
+                raise FormatError("An item is nested too deeply, or has too many values, to be read.")
+            builder.event(event, value)
+            if depth == level:
+                yield builder.value
+                builder, values, counted.since = ijson.ObjectBuilder(), 0, 0
+    except ijson.JSONError as error:
+        raise _BrokenOff(_told(error), getattr(builder, "value", None)) from None
+
+
+def _beginning(raw: bytes) -> Any:
+    try:
+        return next(_items(BytesIO(raw), level=0), None)
+    except _BrokenOff as broken:
+        return broken.begun
+
+
+def _told(error: Exception) -> str:
+    text = error.args[0] if error.args else ""
+    text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    return next(iter(text.strip().splitlines()), "")[:100] or "no JSON"
+
+
+# What a file is, by what it begins with.
+
+
+def _sample(source: Source) -> Sample:
+    with closing(source.open()) as stream:
+        first = _first_letter(stream)
+    if first == b"[":
+        return Sample("array", tuple(_first_items(source)))
+    lines = tuple(islice(_objects(source), SAMPLE_LINES))
+    if len(lines) > 1 or (lines and not _is_one_line(source)):
+        return Sample("lines", lines)
+    if first != b"{":
+        return Sample("other")
+    document = lines[0] if lines else source.document()
+    return Sample("object", (document,) if isinstance(document, Mapping) else ())
+
+
+def _first_letter(stream: BinaryIO) -> bytes:
+    for _ in range(64):
+        if letters := stream.read(1024).lstrip():
+            return letters[:1]
+    return b""
+
+
+def _objects(source: Source) -> Iterator[Mapping[str, Any]]:
+    """The lines that are objects, none if the first few are not: then one object is written over many lines."""
+    wrong = 0
+    for line in source.lines(as_one=False):
+        if isinstance(line.value, Mapping):
+            yield line.value
+        else:
+            wrong += 1
+            if wrong >= SAMPLE_LINES:
+                return
+
+
+def _is_one_line(source: Source) -> bool:
+    return len(list(islice(source.lines(as_one=False), 2))) == 1
+
+
+def _first_items(source: Source) -> Iterator[Mapping[str, Any]]:
+    with closing(source.open()) as stream:
+        try:
+            yield from (item for item in islice(_items(stream), SAMPLE_ITEMS) if isinstance(item, Mapping))
+        except _BrokenOff as broken:
+            if isinstance(broken.begun, Mapping):
+                yield broken.begun

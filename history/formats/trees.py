@@ -1,0 +1,114 @@
+"""Entries by the ids of their source, put into an order in which parents stand before their children.
+
+Files name parents that they do not hold, that stand further down, or that lead round in a circle. Then the part that
+hangs on such a parent is an island: it is joined to what stands before it in the file by a Gap that everybody can see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from history.dialects.loose import compact
+from history.entries import LEAVES, Entry, Gap, Summary, entry_to_json
+from history.formats.base import Node, Notes, chained
+
+ISLAND = "An entry's parent is missing from the file: what follows was joined here."
+
+
+@dataclass
+class Item:
+    """One entry and the id of what it follows; '' is the start. A summary names the last entry that it stands for."""
+
+    entry: Entry
+    parent: str
+    covers: str = ""
+
+
+@dataclass
+class Tree:
+    """`items` stand in the order of the source. `leaf` is where the conversation stands; '': at its last entry."""
+
+    notes: Notes
+    items: dict[str, Item] = field(default_factory=dict)
+    leaf: str = ""
+
+    def add(self, source_id: str, entry: Entry, *, parent: str, covers: str = "") -> str:
+        """Hang an entry on another. An id that is used twice gets a number. Returns the id under which it stands."""
+        name, number = source_id, 1
+        while name in self.items:
+            number += 1
+            name = f"{source_id}#{number}"
+        self.items[name] = Item(entry, parent, covers)
+        return name
+
+    def nodes(self) -> tuple[list[Node], int | None]:
+        """All of them, and the place of the leaf."""
+        order = _Order(self)
+        for name in self.items:
+            order.place(name)
+        return order.nodes, order.places.get(self.leaf, last_place(order.nodes))
+
+
+class _Order:
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.nodes: list[Node] = []
+        self.places: dict[str, int] = {}
+
+    def place(self, name: str) -> None:
+        """The entry, and before it those above it that stand further down in the file."""
+        waiting: list[str] = []
+        while name and name not in self.places and name in self.tree.items and name not in waiting:
+            waiting.append(name)
+            name = self.tree.items[name].parent
+        missing = name if name and name not in self.places else ""
+        for waits in reversed(waiting):
+            parent = self._gap(waits, missing) if missing else self.places.get(self.tree.items[waits].parent)
+            missing = ""
+            self._put(waits, self._numbered(self.tree.items[waits]), parent)
+
+    def _gap(self, name: str, missing: str) -> int:
+        """In the place of the parent that is missing; whatever else hangs on it hangs here."""
+        entry = self.tree.items[name].entry
+        last = len(self.nodes) - 1 if self.nodes else None
+        self.tree.notes("repaired", ISLAND, where=name)
+        gap = Gap(reason="Something is missing here in the imported file.", at=entry.at)
+        self.places[missing] = self._put(f"gap:{missing}", gap, last)
+        return self.places[missing]
+
+    def _put(self, name: str, entry: Entry, parent: int | None) -> int:
+        self.nodes.append(Node(entry=entry, parent=parent, source_id=name))
+        self.places[name] = len(self.nodes) - 1
+        return self.places[name]
+
+    def _numbered(self, item: Item) -> Entry:
+        """A summary stands for its path up to the entry that it names."""
+        last = self.places.get(item.covers)
+        if not isinstance(item.entry, Summary) or last is None:
+            return item.entry
+        return replace(item.entry, first=1, last=last + 1)
+
+
+def last_place(nodes: Sequence[Node]) -> int | None:
+    """The last node that something can follow."""
+    return next((place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in LEAVES), None)
+
+
+def with_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
+    """Entries of a source without ids: each gets one made from all that was said up to it."""
+    named: list[tuple[str, Entry]] = []
+    last = ""
+    for entry in entries:
+        said = {name: value for name, value in entry_to_json(entry).items() if name != "at"}
+        last = chained(last, compact(said))
+        named.append((last, entry))
+    return named
+
+
+def chain(entries: Sequence[tuple[str, Entry]]) -> list[Node]:
+    """Entries that simply follow each other."""
+    return [
+        Node(entry=entry, parent=place - 1 if place else None, source_id=name)
+        for place, (name, entry) in enumerate(entries)
+    ]

@@ -1,0 +1,152 @@
+"""Lists of messages: OpenAI, ShareGPT, and the session files of NPLT."""
+
+from typing import Any
+
+import pytest
+
+from history.entries import ModelInput, ModelOutput, SystemInstructionSet, ToolResults, ToolsOffered
+from history.formats.base import Conversation, Refused
+from tests.importing.files import document, lines, path_of, read_all, read_one, reader_of, said_by_notes, texts
+
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+TUNED = {
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "weight": 0,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "sun"},
+        {"role": "assistant", "content": "Sunny.", "weight": 1},
+    ],
+    "tools": [WEATHER],
+    "parallel_tool_calls": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("content", "count"),
+    [
+        (lines(TUNED, {"messages": [{"role": "user", "content": "Hi."}]}), 2),
+        (document([TUNED]), 1),
+        (document(TUNED), 1),
+        (document(TUNED["messages"]), 1),
+    ],
+    ids=["lines", "a list", "one object", "bare messages"],
+)
+def test_openai_messages_are_read_however_they_are_put(content: bytes, count: int) -> None:
+    found = read_all(content)
+    assert reader_of(content).NAME == "openai"
+    assert len(found) == count
+    assert isinstance(found[0], Conversation)
+    assert texts(path_of(found[0]))[-3:] == ["", "sun", "Sunny."]
+
+
+def test_instructions_and_tools_hold_from_the_start_and_weights_are_named_as_lost() -> None:
+    found = read_one(lines(TUNED))
+    path = path_of(found)
+    kinds = [SystemInstructionSet, ToolsOffered, ModelInput, ModelOutput, ToolResults, ModelOutput]
+    assert [type(entry) for entry in path] == kinds
+    assert "weight" in said_by_notes(found, "lost")
+
+
+def test_the_same_line_has_the_same_id_and_another_one_another() -> None:
+    other = {"messages": [*TUNED["messages"][:4], {"role": "assistant", "content": "Rainy."}]}  # type: ignore[index]
+    first, second, third = (one for one in read_all(lines(TUNED, other, TUNED)) if isinstance(one, Conversation))
+    assert first.source_id == third.source_id != second.source_id
+
+
+def test_a_line_that_is_no_conversation_is_named() -> None:
+    found = read_all(lines(TUNED) + b"{broken\n" + lines({"messages": "none"}))
+    assert [type(one) for one in found] == [Conversation, Refused, Conversation]
+    assert isinstance(found[1], Refused)
+    assert found[1].title == "line 2"
+
+
+def test_sharegpt_knows_speakers_by_many_names() -> None:
+    names = ["human", "gpt", "user", "assistant", "human", "chatgpt", "human", "bing"]
+    turns = [{"from": name, "value": str(place)} for place, name in enumerate(names)]
+    content = lines({"id": "x1", "conversations": [{"from": "system", "value": "Be nice."}, *turns]})
+    found = read_one(content)
+    assert reader_of(content).NAME == "sharegpt"
+    kinds = [SystemInstructionSet, *([ModelInput, ModelOutput] * 4)]
+    assert [type(entry) for entry in path_of(found)] == kinds
+
+
+def test_sharegpt_calls_are_json_in_a_text() -> None:
+    item: dict[str, Any] = {
+        "conversations": [
+            {"from": "human", "value": "Weather?"},
+            {"from": "function_call", "value": '{"name": "weather", "arguments": {"city": "Rome"}}'},
+            {"from": "observation", "value": "sun"},
+            {"from": "gpt", "value": "Sunny."},
+            {"from": "function_call", "value": "weather(Rome)"},
+        ],
+        "system": "Be brief.",
+        "tools": '[{"name": "weather", "description": "looks out", "parameters": {}}]',
+    }
+    found = read_one(document([item]))
+    path = path_of(found)
+    assert [type(entry) for entry in path][2:6] == [ModelInput, ModelOutput, ToolResults, ModelOutput]
+    call, results = path[3], path[4]
+    assert isinstance(call, ModelOutput)
+    assert isinstance(results, ToolResults)
+    assert call.tool_requests[0].arguments == '{"city":"Rome"}'
+    assert results.results[0].call_id == call.tool_requests[0].call_id
+    assert path[1].text == "weather"
+    assert "no JSON" in said_by_notes(found, "repaired")
+
+
+def test_a_session_file_of_nplt_keeps_every_field() -> None:
+    record = {
+        "session_id": "0f3c-nplt",
+        "messages": [
+            {
+                "role": "system",
+                "content": "Be brief.",
+                "timestamp": "2025-12-31T10:00:00",
+                "tool_calls": [],
+                "metadata": {},
+            },
+            {
+                "role": "user",
+                "content": "CPU 占用？",
+                "timestamp": "2025-12-31T10:00:01",
+                "tool_calls": [],
+                "metadata": {"lang": "zh"},
+            },
+            {
+                "role": "assistant",
+                "content": "3 %",
+                "timestamp": "2025-12-31T10:00:03",
+                "tool_calls": [
+                    {
+                        "tool_name": "sys_monitor",
+                        "arguments": {"metric": "cpu"},
+                        "result": "3 %",
+                        "status": "success",
+                        "duration": 0.5,
+                        "timestamp": "2025-12-31T10:00:02",
+                    }
+                ],
+                "metadata": {},
+            },
+        ],
+        "created_at": "2025-12-31T10:00:00",
+        "updated_at": "2025-12-31T10:00:03",
+    }
+    content = document(record)
+    found = read_one(content)
+    assert reader_of(content).NAME == "nplt"
+    assert found.source_id == "0f3c-nplt"
+    path = path_of(found)
+    assert [type(entry) for entry in path] == [SystemInstructionSet, ModelInput, ModelOutput, ToolResults, ModelOutput]
+    assert dict(path[1].metadata) == {"lang": "zh"}
+    results = path[3]
+    assert isinstance(results, ToolResults)
+    assert (results.results[0].duration, results.results[0].status) == (0.5, "success")
+    assert results.results[0].started_at is not None
+    assert results.results[0].started_at.isoformat() == "2025-12-31T10:00:02+00:00"
