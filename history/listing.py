@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
 from history.models import Session
+
+LOOKED_THROUGH = 5_000
+"""So many of the newest titles are compared with what was typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +41,16 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFilters:
-    """None: no such filter. `agent` and `workspace` together name one agent's history in one workspace."""
+    """None: no such filter; several values: any of them. `agent` and `workspace` together name one agent's history in
+    one workspace."""
 
-    owner: str | None = None
+    owner: str | tuple[str, ...] | None = None
     key: str | None = None
-    source: str | None = None
-    agent: str | None = None
+    source: str | tuple[str, ...] | None = None
+    agent: str | tuple[str, ...] | None = None
     workspace: str | None = None
-    model: str | None = None
+    model: str | tuple[str, ...] | None = None
+    has_error: bool | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -58,7 +65,17 @@ class ListFilters:
             "last_activity_at__gte": self.since,
             "last_activity_at__lt": self.until,
         }
-        return Q(**{name: value for name, value in asked.items() if value is not None})
+        found = Q(**dict(_condition(name, value) for name, value in asked.items() if value is not None))
+        if self.has_error is None:
+            return found
+        return found & (Q(error_count__gt=0) if self.has_error else Q(error_count=0))
+
+
+def _condition(name: str, value: object) -> tuple[str, object]:
+    """One value of several is that value: then the order of an index holds."""
+    if not isinstance(value, tuple):
+        return name, value
+    return (name, value[0]) if len(value) == 1 else (f"{name}__in", value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +100,21 @@ def list_sessions(
     page = rows[:limit]
     more = len(rows) > limit
     return SessionPage(page, Cursor(page[-1].last_activity_at, page[-1].pk) if more else None)
+
+
+def titled(sessions: QuerySet[Session], typed: str, *, limit: int) -> list[Session]:
+    """Those whose title has all the words, newest first.
+
+    Among the newest ones: titles have no index. Compared here, because SQLite knows capitals of English letters only.
+    """
+    words = [word for word in re.findall(r'[^\s"*]+', typed.casefold()) if word != "or" and not word.startswith("-")]
+    if not words:
+        return []
+    newest = sessions.order_by("-last_activity_at", "-id").values_list("pk", "title")
+    has_all = (pk for pk, title in newest[:LOOKED_THROUGH] if all(word in title.casefold() for word in words))
+    ids = list(islice(has_all, limit))
+    found = Session.objects.select_related("owner", "api_key").in_bulk(ids)
+    return [found[pk] for pk in ids if pk in found]
 
 
 def sessions_beginning_with(sessions: QuerySet[Session], prefix: str) -> list[Session]:

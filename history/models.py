@@ -177,6 +177,10 @@ class Session(models.Model):
     def get_absolute_url(self) -> str:
         return reverse("session", args=[self.pk])
 
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
 
 class Message(models.Model):
     """One entry of a session's history: written once, then only read, or dropped by policy as a whole."""

@@ -1,9 +1,10 @@
 from django.urls import path
 
-from history.views import entry, opening
+from history.views import browse, entry, opening
 
 app_name = "history"
 urlpatterns = [
+    path("history/", browse.history, name="browse"),
     path("s/<uuid:session_id>/open/", opening.open_session, name="open"),
     path("s/<uuid:session_id>/<int:seq>/", entry.whole_entry, name="entry"),
 ]

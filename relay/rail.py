@@ -6,11 +6,10 @@ Sessions that an agent opened for itself (subagents) and notebooks have their ow
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +18,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
-from history.listing import Cursor, list_sessions
+from history.listing import Cursor, list_sessions, titled
 from history.models import Session
 from history.search import Filters, Hit, search
 from history.selectors import sessions_deleted_by, sessions_owned_by
@@ -29,7 +28,6 @@ PAGE = 30
 MOST_PINNED = 100
 TITLES = 8
 HITS = 20
-LOOKED_THROUGH = 5_000
 UNDO = timedelta(seconds=30)
 SLOW_NETWORK = timedelta(seconds=5)  # who presses Undo in the last second is heard
 SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
@@ -137,7 +135,7 @@ def day_label(moment: datetime, *, now: datetime) -> str:
 
 def find_in_rail(person: Any, typed: str, *, before: int | None = None, current: UUID | None = None) -> Found:
     """Titles and messages with these words; the last one may be only begun. No text is an error."""
-    titles = [] if before is not None else titled(person, typed)
+    titles = [] if before is not None else titled(sessions_in_rail(person), typed, limit=TITLES)
     filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
     results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
     mine = set(
@@ -148,21 +146,6 @@ def find_in_rail(person: Any, typed: str, *, before: int | None = None, current:
         hits=tuple(hit for hit in results.hits if hit.session_id in mine),
         next_before=results.next_before,
     )
-
-
-def titled(person: Any, typed: str) -> list[Session]:
-    """Sessions whose title has all the words, archived ones too, newest first.
-
-    Among the newest ones: titles have no index. Compared here, because SQLite knows capitals of English letters only.
-    """
-    words = [word for word in re.findall(r'[^\s"*]+', typed.casefold()) if word != "or" and not word.startswith("-")]
-    if not words:
-        return []
-    newest = sessions_in_rail(person).order_by("-last_activity_at", "-id").values_list("pk", "title")
-    has_all = (pk for pk, title in newest[:LOOKED_THROUGH] if all(word in title.casefold() for word in words))
-    ids = list(islice(has_all, TITLES))
-    found = Session.objects.in_bulk(ids)
-    return [found[pk] for pk in ids if pk in found]
 
 
 def as_typed_so_far(typed: str) -> str:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from relay.views import attachments, chat, palette, panel, providers, rail, sharing
+from relay.views import attachments, browse, chat, palette, panel, providers, rail, sharing
 
 app_name = "relay"
 urlpatterns = [
@@ -17,6 +17,10 @@ urlpatterns = [
     path("rail/undelete/", rail.undelete_all, name="undelete_all"),
     path("rail/archive/", rail.archive_many, {"archived": True}, name="archive_many"),
     path("rail/unarchive/", rail.archive_many, {"archived": False}, name="unarchive_many"),
+    path("history/delete/", browse.delete_many, name="browse_delete"),
+    path("history/undelete/", browse.undelete_all, name="browse_undelete"),
+    path("history/archive/", browse.archive_many, {"archived": True}, name="browse_archive"),
+    path("history/unarchive/", browse.archive_many, {"archived": False}, name="browse_unarchive"),
     path("s/<uuid:session_id>/row/", rail.row, name="row"),
     path("s/<uuid:session_id>/pin/", rail.pin, {"pinned": True}, name="pin"),
     path("s/<uuid:session_id>/unpin/", rail.pin, {"pinned": False}, name="unpin"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from history.models import ToolCall
@@ -41,15 +42,35 @@ def facets(viewer: Viewer, query: str, *, filters: Filters = Filters()) -> Facet
     return {name: counted[name] for name in NAMES}
 
 
-def _newest(asked: Asked) -> tuple[list[Any], bool]:
-    """The newest hits, up to 2,000, and whether these are all."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """How the newest hits are spread. `is_all`: there are no others."""
+
+    counts: dict[str, Counter[Value]]
+    number: int = 0
+    sessions: tuple[Any, ...] = ()
+    is_all: bool = True
+
+
+def newest_hits(viewer: Viewer, query: str, *, among: int, filters: Filters = Filters()) -> Newest:  # noqa: B008 - frozen
+    """Counted among so many of the newest hits and no others: costs the same however many there are."""
+    asked = asked_by(viewer, query, filters)
+    if asked is None:
+        return Newest(counts={name: Counter() for name in COLUMNS})
+    newest, is_all = _newest(asked, among)
+    sessions = tuple(dict.fromkeys(row[1] for row in newest))
+    return Newest(counts=_seen(newest), number=len(newest), sessions=sessions, is_all=is_all)
+
+
+def _newest(asked: Asked, limit: int = MANY) -> tuple[list[Any], bool]:
+    """The newest hits, up to a limit, and whether these are all."""
     newest: list[Any] = []
     read_on = None
-    for step in rounds(asked, f"m.session_id, {', '.join(COLUMNS.values())}", size=MANY + 1):
+    for step in rounds(asked, f"m.session_id, {', '.join(COLUMNS.values())}", size=limit + 1):
         newest += step.found
         read_on = step.read_on
-        if len(newest) > MANY:
-            return newest[:MANY], False
+        if len(newest) > limit:
+            return newest[:limit], False
     return newest, read_on is None
 
 

@@ -138,13 +138,17 @@ def undelete_all(request: HttpRequest) -> HttpResponse:
 
 
 def _each(request: HttpRequest, change: Callable[[Session], Any]) -> HttpResponse:
-    ids = [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
-    for session in sessions_owned_by(request.user).filter(pk__in=ids):
+    for session in sessions_owned_by(request.user).filter(pk__in=picked(request)):
         change(session)
     current = Asked.of(request.POST).current
     if current is not None and is_htmx(request) and not sessions_owned_by(request.user).filter(pk=current).exists():
         return HttpResponse(headers={"HX-Redirect": "/"})
     return show_list(request)
+
+
+def picked(request: HttpRequest) -> list[UUID]:
+    """The sessions that were ticked."""
+    return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
 
 
 def hide(session: Session, *, by: Any) -> None:
@@ -194,14 +198,14 @@ def own_session(request: HttpRequest, session_id: UUID) -> Session:
     return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
 
 
-def back(request: HttpRequest, *, leaving: Session | None = None) -> HttpResponse:
+def back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str = "/") -> HttpResponse:
     """To the page that the form stood on, unless that is gone now."""
     address = request.POST.get("next", "")
     is_ours = url_has_allowed_host_and_scheme(
         address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
     if not is_ours or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
-        return redirect("/")
+        return redirect(otherwise)
     return redirect(address)
 
 

@@ -16,12 +16,13 @@ from django.utils import timezone, translation
 from pytest_django.asserts import assertRedirects
 
 from history import recorder, retention
+from history.listing import titled
 from history.models import AuditEvent, Session
 from history.origins import origin_of
+from history.templatetags.marks import short_day, short_time
 from relay.models import Run
-from relay.rail import PAGE, UNDO, day_label, just_deleted, read_rail, sessions_in_rail, titled
+from relay.rail import PAGE, UNDO, day_label, just_deleted, read_rail, sessions_in_rail
 from relay.running import answering
-from relay.templatetags.rail import short_day, short_time
 from relay.views.asked import address_with
 from tests.talk import chat_of
 
@@ -498,6 +499,9 @@ def test_every_part_of_the_list_has_its_index(ada: Any) -> None:
 
 def test_titles_are_found_whatever_their_capitals_newest_first(ada: Any) -> None:
     sessions = [chat_of(ada, "hello", title=title) for title in ("ÄRGER im Büro", "ärger zu Hause", "Ruhe")]
-    assert [session.title for session in titled(ada, "Ärger")] == ["ärger zu Hause", "ÄRGER im Büro"]
-    assert titled(ada, "büro är") == [sessions[0]]
-    assert titled(ada, '-büro OR "*') == []
+    assert [session.title for session in titled(sessions_in_rail(ada), "Ärger", limit=8)] == [
+        "ärger zu Hause",
+        "ÄRGER im Büro",
+    ]
+    assert titled(sessions_in_rail(ada), "büro är", limit=8) == [sessions[0]]
+    assert titled(sessions_in_rail(ada), '-büro OR "*', limit=8) == []

@@ -1,0 +1,77 @@
+// History: what is ticked outlives a reload, Shift ticks everything between, and notices go when their time is over.
+// Everything here is a comfort; the page works without.
+
+const KEPT = "parley-picked";
+const all = (selector) => [...document.querySelectorAll(selector)];
+let lastPicked = null;
+
+function kept() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT)) || [];
+  } catch {
+    return [];
+  }
+}
+
+function keep() {
+  const shown = new Map(all(".pick").map((box) => [box.value, box.checked]));
+  const elsewhere = kept().filter((id) => !shown.has(id));
+  const ticked = [...shown].filter(([, checked]) => checked).map(([id]) => id);
+  sessionStorage.setItem(KEPT, JSON.stringify([...elsewhere, ...ticked]));
+  show();
+}
+
+function show() {
+  const ids = new Set(kept());
+  for (const box of all(".pick")) box.checked = ids.has(box.value);
+  const number = new Set(all(".pick:checked").map((box) => box.value)).size;
+  for (const count of all(".many-count")) {
+    count.textContent = number ? count.dataset.words.replace("{number}", number) : "";
+  }
+}
+
+function pickBetween(box) {
+  const boxes = all(".pick");
+  const [from, to] = [boxes.findIndex((other) => other.value === lastPicked), boxes.indexOf(box)].sort((a, b) => a - b);
+  if (from >= 0) for (const other of boxes.slice(from, to + 1)) other.checked = box.checked;
+}
+
+document.addEventListener("click", (event) => {
+  const box = event.target.closest?.(".pick");
+  if (!box) return;
+  if (event.shiftKey) pickBetween(box);
+  lastPicked = box.value;
+});
+
+document.addEventListener("change", (event) => {
+  const box = event.target;
+  if (!box.matches(".pick")) return;
+  // A session that was found by its title and by what was said in it is there twice.
+  for (const other of all(".pick")) if (other.value === box.value) other.checked = box.checked;
+  keep();
+});
+
+// The form of the ticked ones leads back to the address that is shown when it is sent.
+document.addEventListener("submit", (event) => {
+  if (event.target.id === "pick-form") event.target.elements.next.value = location.pathname + location.search;
+});
+
+function removeLater(notice) {
+  const seconds = Number(notice.dataset.goneAfter);
+  delete notice.dataset.goneAfter;
+  setTimeout(() => notice.remove(), seconds * 1000);
+}
+
+document.addEventListener("htmx:afterSettle", () => {
+  show();
+  all("[data-gone-after]").forEach(removeLater);
+});
+
+// The sheet of a narrow screen has no place on a wide one.
+matchMedia("(min-width: 56.01rem)").addEventListener("change", (event) => {
+  const facets = document.getElementById("facets");
+  if (event.matches && facets.matches(":popover-open")) facets.hidePopover();
+});
+
+show();
+all("[data-gone-after]").forEach(removeLater);

@@ -1,0 +1,136 @@
+"""History, charts and timelines in a browser: found, narrowed, selected, and read without a script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect
+
+from history import keys, recorder
+from history.models import Session
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.browser
+
+See = Callable[[str], None]
+twice = pytest.mark.parametrize("look", [(1280, "light"), (390, "light")], indirect=True, ids=["1280", "390"])
+
+
+def sign_in(page: Page, site: str, person: Any) -> Page:
+    client = Client()
+    client.force_login(person)
+    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+    return page
+
+
+@pytest.fixture
+def signed_in(page: Page, site: str, ada: Any) -> Page:
+    return sign_in(page, site, ada)
+
+
+@pytest.fixture
+def sessions(ada: Any) -> list[Session]:
+    """Of every source, with calls, errors and costs, as a record of some weeks has them."""
+    laptop, ci = (keys.create(name=name, owner=ada).api_key for name in ("laptop", "ci"))
+    given: list[tuple[float, str, dict[str, Any]]] = [
+        (0, "Refactor the payment retry loop", {"source": "relay", "client": "Claude Code", "api_key": laptop}),
+        (2, "Why is the build server slow?", {"agent": "assistant"}),
+        (26, "支付失败后的处理", {"agent": "assistant"}),
+        (50, "Nightly job: 3 of 40 uploads fail", {"source": "relay", "api_key": ci}),
+        (24 * 9, "Trip to Hangzhou", {"source": "import", "client": "ChatGPT"}),
+        (24 * 40, "Summarise what a very long title of a session may look like when nobody has shortened it", {}),
+    ]
+    made = []
+    for place, (hours, title, fields) in enumerate(given):
+        at = timezone.now() - timedelta(hours=hours)
+        session = chat_of(ada, title=title, **fields)
+        words = "如果第三次重试仍然失败，就把订单标记为待人工处理" if place == 2 else "The retry must not run twice."
+        entries = [
+            answered("Looking.", call("a", name="shell"), at=at, model="claude-sonnet"),
+            results(result("a", name="shell", duration=1.5), at=at),
+            answered(words, at=at, model="claude-sonnet" if place < 4 else "gpt", latency=0.8, duration=4.0),
+        ]
+        recorder.append(session, said(title, at=at), after=0)
+        recorder.append_many(session, entries, after=1)
+        if place == 3:
+            recorder.append(session, answered("", status="failed", error="quota", at=at), after=session.head)
+        tokens = {"input_tokens": 18_600 * (place + 1), "output_tokens": 2_400, "cost": "0.42"}
+        Session.objects.filter(pk=session.pk).update(last_activity_at=at, **tokens)
+        made.append(session)
+    return made
+
+
+def test_the_list_is_searched_narrowed_and_taken_back(signed_in: Page, see: See, sessions: list[Session]) -> None:
+    signed_in.goto("/history/")
+    expect(signed_in.locator(".hit")).to_have_count(6)
+    see("history")
+    if signed_in.get_by_role("button", name="Filters").is_visible():
+        signed_in.get_by_role("button", name="Filters").click()
+        see("history-filters")
+    signed_in.get_by_label("relay", exact=False).first.check()
+    expect(signed_in.locator(".hit")).to_have_count(2)
+    expect(signed_in).to_have_url(re.compile(r"/history/\?source=relay$"))
+    expect(signed_in.get_by_label("chat", exact=False).first).not_to_be_checked()
+    signed_in.keyboard.press("Escape")
+    signed_in.get_by_label("Search everything").fill("retry 重试 OR twice")
+    expect(signed_in.locator(".quote mark").first).to_be_visible()
+    signed_in.get_by_label("Search everything").fill("twice")
+    expect(signed_in).to_have_url(re.compile(r"/history/\?q=twice&source=relay$"))
+    see("history-found")
+    signed_in.evaluate("history.go(-2)")
+    expect(signed_in).to_have_url(re.compile(r"/history/\?source=relay$"))
+    expect(signed_in.locator(".quote")).to_have_count(0)
+    expect(signed_in.locator(".hit")).to_have_count(2)
+
+
+@twice
+def test_several_are_selected_deleted_and_brought_back(signed_in: Page, sessions: list[Session]) -> None:
+    signed_in.goto("/history/")
+    expect(signed_in.get_by_role("button", name="Delete")).to_be_hidden()
+    signed_in.get_by_label("Select Refactor").check()
+    signed_in.get_by_label("Select 支付").click(modifiers=["Shift"])
+    expect(signed_in.get_by_text("3 selected")).to_be_visible()
+    signed_in.reload()
+    expect(signed_in.get_by_text("3 selected")).to_be_visible()
+    signed_in.get_by_role("button", name="Delete").click()
+    expect(signed_in.get_by_text("3 sessions deleted")).to_be_visible()
+    expect(signed_in.locator(".hit")).to_have_count(3)
+    signed_in.get_by_role("button", name="Undo").click()
+    expect(signed_in.locator(".hit")).to_have_count(6)
+
+
+@pytest.mark.parametrize("look", [(1280, "light")], indirect=True, ids=["1280"])
+def test_a_long_list_goes_on_as_one_scrolls(signed_in: Page, ada: Any) -> None:
+    for number in range(40):
+        chat_of(ada, title=f"Session {number}")
+    signed_in.goto("/history/")
+    expect(signed_in.locator(".hit")).to_have_count(30)
+    signed_in.locator(".hits-further").scroll_into_view_if_needed()
+    expect(signed_in.locator(".hit")).to_have_count(40)
+
+
+def test_without_a_script_everything_can_be_reached(browser: Browser, site: str, ada: Any) -> None:
+    for number in range(35):
+        chat_of(ada, f"words of {number}", title=f"Session {number}", source="relay" if number % 2 else "chat")
+    without = browser.new_context(java_script_enabled=False, base_url=site, viewport={"width": 1280, "height": 800})
+    page = sign_in(without.new_page(), site, ada)
+    page.goto("/history/")
+    page.get_by_role("link", name="Older").click()
+    expect(page.locator(".hit")).to_have_count(5)
+    page.goto("/history/")
+    page.get_by_label("relay", exact=False).first.check()
+    page.get_by_role("button", name="Apply").click()
+    expect(page.locator(".hit")).to_have_count(17)
+    page.get_by_label("Search everything").fill("words")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator(".quote mark").first).to_be_visible()
+    page.locator(".pick").first.check()
+    page.get_by_role("button", name="Archive").click()
+    expect(page).to_have_url(re.compile(r"q=words"))
+    without.close()
