@@ -61,7 +61,7 @@ class _Copy:
     def show(self) -> None:
         with writing():
             self._locked()
-            Session.objects.filter(pk=self.session_id).update(hidden_at=None)
+            storage.change(self.session_id, hidden_at=None)
 
     def _locked(self) -> Session:
         return storage.lock([self.session_id], in_the_making=True)[self.session_id]

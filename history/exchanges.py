@@ -134,8 +134,8 @@ def finish(
             usage = bodies.clean_json(thawed(entry_to_json(output)["usage"]))
             Exchange.objects.filter(pk=exchange.pk).update(usage=usage)
             _calibrate(exchange, output)
-        if cost and exchange.session_id:
-            Session.objects.filter(pk=exchange.session_id).update(cost=F("cost") + cost)
+        if exchange.session_id and (cost or appended is None):
+            storage.change(exchange.session_id, cost=F("cost") + (cost or 0))
     _forget(exchange.pk)
     exchange.refresh_from_db()
     return appended

@@ -128,6 +128,8 @@ class Session(models.Model):
     last_activity_at = models.DateTimeField(_("last activity"), default=timezone.now)
     # When we last stored something, by our own clock; an import's activity may lie years back.
     stored_at = models.DateTimeField(_("stored"), default=timezone.now)
+    # When anything about it last changed, by our own clock: what an export that goes on from another one looks at.
+    changed_at = models.DateTimeField(_("changed"), default=timezone.now)
     pinned_at = models.DateTimeField(_("pinned"), null=True, blank=True)
     archived_at = models.DateTimeField(_("archived"), null=True, blank=True)
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)

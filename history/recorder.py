@@ -159,14 +159,14 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
 def rename(session: Session, *, title: str) -> None:
     session.title = rows.fitting_text(Session, "title", " ".join(title.split()))
     with writing():
-        Session.objects.filter(pk=session.pk).update(title=session.title)
+        storage.change(session.pk, title=session.title)
 
 
 def assign(session: Session, *, agent: str) -> None:
     """From now on this agent answers here, unless a message asks for another."""
     session.agent = rows.fitting_text(Session, "agent", agent)
     with writing():
-        Session.objects.filter(pk=session.pk).update(agent=session.agent)
+        storage.change(session.pk, agent=session.agent)
 
 
 def pin(session: Session, *, pinned: bool) -> None:
@@ -182,7 +182,7 @@ def archive(session: Session, *, archived: bool) -> None:
 def _mark(session: Session, name: str, is_on: bool) -> None:
     setattr(session, name, timezone.now() if is_on else None)
     with writing():
-        Session.objects.filter(pk=session.pk).update(**{name: getattr(session, name)})
+        storage.change(session.pk, **{name: getattr(session, name)})
 
 
 def store_blob(content: bytes, *, media_type: str) -> str:

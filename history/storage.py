@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -35,6 +36,7 @@ SESSION_STATE = (
     "model",
     "last_activity_at",
     "stored_at",
+    "changed_at",
     "expires_at",
 )
 # What is read to decide what the rows say.
@@ -72,9 +74,14 @@ def flush(drafts: Sequence[Draft]) -> None:
 
 def save_sessions(sessions: Sequence[Session]) -> None:
     for session in sessions:
-        session.stored_at = timezone.now()
+        session.stored_at = session.changed_at = timezone.now()
         session.expires_at = expiry_of(session)
     rows.update(Session, sessions, SESSION_STATE)
+
+
+def change(session_id: UUID, **columns: Any) -> None:
+    """Something about a session that no entry says."""
+    Session.objects.filter(pk=session_id).update(**columns, changed_at=timezone.now())
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:

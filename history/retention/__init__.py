@@ -88,7 +88,7 @@ def erase(session: Session, *, actor: Any, reason: str) -> removal.Removed:
 def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by: Any, why: str) -> bool:
     """One column, decided by the row count; what happened is told to the audit chain in the same transaction."""
     with writing():
-        changed = Session.objects.filter(only_if, pk=session.pk).update(**to)
+        changed = Session.objects.filter(only_if, pk=session.pk).update(**to, changed_at=timezone.now())
         if changed:
             audit.record(action, session=session.pk, reason=why, **_who(by))
     for name, value in to.items():

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
 
 from history import audit, projections
 from history.entries import ToolResults
@@ -73,7 +74,7 @@ def _tell_drop(plan: Plan, rows: QuerySet[Message]) -> bool:
 
 def _note_done(plan: Plan) -> None:
     before = Session.objects.filter(pk=plan.session_id, dropped_through__lt=plan.cut)
-    before.update(dropped_through=plan.cut)
+    before.update(dropped_through=plan.cut, changed_at=timezone.now())
 
 
 def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
+from django.utils import timezone
 
 from history import audit
 from history.models import BEYOND_RECALL, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
@@ -46,6 +47,7 @@ def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]
     Session.objects.filter(pk=session.pk).update(hidden_at=BEYOND_RECALL)
     details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
     details |= {"entries": Message.objects.filter(session=session).count(), "owner": session.owner_id}
+    details |= {"by_key": session.api_key_id} if session.api_key_id else {}
     audit.record("remove", session=session.pk, reason=reason, **who, **details)
     return session.pk
 
@@ -102,8 +104,8 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
         for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):
             removed += remove_exchanges(exchanges)
         _remove(ShareLink.objects.filter(session_id__in=locked))
-        Session.objects.filter(parent_id__in=locked).update(parent=None)
-        Session.objects.filter(forked_from_id__in=locked).update(forked_from=None)
+        Session.objects.filter(parent_id__in=locked).update(parent=None, changed_at=timezone.now())
+        Session.objects.filter(forked_from_id__in=locked).update(forked_from=None, changed_at=timezone.now())
         _remove(Session.objects.filter(pk__in=locked))
     return removed
 

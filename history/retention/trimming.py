@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from django.db.models import F, QuerySet, Sum
+from django.utils import timezone
 
 from history import audit, projections
 from history.bodies import unpack
@@ -63,7 +64,8 @@ def _trim_once(plan: Plan, cut: int, *, leaving: Sequence[int]) -> Removed | Non
             kept={str(seq): digest.hex() for seq, digest in kept},
         )
         removed = removal.remove_messages(list(rows.values_list("pk", flat=True)))
-        session.save(update_fields=["trimmed_through", "anchor_seal", *COUNTERS])
+        session.changed_at = timezone.now()
+        session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
         return removed
 
 

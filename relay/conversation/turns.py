@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+from django.utils import timezone
+
 from history import recorder, selectors
 from history.context import ContextOptions
 from history.entries import Entry, HeadMoved, ModelInput, SystemInstructionSet, ToolsOffered
@@ -58,7 +60,7 @@ def model_for(session: Session, picked: str) -> str:
     """As the person picked it, or as they picked it last time in this session."""
     if picked and session.metadata.get("model") != picked:
         session.metadata = {**session.metadata, "model": picked}
-        Session.objects.filter(pk=session.pk).update(metadata=session.metadata)
+        Session.objects.filter(pk=session.pk).update(metadata=session.metadata, changed_at=timezone.now())
     return picked or str(session.metadata.get("model", ""))
 
 

@@ -121,7 +121,7 @@ def _finish(incoming: Incoming, people: People) -> None:
             seal = incoming.fields["anchor_seal"].hex()
             trimmed = {"through": incoming.trimmed_through, "entries": 0, "seal": seal, "kept": incoming.kept}
             audit.record("trim", session=incoming.id, restored=True, **trimmed)
-        Session.objects.filter(pk=incoming.id).update(hidden_at=incoming.fields.get("hidden_at"))
+        storage.change(incoming.id, hidden_at=incoming.fields.get("hidden_at"))
     elif incoming.entries or incoming.stored:
         _follow(incoming, people)
 
@@ -129,7 +129,7 @@ def _finish(incoming: Incoming, people: People) -> None:
 def _follow(incoming: Incoming, people: People) -> None:
     """The file is further than we were: its name and marks are the newer ones, too."""
     names = ("title", "agent", "model", "pinned_at", "archived_at", "metadata", "cost", "last_activity_at")
-    Session.objects.filter(pk=incoming.id).update(**{n: incoming.fields[n] for n in names if n in incoming.fields})
+    storage.change(incoming.id, **{name: incoming.fields[name] for name in names if name in incoming.fields})
 
 
 def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
@@ -139,5 +139,5 @@ def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
     if found is None or not people.may_point_to(found):
         return False
     with writing():
-        Session.objects.filter(pk=session_id).update(**{name: target})
+        storage.change(session_id, **{name: target})
     return True
