@@ -5,15 +5,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('history', '0006_rights_by_purpose'),
+        ("history", "0006_rights_by_purpose"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='session',
-            name='changed_at',
-            field=models.DateTimeField(default=django.utils.timezone.now, verbose_name='changed'),
+            model_name="session",
+            name="changed_at",
+            field=models.DateTimeField(default=django.utils.timezone.now, verbose_name="changed"),
         ),
     ]

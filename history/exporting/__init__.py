@@ -1,0 +1,27 @@
+"""Taking the record out: a selection of sessions, in a format, as a stream of bytes that needs no memory.
+
+    export = await prepare(viewer, Selection(mine=True), "jsonl", since=cursor)   # refuses before the first byte
+    async for chunk in export: ...                                               # or: for chunk in export.pieces()
+    export.report                                                                # what could not be carried
+
+`selection` says which sessions (rights, reasons, the audit trail), `cursors` where an export goes on from another one,
+`exports` what is written, `threads` how the event loop gets it, `archives` how many files become one. docs/export.md.
+"""
+
+from history.exporting.cursors import Cursor, horizon
+from history.exporting.exports import Export, begin, prepare, stream
+from history.exporting.reports import Report
+from history.exporting.selection import CannotExport, NothingSelected, Selection
+
+__all__ = [
+    "CannotExport",
+    "Cursor",
+    "Export",
+    "NothingSelected",
+    "Report",
+    "Selection",
+    "begin",
+    "horizon",
+    "prepare",
+    "stream",
+]

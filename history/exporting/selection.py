@@ -1,0 +1,148 @@
+"""Which sessions are exported: what somebody asked for, as far as they may have it, and their reason where needed.
+
+The ids are listed once, in their order, sixteen bytes each; the sessions themselves are read as the export comes to
+them, and asked for again under the same rule: what was deleted meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from history import audit
+from history.errors import HistoryError
+from history.exporting.cursors import Cursor
+from history.listing import ListFilters
+from history.models import ApiKey, Session
+from history.opening import NotPermitted, checked, open_each
+from history.rights import Purpose, Reach, Viewer, may_with_others, reach_of, served, sessions_for
+
+BATCH = 50
+MOST_NAMED = 5_000
+
+
+class CannotExport(HistoryError):
+    """What was asked for makes no sense; the text says what to write instead."""
+
+
+class NothingSelected(CannotExport):
+    """A session was named that is not there, or not for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Everything that somebody may export, unless it is narrowed: to these sessions, to their own, by filters."""
+
+    sessions: tuple[UUID, ...] | None = None
+    mine: bool = False
+    filters: ListFilters = field(default_factory=ListFilters)
+
+    @property
+    def is_everything(self) -> bool:
+        return self.sessions is None and not self.mine and self.filters == ListFilters()
+
+
+def exportable(viewer: Viewer | None) -> QuerySet[Session]:
+    """What somebody may export; None is the operator, who has the database anyway."""
+    if viewer is None:
+        return served(Reach(), sees_held=True, moment=timezone.now())
+    return sessions_for(viewer, Purpose.EXPORT)
+
+
+def selected(viewer: Viewer | None, selection: Selection) -> QuerySet[Session]:
+    rows = exportable(viewer).filter(selection.filters.conditions())
+    if selection.mine:
+        rows = rows.filter(owner_id=person_of(viewer))
+    return rows if selection.sessions is None else rows.filter(pk__in=selection.sessions)
+
+
+class Chosen:
+    """The ids of an export, fixed when it begins."""
+
+    def __init__(self, viewer: Viewer | None, selection: Selection, *, cursor: Cursor, reason: str) -> None:
+        self.viewer, self.selection, self.reason = viewer, selection, checked(reason) if reason.strip() else ""
+        if len(selection.sessions or ()) > MOST_NAMED:
+            raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or narrow by filters instead")
+        rows = selected(viewer, selection)
+        if cursor.since.at is not None:
+            rows = rows.filter(changed_at__gte=cursor.since.at)
+        if cursor.after is not None:
+            rows = rows.filter(pk__gt=cursor.after)
+        self._ids = b"".join(pk.bytes for pk in _ids_of(rows))
+        self._refuse_what_is_not_theirs()
+        if not self.reason:  # without one, all that is somebody else's must have been opened before
+            for batch in self._batches():
+                self._open(list(exportable(viewer).filter(pk__in=batch).only(*_RIGHTS)))
+
+    def __len__(self) -> int:
+        return len(self._ids) // 16
+
+    def __iter__(self) -> Iterator[Session]:
+        """The sessions as they are now, each opened with the reason that was given."""
+        for batch in self._batches():
+            found = list(exportable(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk"))
+            if self.reason:
+                self._open(found)
+            yield from found
+
+    def only(self) -> Session | None:
+        """The session, where it is one alone, to be named and not to be read."""
+        return Session.objects.filter(pk=UUID(bytes=self._ids)).first() if len(self) == 1 else None
+
+    def tell(self, **details: Any) -> None:
+        """One audit event for the export as a whole."""
+        who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": person_of(self.viewer)}
+        audit.record("export", reason=self.reason, count=len(self), **who, **details)
+
+    def _open(self, sessions: list[Session]) -> None:
+        if self.viewer is not None:
+            open_each(self.viewer, sessions, reason=self.reason, purpose=Purpose.EXPORT)
+
+    def _batches(self) -> Iterator[list[UUID]]:
+        for start in range(0, len(self._ids), 16 * BATCH):
+            batch = self._ids[start : start + 16 * BATCH]
+            yield [UUID(bytes=batch[place : place + 16]) for place in range(0, len(batch), 16)]
+
+    def _refuse_what_is_not_theirs(self) -> None:
+        """Whoever names a session is told when they do not get it; a cursor may have left it out."""
+        wanted = set(self.selection.sessions or ())
+        missing = wanted - set(exportable(self.viewer).filter(pk__in=wanted).values_list("pk", flat=True))
+        if not missing:
+            return
+        if self.viewer is not None and sessions_for(self.viewer, Purpose.LIST).filter(pk__in=missing).exists():
+            raise NotPermitted("no right to export this session")
+        raise NothingSelected(f"there is no session {sorted(map(str, missing))[0]}")
+
+
+_RIGHTS = ("owner", "api_key", "hold", "hidden_at", "expires_at")
+
+
+def has_everything(viewer: Viewer | None) -> bool:
+    return viewer is None or may_with_others(viewer, Purpose.EXPORT)
+
+
+def person_of(viewer: Viewer | None) -> int | None:
+    return viewer.owner_id if isinstance(viewer, ApiKey) else viewer.pk if viewer is not None else None
+
+
+def _ids_of(rows: QuerySet[Session]) -> Iterator[UUID]:
+    yield from rows.order_by("pk").values_list("pk", flat=True).iterator(chunk_size=2_000)
+
+
+def was_selected(
+    viewer: Viewer | None, selection: Selection, gone: UUID, *, owner: int | None, key: int | None
+) -> bool:
+    """Whether a session that is gone was one that they might have exported; what filters say of it nobody knows."""
+    reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
+    if reach is None or (reach.api_key_id is not None and key != reach.api_key_id):
+        return False
+    if reach.owner_id is not None and owner != reach.owner_id:
+        return False
+    if selection.mine and owner != person_of(viewer):
+        return False
+    return selection.sessions is None or gone in selection.sessions
