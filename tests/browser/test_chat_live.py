@@ -17,6 +17,7 @@ from relay import runs
 from relay.models import Agent, Run
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
+from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]
@@ -100,6 +101,37 @@ def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
     expect(signed_in.locator("#panel .lanes").first).to_be_attached()
     expect(signed_in.locator("#rail .rail-answering")).to_have_count(0)
     see("chat-answered")
+
+
+LISTEN = """() => {
+    window.heard = [];
+    const listen = new MutationObserver(changes => {
+        for (const { target } of changes) {
+            const place = target.parentElement?.closest("[aria-live], [role=status], [role=alert], [role=log]");
+            const region = target.matches?.("[aria-live], [role=status], [role=alert], [role=log]") ? target : place;
+            const words = region?.textContent.trim();
+            if (words && words !== window.heard.at(-1)) window.heard.push(words);
+        }
+    });
+    listen.observe(document.body, { childList: true, characterData: true, subtree: true });
+}"""
+
+
+def test_a_screen_reader_hears_that_the_answer_is_finished_and_none_of_its_words(
+    signed_in: Page, scripted: Scripted, ada: Any
+) -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    scripted(["one ", gates[0], "two ", gates[1], "three ", gates[2], "four"])
+    signed_in.goto(f"/s/{chat_of(ada, 'Hello?', 'Hello.').pk}/")
+    signed_in.evaluate(LISTEN)
+    say(signed_in, "Count")
+    for gate, word in zip(gates, ("one", "two", "three"), strict=True):
+        expect(signed_in.locator("article.live")).to_contain_text(word)
+        let_go(gate)
+    expect(signed_in.locator("article.answer").last).to_contain_text("four")
+    finished(signed_in)
+    announced(signed_in, "The answer is finished.")
+    assert signed_in.evaluate("window.heard") == ["The answer is finished."]
 
 
 def test_a_reload_in_mid_stream_and_another_browser_show_the_same_and_go_on(
