@@ -16,11 +16,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from history.views.staff import staff_only
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.known_browsers import remember_browser
 from project.accounts.links import HOURS, claim_link, create_link, find_link
 from project.accounts.models import SignInLink, User
-from project.accounts.signed_in import SignedInRequest, staff_only
+from project.accounts.signed_in import SignedInRequest
 
 
 class SignIn(views.LoginView):

@@ -8,12 +8,12 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
+from history.views.staff import staff_only
 from relay.errors import NoSuchModel, ProviderError
 from relay.providers.advice import what_happened, what_to_do
 from relay.providers.base import Route
 from relay.providers.checking import Checked, check
 from relay.providers.registry import Standing, router
-from relay.views.staff import staff_only
 
 
 @dataclass(frozen=True, slots=True)
