@@ -1,0 +1,15 @@
+"""Conversations of other products, and our own exports, into the record.
+
+`run` takes files (`files_at` for paths, `uploaded` for what was sent to us), unpacks them, recognises each by what it
+says, and stores conversation by conversation. It may be run again at any time: what is there already is left alone, and
+a conversation that has grown gets its new entries. What cannot be read is named in the report, and never keeps the rest
+out.
+
+    unpacking (files to pieces) → history.formats (pieces to conversations) → storing (conversations to sessions)
+"""
+
+from history.importing.reports import Item, Outcome, Report
+from history.importing.running import run
+from history.importing.unpacking import Piece, files_at, uploaded
+
+__all__ = ["Item", "Outcome", "Piece", "Report", "files_at", "run", "uploaded"]

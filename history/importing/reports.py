@@ -1,0 +1,80 @@
+"""What became of each conversation and each file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from history.formats.base import Note
+
+
+class Outcome(StrEnum):
+    IMPORTED = "imported"
+    GROWN = "grown"
+    THERE = "already there"
+    REFUSED = "refused"
+    NOTED = "noted"  # a file as such: something is wrong with it
+    IGNORED = "ignored"  # a file in a folder or archive that holds no conversation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One conversation, or one file. `entries` were stored now; `why` is the reason for a refusal."""
+
+    outcome: Outcome
+    file: str
+    format: str = ""
+    title: str = ""
+    session: UUID | None = None
+    entries: int = 0
+    why: str = ""
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def is_repaired(self) -> bool:
+        return any(note.level == "repaired" for note in self.notes)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "outcome": self.outcome.value,
+            "file": self.file,
+            "format": self.format,
+            "title": self.title,
+            "session": str(self.session) if self.session else None,
+            "entries": self.entries,
+            "why": self.why,
+            "notes": [
+                {"level": note.level, "what": note.what, "where": note.where, "count": note.count}
+                for note in self.notes
+            ],
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """Counts only: a million conversations must not become a list."""
+
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    repaired: int = 0
+    entries: int = 0
+
+    def add(self, item: Item) -> None:
+        self.counts[item.outcome] += 1
+        self.repaired += item.is_repaired and item.outcome in (Outcome.IMPORTED, Outcome.GROWN, Outcome.THERE)
+        self.entries += item.entries
+
+    def __getitem__(self, outcome: Outcome) -> int:
+        return self.counts[outcome]
+
+    @property
+    def conversations(self) -> int:
+        return sum(self.counts[outcome] for outcome in (Outcome.IMPORTED, Outcome.GROWN, Outcome.THERE))
+
+    def as_json(self) -> dict[str, int]:
+        return {outcome.value: self.counts[outcome] for outcome in Outcome} | {
+            "repaired": self.repaired,
+            "entries": self.entries,
+        }

@@ -1,0 +1,244 @@
+"""The run of an import: every file is recognised, read and stored, and whatever happens to one is told and no more."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from typing import Any, BinaryIO
+
+from django.db import DataError, IntegrityError
+
+from history import audit
+from history.bodies import EntryTooLarge
+from history.entries import EntryError
+from history.errors import HistoryError, HistoryOff
+from history.formats import jsonl
+from history.formats.base import Conversation, FormatError, Refused
+from history.formats.jsonl import Restored
+from history.formats.readers import Reader, reader_for
+from history.formats.sources import Source
+from history.importing import storing
+from history.importing.reports import Item, Outcome, Report
+from history.importing.unpacking import DAMAGE, Piece, may_hold_text, unpacked
+from history.models import ApiKey
+from history.recorder import refuse_when_off
+
+logger = logging.getLogger(__name__)
+
+NOT_RECOGNISED = "This is none of the formats that can be imported."
+# What a conversation or a file can be refused for without anything being wrong with us.
+REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
+OWN_OUTCOMES = {
+    "imported": Outcome.IMPORTED,
+    "extended": Outcome.GROWN,
+    "already there": Outcome.THERE,
+    "refused": Outcome.REFUSED,
+}
+
+OnItem = Callable[[Item], None]
+OnBytes = Callable[[int], None]
+
+
+def run(
+    owner: Any,
+    pieces: Iterable[Piece],
+    *,
+    on_item: OnItem | None = None,
+    on_bytes: OnBytes | None = None,
+    api_key: ApiKey | None = None,
+    restore_owners: bool = False,
+    dry_run: bool = False,
+) -> Report:
+    """Import all that is in these files for `owner`, and tell of each item as it is done.
+
+    `on_bytes` is told how much of the files was read since the last time. Sessions of our own exports become the
+    owner's; with `restore_owners`, which is the operator's, each goes to whoever has its owner's name here.
+    """
+    refuse_when_off()
+    import_ = _Import(owner, api_key=api_key, dry_run=dry_run, restore_owners=restore_owners)
+    import_.on_bytes = on_bytes or (lambda count: None)
+    report = Report()
+    for piece in pieces:
+        for item in import_.file(piece):
+            report.add(item)
+            if on_item:
+                on_item(item)
+    if not dry_run:
+        import_.link_children()
+        _tell(owner, api_key, report)
+    return report
+
+
+def _tell(owner: Any, api_key: ApiKey | None, report: Report) -> None:
+    counts: dict[str, Any] = {name.replace(" ", "_"): count for name, count in report.as_json().items()}
+    audit.record("sessions.imported", actor=owner.pk, key=api_key.pk if api_key else None, **counts)
+
+
+class _Import:
+    def __init__(self, owner: Any, *, api_key: ApiKey | None, dry_run: bool, restore_owners: bool) -> None:
+        self.owner, self.api_key = owner, api_key
+        self.dry_run, self.restore_owners = dry_run, restore_owners
+        self.on_bytes: OnBytes = lambda count: None
+        self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
+
+    def file(self, piece: Piece) -> Iterator[Item]:
+        """Everything in one file; whatever goes wrong is an item, too."""
+        try:
+            for inner in unpacked(piece):
+                yield from self._piece(inner)
+        except FormatError as error:
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=str(error))
+        except OSError as error:
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=f"It cannot be read ({error.strerror or error}).")
+
+    def _piece(self, piece: Piece) -> Iterator[Item]:
+        counted = _Counted(piece, self.on_bytes)
+        try:
+            yield from self._read(piece, counted)
+        except (HistoryOff, OSError):
+            raise
+        except REFUSALS as error:
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=str(error))
+        except Exception as error:  # a reader met what nobody had thought of: that file is refused, the others go on
+            logger.exception("An imported file could not be read.")
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=f"It is not written as expected ({error}).")
+        finally:
+            counted.finish()
+
+    def _read(self, piece: Piece, counted: _Counted) -> Iterator[Item]:
+        if not may_hold_text(piece):
+            yield _unknown(piece)
+            return
+        if _is_ours(piece):
+            yield from self._restored(piece, counted)
+            return
+        source = Source(piece.name, counted.open, piece.companion)
+        reader = reader_for(source.sample)
+        if reader is None:
+            yield _unknown(piece)
+            return
+        counted.begin()
+        yield from self._conversations(reader, source)
+        if notes := source.notes.as_tuple():
+            yield Item(outcome=Outcome.NOTED, file=piece.name, format=reader.NAME, notes=notes)
+
+    def _conversations(self, reader: Reader, source: Source) -> Iterator[Item]:
+        for found in reader.read(source):
+            if isinstance(found, Refused):
+                yield Item(
+                    outcome=Outcome.REFUSED, file=source.name, format=reader.NAME, title=found.title, why=found.why
+                )
+            else:
+                yield self._stored(found, reader.NAME, source.name)
+
+    def _stored(self, found: Conversation, name: str, file: str) -> Item:
+        title = " ".join(found.title.split())[:200]
+        try:
+            if not found.nodes:
+                raise FormatError("nobody said anything in it")
+            if self.dry_run:
+                stored = storing.look(found, owner=self.owner)
+            else:
+                stored = storing.store(found, owner=self.owner, api_key=self.api_key)
+        except HistoryOff:
+            raise
+        except REFUSALS as error:
+            return Item(outcome=Outcome.REFUSED, file=file, format=name, title=title, why=str(error))
+        if found.parent_id:
+            self.children.append((found.client, stored.session_id, found.parent_id))
+        return Item(
+            outcome=stored.outcome,
+            file=file,
+            format=name,
+            title=title,
+            session=stored.session_id,
+            entries=stored.entries,
+            notes=found.notes,
+        )
+
+    def link_children(self) -> None:
+        """Subagents may be read before the session that started them."""
+        for client, child, parent_id in self.children:
+            storing.link(self.owner.pk, client=client, child=child, parent_id=parent_id)
+
+    # Our own exports.
+
+    def _restored(self, piece: Piece, counted: _Counted) -> Iterator[Item]:
+        if self.dry_run:
+            yield Item(outcome=Outcome.NOTED, file=piece.name, format=jsonl.FORMAT, why="An export of Parley.")
+            return
+        counted.begin()
+        with closing(counted.open()) as stream:
+            for restored in jsonl.restore(stream, owner=None if self.restore_owners else self.owner):
+                yield _item(restored, piece.name)
+
+
+def _item(restored: Restored, file: str) -> Item:
+    return Item(
+        outcome=OWN_OUTCOMES.get(restored.outcome, Outcome.NOTED),
+        file=file,
+        format=jsonl.FORMAT,
+        title=restored.title,
+        session=restored.session,
+        entries=restored.entries,
+        why=restored.why,
+        notes=restored.notes,
+    )
+
+
+def _is_ours(piece: Piece) -> bool:
+    with closing(piece.open()) as stream:
+        return jsonl.is_header(stream.readline(10_000))
+
+
+def _unknown(piece: Piece) -> Item:
+    outcome = Outcome.REFUSED if piece.is_named else Outcome.IGNORED
+    return Item(outcome=outcome, file=piece.name, why=NOT_RECOGNISED)
+
+
+class _Counted:
+    """Tells how much of a piece was read; not while it is only looked at, and all of it at the end."""
+
+    def __init__(self, piece: Piece, on_bytes: OnBytes) -> None:
+        self.piece, self.on_bytes = piece, on_bytes
+        self.told = 0
+        self.is_on = False
+
+    def begin(self) -> None:
+        self.is_on = True
+
+    def open(self) -> BinaryIO:
+        return _Told(self.piece.open(), self) if self.is_on else self.piece.open()  # type: ignore[return-value]
+
+    def tell(self, count: int) -> None:
+        count = min(count, self.piece.size - self.told)
+        if count > 0:
+            self.told += count
+            self.on_bytes(count)
+
+    def finish(self) -> None:
+        self.tell(self.piece.size)
+
+
+class _Told:
+    """A stream whose reads are counted."""
+
+    def __init__(self, stream: BinaryIO, counted: _Counted) -> None:
+        self.stream, self.counted = stream, counted
+
+    def read(self, size: int = -1) -> bytes:
+        content = self.stream.read(size)
+        self.counted.tell(len(content))
+        return content
+
+    def readline(self, size: int = -1) -> bytes:
+        line = self.stream.readline(size)
+        self.counted.tell(len(line))
+        return line
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+    def close(self) -> None:
+        self.stream.close()

@@ -1,0 +1,258 @@
+"""One conversation of a source into the record, once, however often it is brought.
+
+The session's id is made from its owner, the product and the source's id, so the same conversation finds its session;
+one that its owner deleted does not stand in the way of importing it anew. Entries know the id that they have in their
+source (`metadata["import"]["id"]`): those that are there already are left alone, and the others are appended after
+their parents. The last entries of a conversation may not have been finished when it was imported: they carry a digest
+besides, and one that says something else now is appended as another version.
+
+A short conversation is one transaction. A long one is written some hundred entries at a time, each time under the lock
+of its session, so two imports of the same file at once do not double it, and one that dies is continued by the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID, uuid5
+
+from django.db import IntegrityError
+
+from history import recorder, storage
+from history.bodies import dump, parts_of
+from history.entries import Entry, HeadMoved, Media, Numbering, entry_to_json
+from history.formats.base import Conversation, Node
+from history.formats.trees import last_place
+from history.importing.reports import Outcome
+from history.models import ApiKey, Message, Session
+from history.recorder import Append
+from history.transactions import writing
+
+NAMESPACE = UUID("6d0d9c1e-6e0b-5c0b-9d52-1f0f6a9f2b11")
+BATCH = 200
+MARK = "import"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    session_id: UUID
+    outcome: Outcome
+    entries: int
+
+
+def id_for(owner_id: int, *, client: str, source_id: str, attempt: int = 0) -> UUID:
+    return uuid5(NAMESPACE, f"{owner_id}\n{client}\n{source_id}\n{attempt}")
+
+
+def find(owner_id: int, *, client: str, source_id: str) -> tuple[UUID, Session | None]:
+    """The session of a conversation, or the id that it will have: the first that nobody deleted."""
+    attempt = 0
+    while True:
+        name = id_for(owner_id, client=client, source_id=source_id, attempt=attempt)
+        session = Session.objects.filter(pk=name).first()
+        if session is None or session.hidden_at is None:
+            return name, session
+        attempt += 1
+
+
+def store(conversation: Conversation, *, owner: Any, api_key: ApiKey | None = None) -> Stored:
+    """Import it, or what of it is not there yet."""
+    try:
+        return _store_together(conversation, owner=owner, api_key=api_key)
+    except IntegrityError:  # somebody else has just begun with the same one
+        return _store_together(conversation, owner=owner, api_key=api_key)
+
+
+def _store_together(conversation: Conversation, *, owner: Any, api_key: ApiKey | None) -> Stored:
+    is_short = len(conversation.nodes) <= BATCH
+    with writing() if is_short else nullcontext():
+        return _store(conversation, owner=owner, api_key=api_key)
+
+
+def look(conversation: Conversation, *, owner: Any) -> Stored:
+    """What `store` would do; nothing is written."""
+    name, session = find(owner.pk, client=conversation.client, source_id=conversation.source_id)
+    growth = _Growth(conversation)
+    if session:
+        growth.learn(session, version=session.version)
+    fresh = sum(growth.is_fresh(place) for place in growth.places(session))
+    return Stored(name, _outcome(session, fresh), fresh)
+
+
+def link(owner_id: int, *, client: str, child: UUID, parent_id: str) -> bool:
+    """Tell a session which one started it; False: that one is not there (yet)."""
+    _, parent = find(owner_id, client=client, source_id=parent_id)
+    if parent is None or parent.pk == child:
+        return False
+    with writing():
+        Session.objects.filter(pk=child, parent=None).update(parent=parent)
+    return True
+
+
+def _store(conversation: Conversation, *, owner: Any, api_key: ApiKey | None) -> Stored:
+    name, session = find(owner.pk, client=conversation.client, source_id=conversation.source_id)
+    before = session
+    if session is None:
+        session = _started(conversation, name, owner=owner, api_key=api_key)
+    growth = _Growth(conversation)
+    stood_at = session.head
+    _store_blobs(conversation)
+    places = growth.places(before)
+    for start in range(0, len(places), BATCH):
+        _append(session, growth, places[start : start + BATCH])
+    if growth.added:
+        _stand(session, growth, stood_at)
+    return Stored(session.pk, _outcome(before, growth.added), growth.added)
+
+
+def _outcome(before: Session | None, added: int) -> Outcome:
+    if before is None:
+        return Outcome.IMPORTED
+    return Outcome.GROWN if added else Outcome.THERE
+
+
+def _started(conversation: Conversation, name: UUID, *, owner: Any, api_key: ApiKey | None) -> Session:
+    facts = {"id": conversation.source_id, **conversation.metadata}
+    if conversation.parent_id:
+        facts["parent"] = conversation.parent_id
+    return recorder.start_session(
+        id=name,
+        owner=owner,
+        api_key=api_key,
+        source=Session.Source.IMPORT,
+        client=conversation.client,
+        title=" ".join(conversation.title.split()),
+        agent=conversation.agent,
+        model=conversation.model,
+        workspace=conversation.workspace,
+        created_at=conversation.created_at,
+        parent_call=conversation.parent_call,
+        metadata={MARK: facts},
+    )
+
+
+def _store_blobs(conversation: Conversation) -> None:
+    kinds = {
+        part.sha256: part.media_type
+        for node in conversation.nodes
+        for part in parts_of(node.entry)
+        if isinstance(part, Media) and part.sha256
+    }
+    for name, content in conversation.blobs.items():
+        if name in kinds:
+            recorder.store_blob(content, media_type=kinds[name])
+
+
+def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
+    """The entries of these nodes that are not there. What is there is asked under the lock."""
+    with writing():
+        locked = storage.lock([session.pk])[session.pk]
+        growth.learn(session, version=locked.version)
+        wishes = growth.wishes(session.pk, places, next_seq=locked.version + 1)
+        if wishes:
+            recorder.append_batch(wishes)
+
+
+def _known(session: Session, *, after: int = 0) -> dict[str, tuple[int, str]]:
+    """Source id → the newest entry that has it, and what it said if it may not have been finished."""
+    rows = Message.objects.filter(session=session, seq__gt=after, metadata__has_key=MARK).order_by("seq")
+    found: dict[str, tuple[int, str]] = {}
+    for seq, metadata in rows.values_list("seq", "metadata").iterator(chunk_size=2_000):
+        mark = metadata.get(MARK)
+        if isinstance(mark, Mapping) and isinstance(mark.get("id"), str):
+            found[mark["id"]] = (seq, str(mark.get("digest", "")))
+    return found
+
+
+@dataclass
+class _Growth:
+    """Which nodes of a conversation are there, under which numbers, and which are new."""
+
+    conversation: Conversation
+    known: dict[str, tuple[int, str]] = field(default_factory=dict)
+    version: int = 0  # of the session, up to which `known` is what there is
+    seqs: dict[int, int] = field(default_factory=dict)  # node → its number
+    renewed: set[int] = field(default_factory=set)  # nodes that stand anew, and whatever follows them does, too
+    added: int = 0
+
+    def __post_init__(self) -> None:
+        self.tail = _tail(self.conversation.nodes)
+        self.numbers = Numbering()
+
+    def learn(self, session: Session, *, version: int) -> None:
+        """What the session has by now, by whomever."""
+        if version > self.version:
+            self.known |= _known(session, after=self.version)
+            self.version = version
+
+    def places(self, session: Session | None) -> list[int]:
+        """The nodes to look at. Where old entries were removed or emptied by policy, they are not brought back."""
+        everything = list(range(len(self.conversation.nodes)))
+        if session is None or not (session.trimmed_through or session.dropped_through):
+            return everything
+        self.learn(session, version=session.version)
+        there = [place for place in everything if self.conversation.nodes[place].source_id in self.known]
+        for place in there:
+            self.seqs[place] = self.known[self.conversation.nodes[place].source_id][0]
+            self.numbers.add(place + 1, self.seqs[place])
+        return everything[there[-1] + 1 :] if there else []
+
+    def is_fresh(self, place: int) -> bool:
+        node = self.conversation.nodes[place]
+        there = self.known.get(node.source_id)
+        is_changed = there is not None and bool(there[1]) and there[1] != digest_of(node.entry)
+        if there is None or is_changed or node.parent in self.renewed:
+            if there is not None:
+                self.renewed.add(place)
+            return True
+        self.seqs[place] = there[0]
+        return False
+
+    def wishes(self, session_id: UUID, places: Sequence[int], *, next_seq: int) -> list[Append]:
+        made: list[Append] = []
+        for place in places:
+            if self.is_fresh(place):
+                node = self.conversation.nodes[place]
+                self.seqs[place] = next_seq + len(made)
+                made.append(Append(session_id, self._marked(place, node), after=self._after(node)))
+            self.numbers.add(place + 1, self.seqs[place])
+        self.added += len(made)
+        self.version += len(made)
+        return made
+
+    def _after(self, node: Node) -> int:
+        return 0 if node.parent is None else self.seqs.get(node.parent, 0)
+
+    def _marked(self, place: int, node: Node) -> Entry:
+        mark = {"id": node.source_id} | ({"digest": digest_of(node.entry)} if place in self.tail else {})
+        entry = node.entry.renumbered(self.numbers)
+        return replace(entry, metadata={MARK: mark, **entry.metadata})
+
+
+def _tail(nodes: Sequence[Node]) -> set[int]:
+    """The ends of all branches, and what they follow: where a conversation may not have been finished."""
+    inner = {node.parent for node in nodes if node.parent is not None}
+    ends = {place for place in range(len(nodes)) if place not in inner}
+    return ends | {parent for place in ends if (parent := nodes[place].parent) is not None}
+
+
+def digest_of(entry: Entry) -> str:
+    said = {name: value for name, value in entry_to_json(entry).items() if name != "at"}
+    return hashlib.sha256(dump(said).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _stand(session: Session, growth: _Growth, stood_at: int) -> None:
+    """The head goes where the source stands, unless somebody went on from here in the meantime."""
+    nodes = growth.conversation.nodes
+    leaf = growth.conversation.leaf if growth.conversation.leaf is not None else last_place(nodes)
+    if leaf is None or leaf not in growth.seqs:
+        return
+    to = growth.seqs[leaf]
+    was_ours = stood_at == 0 or stood_at in {seq for seq, _ in growth.known.values()}
+    session.refresh_from_db()
+    if was_ours and session.head != to:
+        moved = HeadMoved(to=to, reason="import", at=nodes[leaf].entry.at)
+        recorder.append(session, moved, after=to)

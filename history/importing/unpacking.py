@@ -1,0 +1,234 @@
+"""Files, folders and archives as pieces that can be read: never by writing a member under its own name.
+
+Archives are opened where they lie, and members are read as streams, so that what a member is called can do nothing. An
+archive inside an archive is put into a temporary file without a name. What says that it unpacks to far more than it
+takes is refused, and so is whatever turns out to.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+import zlib
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+import zstandard
+
+from history.formats.base import FormatError
+from history.formats.sources import MAX_ATTACHMENT, MEGABYTE, no_companion
+
+MAX_UNPACKED = 10 * 1024 * MEGABYTE
+MAX_RATIO = 200
+FREE_OF_RATIO = 256 * MEGABYTE  # so much is unpacked however well it is packed
+MAX_MEMBERS = 200_000
+MAX_LEVELS = 2
+HEAD = 4_096
+
+ZIP, GZIP, ZSTD = b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+UNPACKS_TO_TOO_MUCH = "It would unpack to far more than it takes: this is no honest archive."
+# How these fail when they are damaged.
+DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.BadGzipFile, NotImplementedError)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file to look at. `is_named`: somebody named this very file, so it is refused and not ignored."""
+
+    name: str
+    open: Callable[[], BinaryIO]
+    size: int
+    companion: Callable[[str], tuple[str, bytes] | None] = field(default=no_companion)
+    is_named: bool = False
+
+    def head(self) -> bytes:
+        with closing(self.open()) as stream:
+            return stream.read(HEAD)
+
+
+def files_at(paths: list[Path]) -> Iterator[Piece]:
+    """What lies at these paths: files as they are, folders with everything in them, links left alone."""
+    for path in paths:
+        if path.is_dir():
+            yield from _folder(path)
+        else:
+            yield _file(path, name=path.name, is_named=True)
+
+
+def uploaded(path: Path, *, name: str) -> Piece:
+    return _file(path, name=PurePosixPath(name.replace("\\", "/")).name or "file", is_named=True)
+
+
+def _folder(folder: Path) -> Iterator[Piece]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        lying = sorted(names)
+        for name in lying:
+            path = Path(place, name)
+            if path.is_file() and not path.is_symlink():
+                yield _file(path, name=path.relative_to(folder).as_posix(), beside=(Path(place), lying))
+
+
+def _file(path: Path, *, name: str, is_named: bool = False, beside: tuple[Path, list[str]] | None = None) -> Piece:
+    def companion(prefix: str) -> tuple[str, bytes] | None:
+        folder, names = beside or (path.parent, [])
+        found = _beginning_with(names, prefix)
+        if found is None or (folder / found).stat().st_size > MAX_ATTACHMENT:
+            return None
+        return found, (folder / found).read_bytes()
+
+    return Piece(
+        name=name,
+        open=lambda: path.open("rb"),
+        size=path.stat().st_size,
+        companion=companion,
+        is_named=is_named,
+    )
+
+
+def _beginning_with(names: list[str], prefix: str) -> str | None:
+    place = bisect_left(names, prefix)
+    return names[place] if place < len(names) and names[place].startswith(prefix) else None
+
+
+# Archives.
+
+
+def unpacked(piece: Piece, *, level: int = 0) -> Iterator[Piece]:
+    """The piece itself, or what is in it. Raises FormatError for an archive that must not or cannot be opened."""
+    head = piece.head()
+    if head.startswith(ZIP):
+        yield from _members(piece, level=level)
+    elif head.startswith((GZIP, ZSTD)):
+        _check_level(level)
+        yield from unpacked(_decompressed(piece, is_gzip=head.startswith(GZIP)), level=level + 1)
+    else:
+        yield piece
+
+
+def _check_level(level: int) -> None:
+    if level >= MAX_LEVELS:
+        raise FormatError("Archives in archives in archives are not opened.")
+
+
+def may_hold_text(piece: Piece) -> bool:
+    """Whether it is worth a look: JSON has a bracket near its beginning, and no zeros unless it is UTF-16."""
+    head = piece.head()
+    if b"{" not in head and b"[" not in head:
+        return False
+    return b"\0" not in head or head[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in head[:4]
+
+
+def _members(piece: Piece, *, level: int) -> Iterator[Piece]:
+    _check_level(level)
+    try:
+        with closing(piece.open()) as stream, _seekable(stream) as packed, zipfile.ZipFile(packed) as archive:
+            members = [member for member in archive.infolist() if not member.is_dir()]
+            _check(piece, members)
+            by_name = _by_name(members)
+            for member in members:
+                yield from unpacked(_member(archive, member, by_name), level=level + 1)
+    except DAMAGE as error:
+        raise FormatError(f"The archive is damaged ({error}).") from error
+
+
+def _check(piece: Piece, members: list[zipfile.ZipInfo]) -> None:
+    """A zip reads no more of a member than its directory says, so the directory can be taken at its word."""
+    total = sum(member.file_size for member in members)
+    if len(members) > MAX_MEMBERS or total > MAX_UNPACKED or total > max(FREE_OF_RATIO, MAX_RATIO * piece.size):
+        raise FormatError(UNPACKS_TO_TOO_MUCH)
+    if any(member.flag_bits & 1 for member in members):
+        raise FormatError("The archive is protected by a password: unpack it first.")
+
+
+def _by_name(members: list[zipfile.ZipInfo]) -> tuple[list[str], dict[str, zipfile.ZipInfo]]:
+    """Members by the last part of their names, to be found by how that begins."""
+    found = {PurePosixPath(member.filename).name: member for member in members}
+    return sorted(found), found
+
+
+def _member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, by_name: tuple[list[str], dict[str, zipfile.ZipInfo]]
+) -> Piece:
+    def companion(prefix: str) -> tuple[str, bytes] | None:
+        name = _beginning_with(by_name[0], prefix)
+        if name is None or by_name[1][name].file_size > MAX_ATTACHMENT:
+            return None
+        return name, archive.read(by_name[1][name])
+
+    return Piece(
+        name=member.filename,
+        open=lambda: archive.open(member),  # type: ignore[arg-type, return-value]
+        size=member.file_size,
+        companion=companion,
+    )
+
+
+class _seekable:  # noqa: N801 - reads like a function
+    """A zip is read from its end: a stream that cannot jump there cheaply is put into a nameless file first."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.copy: BinaryIO | None = None
+
+    def __enter__(self) -> BinaryIO:
+        if isinstance(self.stream, io.BufferedReader) and isinstance(self.stream.raw, io.FileIO):
+            return self.stream
+        self.copy = tempfile.TemporaryFile()
+        shutil.copyfileobj(self.stream, self.copy, MEGABYTE)
+        self.copy.seek(0)
+        return self.copy
+
+    def __exit__(self, *exc: object) -> None:
+        if self.copy is not None:
+            self.copy.close()
+
+
+def _decompressed(piece: Piece, *, is_gzip: bool) -> Piece:
+    def opened() -> BinaryIO:
+        packed = piece.open()
+        if is_gzip:
+            raw: BinaryIO = gzip.GzipFile(fileobj=packed)  # type: ignore[assignment]
+        else:
+            raw = zstandard.ZstdDecompressor(max_window_size=128 * MEGABYTE).stream_reader(
+                packed, read_across_frames=True
+            )
+        return io.BufferedReader(_Limited(raw, packed, limit=max(FREE_OF_RATIO, MAX_RATIO * piece.size)), MEGABYTE)
+
+    name = PurePosixPath(piece.name)
+    inner = str(name.with_suffix("")) if name.suffix in (".gz", ".zst", ".zstd") else piece.name
+    return Piece(name=inner, open=opened, size=piece.size, is_named=piece.is_named)
+
+
+class _Limited(io.RawIOBase):
+    """Ends in an error where more comes out than an honest archive holds."""
+
+    def __init__(self, stream: BinaryIO, packed: BinaryIO, *, limit: int) -> None:
+        self._stream, self._packed = stream, packed
+        self._left = min(limit, MAX_UNPACKED)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: memoryview) -> int:  # type: ignore[override]
+        try:
+            content = self._stream.read(len(target))
+        except DAMAGE as error:
+            raise FormatError(f"The archive is damaged ({error}).") from error
+        self._left -= len(content)
+        if self._left < 0:
+            raise FormatError(UNPACKS_TO_TOO_MUCH)
+        target[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._packed.close()
+        super().close()
