@@ -163,6 +163,7 @@ class Session(models.Model):
             ),
             models.Index(fields=["expires_at"], name="session_expiry", condition=Q(expires_at__isnull=False)),
             models.Index(fields=["hidden_at"], name="session_trash", condition=Q(hidden_at__isnull=False)),
+            models.Index(fields=["-last_activity_at", "-id"], name="session_held", condition=Q(hold=True)),
             models.Index(fields=["owner", "hidden_at"], name="session_deleted", condition=Q(hidden_at__isnull=False)),
             # With the order of lists: without it SQLite would rather walk all sessions of the owner in that order.
             models.Index(fields=["agent", "workspace", "-last_activity_at", "-id"], name="session_of_workspace"),
@@ -352,7 +353,7 @@ class Exchange(models.Model):
     class Meta:
         verbose_name = _("exchange")
         verbose_name_plural = _("exchanges")
-        ordering = ["-started_at"]
+        ordering = ["-started_at", "-id"]
         constraints = [
             models.CheckConstraint(
                 condition=Q(ended_at__isnull=True, end_reason="") | (Q(ended_at__isnull=False) & ~Q(end_reason="")),
@@ -362,6 +363,7 @@ class Exchange(models.Model):
         indexes = [
             models.Index(fields=["heartbeat_at"], name="exchange_running", condition=Q(ended_at__isnull=True)),
             models.Index(fields=["session", "started_at"], name="exchange_of_session"),
+            models.Index(fields=["-started_at", "-id"], name="exchange_newest"),
             # The session is in it, always null, because SQLite would else rather walk all calls without one.
             models.Index(fields=["session", "ended_at"], name="exchange_loose", condition=Q(session__isnull=True)),
         ]

@@ -16,18 +16,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import connection
-from django.db.models import Q, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from history.keyring import holds
 from history.models import ApiKey, Session
 
 Viewer = AbstractBaseUser | AnonymousUser | ApiKey
+M = TypeVar("M", bound=Model)
 
 
 class Purpose(StrEnum):
@@ -65,10 +66,10 @@ class Reach:
     owner_id: int | None = None
     api_key_id: int | None = None
 
-    def as_q(self) -> Q:
+    def as_q(self, prefix: str = "") -> Q:
         if self.api_key_id is not None:
-            return Q(api_key_id=self.api_key_id)
-        return Q() if self.owner_id is None else Q(owner_id=self.owner_id)
+            return Q((f"{prefix}api_key_id", self.api_key_id))
+        return Q() if self.owner_id is None else Q((f"{prefix}owner_id", self.owner_id))
 
     def covers(self, session: Session) -> bool:
         if self.api_key_id is not None:
@@ -112,6 +113,18 @@ def sessions_for(viewer: Viewer, purpose: Purpose) -> QuerySet[Session]:
     return served(reach, sees_held=_sees_held(viewer, purpose), moment=timezone.now())
 
 
+def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]:
+    """Rows of another table (messages, calls, exchanges), those of sessions that are there for this purpose.
+
+    By a join: so a list of the newest rows stops when it has a page of them.
+    """
+    reach = reach_of(viewer, purpose)
+    if reach is None:
+        return rows.none()
+    sees_held = _sees_held(viewer, purpose)
+    return rows.filter(*_rule(reach, sees_held=sees_held, moment=timezone.now(), prefix="session__"))
+
+
 def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | None:
     """The session, or None: not there, not for them, or no session's name at all."""
     try:
@@ -132,10 +145,15 @@ def may(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
 
 
 def served(reach: Reach, *, sees_held: bool, moment: datetime) -> QuerySet[Session]:
+    return Session.objects.filter(*_rule(reach, sees_held=sees_held, moment=moment))
+
+
+def _rule(reach: Reach, *, sees_held: bool, moment: datetime, prefix: str = "") -> tuple[Q, Q, Q]:
     """Neither expired, even before the purge has come by, nor hidden; held sessions do not expire."""
-    kept = Q(expires_at=None) | Q(expires_at__gt=moment) | Q(hold=True)
-    shown = Q(hidden_at=None) | Q(hold=True) if sees_held else Q(hidden_at=None)
-    return Session.objects.filter(kept, shown, reach.as_q())
+    held = Q((f"{prefix}hold", True))
+    kept = Q((f"{prefix}expires_at", None)) | Q((f"{prefix}expires_at__gt", moment)) | held
+    shown = Q((f"{prefix}hidden_at", None))
+    return kept, (shown | held if sees_held else shown), reach.as_q(prefix)
 
 
 def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:

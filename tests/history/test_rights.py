@@ -13,8 +13,8 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from history import recorder, rights
-from history.models import ApiKey, Session
+from history import rights
+from history.models import ApiKey, Message, Session
 from history.rights import Purpose
 from history.search import search
 from tests.talk import chat_of
@@ -45,6 +45,7 @@ def allowed(viewer: Any, session: Session) -> str:
             session in rights.sessions_for(viewer, purpose),
             rights.find(viewer, session.pk, purpose) == session,
             session.pk in by_hand(viewer, purpose),
+            rights.rows_for(viewer, purpose, Message.objects.filter(session=session)).exists(),
         }
         assert len(answers) == 1, f"{purpose} is answered in two ways"
         found += letter if answers.pop() else ""
@@ -150,7 +151,7 @@ KEYS = {
 @pytest.mark.parametrize("scopes", KEYS)
 def test_a_key_needs_a_scope_for_each_purpose(ada: Any, scopes: str) -> None:
     key = key_of(ada, scopes=scopes.split())
-    own = recorder.start_session(owner=ada, api_key=key, source="relay")
+    own = chat_of(ada, "by a program", api_key=key, source="relay")
     assert allowed(key, own) == KEYS[scopes]
     assert allowed(key, shown(ada)) == ""
 
@@ -161,7 +162,7 @@ def test_a_key_reaches_its_own_sessions_or_its_owners_or_as_an_admin_of_staff_ev
     every = ["read", "write", "export", "delete", "admin"]
     own, other = key_of(ada, scopes=["read"]), key_of(ada, scopes=["read"])
     wide, admin = key_of(ada, scopes=["read"], owner_wide=True), key_of(staff, scopes=every)
-    session = recorder.start_session(owner=ada, api_key=own, source="relay")
+    session = chat_of(ada, "by a program", api_key=own, source="relay")
     assert [allowed(key, session) for key in (own, other, wide, admin)] == ["LR", "", "LR", "LREDH"]
     assert [allowed(key, shown(ada)) for key in (own, other, wide, admin)] == ["", "", "LR", "LREDH"]
     assert allowed(wide, shown(bob)) == ""

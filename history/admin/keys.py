@@ -1,0 +1,124 @@
+"""API keys for staff: made here and shown once, changed in what they may use, revoked.
+
+What a key may see and for whom it speaks is decided when it is made. A key reads the sessions of its owner as the owner
+does, without a reason; so staff make keys for themselves, and only a superuser makes them for others or gives the scope
+`admin`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.cache import add_never_cache_headers
+from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext_lazy as _
+
+from history import audit, keys
+from history.models import ApiKey
+
+LIMITS = tuple(keys.Limits.__annotations__)
+FIXED = ("owner", "scopes", "owner_wide")
+
+
+class KeyForm(forms.ModelForm[ApiKey]):
+    scopes = forms.MultipleChoiceField(
+        label=_("scopes"),
+        choices=[(scope, scope) for scope in keys.SCOPES],
+        initial=keys.DEFAULT_SCOPES,
+        widget=forms.CheckboxSelectMultiple,
+    )
+    maker: Any = None
+
+    class Meta:
+        model = ApiKey
+        fields = ("name", "owner", "scopes", "owner_wide", "recording", "expires_at", *LIMITS)
+
+    def clean(self) -> dict[str, Any]:
+        told = super().clean() or self.cleaned_data
+        owner, scopes = told.get("owner"), told.get("scopes") or ()
+        if not self.instance._state.adding or self.maker is None or owner is None:
+            return told
+        if not self.maker.is_superuser and owner != self.maker:
+            self.add_error(
+                "owner", gettext("Only a superuser makes keys for others: they read what their owner reads.")
+            )
+        if "admin" in scopes and not (self.maker.is_superuser and owner.is_staff):
+            self.add_error("scopes", gettext("Only a superuser gives the scope admin, and only to staff."))
+        return told
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
+    form = KeyForm
+    list_display = ("name", "prefix", "owner", "shown_scopes", "recording", "last_used_at", "expires_at", "revoked_at")
+    list_select_related = ("owner",)
+    list_filter = ("recording", ("revoked_at", admin.EmptyFieldListFilter))
+    search_fields = ("name", "prefix", "owner__username")
+    actions = ("revoke_chosen",)
+    fieldsets = (
+        (None, {"fields": ("name", "owner", "scopes", "owner_wide", "recording", "expires_at")}),
+        (_("Limits"), {"fields": LIMITS[:7], "description": _("Empty: no limit of its own.")}),
+        (_("Retention"), {"fields": LIMITS[7:], "description": _("Empty: the rule of the source.")}),
+    )
+    facts = ((_("Record"), {"fields": ("prefix", "created_at", "last_used_at", "revoked_at")}),)
+
+    def get_form(self, request: HttpRequest, obj: ApiKey | None = None, change: bool = False, **kwargs: Any) -> Any:
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.maker = request.user
+        return form
+
+    def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
+        return self.fieldsets if obj is None else (*self.fieldsets, *self.facts)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        return () if obj is None else (*FIXED, "prefix", "created_at", "last_used_at", "revoked_at")
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        return {"owner": str(request.user.pk), "scopes": keys.DEFAULT_SCOPES}
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """Its sessions say by which key they came: it is revoked instead."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        if change:
+            super().save_model(request, obj, form, change)
+            audit.record("key.changed", actor=request.user.pk, key=obj.pk, fields=sorted(form.changed_data))
+            keys.ring.forget(obj)
+            return
+        wanted: dict[str, Any] = {name: form.cleaned_data[name] for name in KeyForm.Meta.fields}
+        made = keys.create(**wanted, actor=request.user)  # type: ignore[arg-type]
+        obj.pk = made.api_key.pk
+        request.made_key = made  # type: ignore[attr-defined]
+
+    def log_addition(self, request: HttpRequest, obj: ApiKey, message: Any) -> Any:
+        """After its real name and prefix, which it had not before it was made."""
+        obj.refresh_from_db()
+        return super().log_addition(request, obj, message)
+
+    def response_add(self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None) -> HttpResponse:
+        """The key, on a page of its own and nowhere else: no message, no cookie, no cache has it."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": gettext("Your new key"),
+            "opts": self.opts,
+            "made": request.made_key,  # type: ignore[attr-defined]
+        }
+        response = TemplateResponse(request, "admin/history/apikey/made.html", context)
+        add_never_cache_headers(response)
+        return response
+
+    @admin.action(description=_("Revoke selected keys"), permissions=["change"])
+    def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        ended = sum(keys.revoke(key, actor=request.user) for key in queryset)  # type: ignore[arg-type]
+        told = ngettext("%(count)d key was revoked.", "%(count)d keys were revoked.", ended) % {"count": ended}
+        self.message_user(request, told, messages.SUCCESS)
+
+    @admin.display(description=_("scopes"))
+    def shown_scopes(self, key: ApiKey) -> str:
+        return ", ".join(key.scopes)

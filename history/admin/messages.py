@@ -1,0 +1,209 @@
+"""Messages and tool calls, for staff who may read: lists without texts, but for what they have opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.db.models.functions import Left
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from history.admin.looking import LookingAdmin, M, recent
+from history.markdown import render
+from history.models import Message, Session, ToolCall
+from history.opening import open_for_reading, opened
+from history.previews import entries_in_brief
+from history.rights import Purpose, may_with_others, rows_for
+from history.search import Filters
+from history.search.lists import found_messages
+
+BEGINNING = 160
+MOST_FOUND = 1_000
+NAMES = ("role", "status", "model", "agent", "tool")
+
+
+class ReadingAdmin(LookingAdmin[M]):
+    """Rows that hold what was said. The page of one is opened with a reason, as everywhere."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
+        return may_with_others(request.user, Purpose.READ)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
+        found = super().get_object(request, object_id, from_field)
+        if found is not None:
+            open_for_reading(request.user, found.session)  # type: ignore[attr-defined]
+        return found
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Which of the rows on this page may show their text, asked once."""
+        found = super().get_changelist_instance(request)
+        shown = opened(request.user, {row.session_id for row in found.result_list})
+        for row in found.result_list:
+            row.is_open = row.session_id in shown
+        return found
+
+
+def asked_for(request: HttpRequest) -> Filters:
+    """What the filters beside the list ask of the search engine."""
+    asked: dict[str, Any] = {name: (value,) for name in NAMES if (value := request.GET.get(name))}
+    return Filters(**asked)
+
+
+def _found(request: HttpRequest, words: str, filters: Filters) -> list[int]:
+    return found_messages(request.user, words, filters=filters, most=MOST_FOUND)
+
+
+def by_engine(
+    column: str, words: Any, choices: Iterable[tuple[str, Any]] = (), *, called: str = ""
+) -> type[admin.SimpleListFilter]:
+    """A filter that the search engine applies: it has every message under its role, status, model, agent and tools."""
+    fixed = list(choices)
+
+    class Asked(recent(column, words, called=called)):  # type: ignore[misc]
+        def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+            return fixed or super().lookups(request, model_admin)
+
+        def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            return queryset
+
+    return Asked
+
+
+def link_to_session(session: Session) -> SafeString:
+    return format_html(
+        '<a href="{}">{}</a>', reverse("admin:history_session_change", args=[session.pk]), session.title or session.pk
+    )
+
+
+class CallsInline(admin.TabularInline[ToolCall, Message]):
+    model = ToolCall
+    fields = ("name", "status", "arguments", "result", "error", "duration")
+    extra = 0
+    can_delete = False
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return may_with_others(request.user, Purpose.READ)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+@admin.register(Message)
+class MessageAdmin(ReadingAdmin[Message]):
+    list_display = ("shown_name", "shown_session", "role", "beginning", "model", "status", "created_at")
+    list_select_related = ("session",)
+    list_filter = (
+        by_engine("role", _("role"), Message.Role.choices),
+        by_engine("status", _("status"), Message.Status.choices),
+        by_engine("model", _("model")),
+        by_engine("agent", _("agent")),
+    )
+    search_fields = ("content",)
+    search_help_text = _('Words, "a phrase", pay*, -without, this OR that: the newest 1,000 messages are found.')
+    ordering = ("-id",)
+    inlines = (CallsInline,)
+    fieldsets = (
+        (None, {"fields": ("shown_session", "seq", "parent_seq", "kind", "role", "status", "text")}),
+        (_("Call"), {"fields": ("agent", "provider", "model", "end_reason", "request_id", "latency", "duration")}),
+        (_("Counters"), {"fields": ("input_tokens", "output_tokens", "usage_source", "content_chars")}),
+        (_("Record"), {"fields": ("created_at", "on_path", "is_internal", "dropped_at", "shown_seal")}),
+    )
+    readonly_fields = ("shown_session", "text", "shown_seal")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Message]:
+        rows = Message.objects.select_related("session").defer("content", "body", "metadata", "session__metadata")
+        return rows_for(request.user, Purpose.READ, rows).annotate(start=Left("content", BEGINNING)).order_by("-id")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Message], search_term: str
+    ) -> tuple[QuerySet[Message], bool]:
+        filters = asked_for(request)
+        if not search_term.strip() and filters == Filters():
+            return queryset, False
+        return queryset.filter(pk__in=_found(request, search_term, filters)), False
+
+    @admin.display(description=_("entry"))
+    def shown_name(self, message: Message) -> str:
+        return str(message)
+
+    @admin.display(description=_("session"))
+    def shown_session(self, message: Message) -> SafeString:
+        return link_to_session(message.session)
+
+    @admin.display(description=_("text"))
+    def beginning(self, message: Any) -> Any:
+        return message.start if message.is_open else _("Say why, to read it")
+
+    @admin.display(description=_("text"))
+    def text(self, message: Message) -> SafeString:
+        if message.body is None:
+            return SafeString(_("Dropped, as this server’s rules ask."))
+        return render(entries_in_brief([message])[0].text)
+
+    @admin.display(description=_("seal"))
+    def shown_seal(self, message: Message) -> str:
+        return str(message.seal.hex())
+
+
+@admin.register(ToolCall)
+class ToolCallAdmin(ReadingAdmin[ToolCall]):
+    list_display = ("name", "shown_session", "status", "shown_arguments", "duration", "created_at")
+    list_select_related = ("session",)
+    list_filter = (by_engine("name", _("tool"), called="tool"),)
+    search_fields = ("arguments",)
+    search_help_text = _("Calls of the messages that have these words: the newest 1,000 messages are looked at.")
+    ordering = ("-id",)
+    fields = (
+        "shown_session",
+        "shown_message",
+        "name",
+        "call_id",
+        "status",
+        "arguments",
+        "result",
+        "error",
+        "created_at",
+        "started_at",
+        "duration",
+        "answered_by",
+    )
+    readonly_fields = ("shown_session", "shown_message")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ToolCall]:
+        rows = ToolCall.objects.select_related("session").defer("arguments", "result", "error", "session__metadata")
+        return rows_for(request.user, Purpose.READ, rows).annotate(start=Left("arguments", BEGINNING)).order_by("-id")
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[ToolCall], search_term: str
+    ) -> tuple[QuerySet[ToolCall], bool]:
+        filters = asked_for(request)
+        if not search_term.strip() and filters == Filters():
+            return queryset, False
+        found = queryset.filter(message_id__in=_found(request, search_term, filters))
+        return (found.filter(name=request.GET["tool"]) if filters.tool else found), False
+
+    @admin.display(description=_("session"))
+    def shown_session(self, call: ToolCall) -> SafeString:
+        return link_to_session(call.session)
+
+    @admin.display(description=_("message"))
+    def shown_message(self, call: ToolCall) -> SafeString:
+        return format_html(
+            '<a href="{}">{}</a>', reverse("admin:history_message_change", args=[call.message_id]), call.message
+        )
+
+    @admin.display(description=_("arguments"))
+    def shown_arguments(self, call: Any) -> Any:
+        return call.start if call.is_open else _("Say why, to read it")

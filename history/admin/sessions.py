@@ -1,0 +1,209 @@
+"""Sessions for staff: what they are, what was said in them, and what may be done with several at once."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.utils.translation import gettext_lazy as _
+
+from history.admin.actions import SessionActions
+from history.admin.looking import LOOKED_AT, LookingAdmin, recent
+from history.listing import sessions_beginning_with
+from history.models import ApiKey, Session, ToolCall
+from history.rights import Purpose, may, may_with_others, sessions_for
+from history.search.lists import found_sessions
+from history.views.served import session_or_404, transcript_or_404
+
+TITLES = 5_000
+"""Titles have no index: so many of the newest are looked through."""
+CALLS = 50
+
+
+class ByOwner(admin.SimpleListFilter):
+    title = _("owner")
+    parameter_name = "owner"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        people = get_user_model().objects.order_by("username").values_list("pk", "username")
+        return [(str(pk), name) for pk, name in people[:LOOKED_AT]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
+        return queryset.filter(owner_id=_number(self.value())) if self.value() else queryset
+
+
+class ByKey(admin.SimpleListFilter):
+    title = _("API key")
+    parameter_name = "key"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(str(key.pk), str(key)) for key in ApiKey.objects.order_by("name", "pk")[:LOOKED_AT]]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
+        return queryset.filter(api_key_id=_number(self.value())) if self.value() else queryset
+
+
+class ByState(admin.SimpleListFilter):
+    title = _("state")
+    parameter_name = "state"
+    states = {
+        "held": {"hold": True},
+        "deleted": {"hold": True, "hidden_at__isnull": False},
+        "archived": {"archived_at__isnull": False},
+    }
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
+        words = [("held", _("under hold")), ("archived", _("archived"))]
+        sees_held = may_with_others(request.user, Purpose.HOLD)
+        return [*words, ("deleted", _("deleted by its owner, under hold"))] if sees_held else words
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
+        return queryset.filter(**self.states.get(self.value() or "", {}))
+
+
+@admin.register(Session)
+class SessionAdmin(SessionActions, LookingAdmin[Session]):
+    list_display = ("shown_title", "owner", "source", "model", "shown_messages", "shown_state", "last_activity_at")
+    list_select_related = ("owner", "api_key")
+    list_filter = (
+        "source",
+        ByState,
+        ByOwner,
+        ByKey,
+        recent("client", _("client")),
+        recent("agent", _("agent")),
+        recent("model", _("model")),
+    )
+    date_hierarchy = "last_activity_at"
+    search_fields = ("title",)
+    search_help_text = _("An id, words of a title, or, of sessions that you may read, what was said in them.")
+    change_form_template = "admin/history/session/change_form.html"
+    fieldsets = (
+        (None, {"fields": ("id", "title", "owner", "api_key", "source", "client", "agent", "workspace", "model")}),
+        (_("Origin"), {"fields": ("recognised_by", "parent", "parent_call", "forked_from", "forked_at")}),
+        (
+            _("Counters"),
+            {
+                "fields": (
+                    "message_count",
+                    "tool_call_count",
+                    "error_count",
+                    "input_tokens",
+                    "output_tokens",
+                    "cost",
+                    "version",
+                    "head",
+                    "trimmed_through",
+                )
+            },
+        ),
+        (
+            _("Times"),
+            {
+                "fields": (
+                    "created_at",
+                    "last_activity_at",
+                    "stored_at",
+                    "pinned_at",
+                    "archived_at",
+                    "hidden_at",
+                    "hold",
+                    "expires_at",
+                )
+            },
+        ),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
+        return sessions_for(request.user, Purpose.LIST).defer("metadata").order_by("-last_activity_at", "-id")
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Session | None = None) -> bool:
+        return may_with_others(request.user, Purpose.LIST)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
+    ) -> tuple[QuerySet[Session], bool]:
+        if not search_term.strip():
+            return queryset, False
+        ids = {session.pk for session in sessions_beginning_with(queryset, search_term.strip())}
+        ids |= _titled(self.get_queryset(request), search_term)
+        if may_with_others(request.user, Purpose.READ):
+            ids |= set(found_sessions(request.user, search_term))
+        return queryset.filter(pk__in=ids), False
+
+    # What a row says.
+
+    @admin.display(description=_("title"))
+    def shown_title(self, session: Session) -> str:
+        return session.title or str(_("Untitled"))
+
+    @admin.display(description=_("messages"))
+    def shown_messages(self, session: Session) -> int:
+        return session.message_count
+
+    @admin.display(description=_("state"))
+    def shown_state(self, session: Session) -> Any:
+        words = [_("under hold")] if session.hold else []
+        words += [_("deleted by its owner")] if session.hidden_at else []
+        words += [_("archived")] if session.archived_at else []
+        return format_html("<strong>{}</strong>", ", ".join(map(str, words))) if words else ""
+
+    # The page of one, and what was said in it.
+
+    def get_urls(self) -> list[URLPattern]:
+        here = path(
+            "<uuid:session_id>/transcript/",
+            self.admin_site.admin_view(self.transcript),
+            name="history_session_transcript",
+        )
+        return [here, *super().get_urls()]
+
+    def transcript(self, request: HttpRequest, session_id: UUID) -> HttpResponse:
+        """Read-only, with Markdown and the calls in their places; somebody else's only for a reason."""
+        if not self.has_view_permission(request):
+            raise Http404
+        session = session_or_404(request.user, session_id)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": self.shown_title(session),
+            "opts": self.opts,
+            "session": session,
+            "transcript": transcript_or_404(session, request.GET),
+        }
+        return TemplateResponse(request, "admin/history/session/transcript.html", context)
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        session = self.get_object(request, object_id)
+        more = self._more(request, session) if session else {}
+        return super().change_view(request, object_id, form_url, {**more, **(extra_context or {})})
+
+    def _more(self, request: HttpRequest, session: Session) -> dict[str, Any]:
+        calls = ToolCall.objects.filter(session=session).order_by("-id").defer("arguments", "result", "error")
+        return {
+            "calls": calls[:CALLS],
+            "may_read": may(request.user, Purpose.READ, session),
+            "may_see_audit": request.user.has_perm("history.view_auditevent"),
+            "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
+        }
+
+
+def _titled(sessions: QuerySet[Session], typed: str) -> set[UUID]:
+    words = typed.casefold().split()
+    newest = sessions.values_list("pk", "title")[:TITLES]
+    return {pk for pk, title in newest if all(word in title.casefold() for word in words)}
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 16 else 0

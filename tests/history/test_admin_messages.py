@@ -1,0 +1,104 @@
+"""Messages, tool calls and exchanges in the admin: texts for who has said why, search by the engine."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from history import exchanges, recorder
+from history.models import AuditEvent, Exchange, Message, Session, ToolCall
+from history.opening import open_for_reading
+from tests.history.test_rights import with_right
+from tests.talk import answered, call, chat_of, result, results
+
+pytestmark = pytest.mark.django_db
+
+MESSAGES, CALLS, EXCHANGES = "/admin/history/message/", "/admin/history/toolcall/", "/admin/history/exchange/"
+
+
+@pytest.fixture
+def session(ada: Any) -> Session:
+    session = chat_of(ada, "the secret loom", title="Looms")
+    talk = [answered("I **look**.", call("c1", "sys_monitor", '{"metric": "cpu"}')), results(result("c1"))]
+    recorder.append_many(session, talk, after=1)
+    return session
+
+
+@pytest.fixture
+def auditor(client: Client, staff: Any) -> Client:
+    client.force_login(with_right(staff, "view_session", "read_session"))
+    return client
+
+
+def read(client: Client, address: str, **asked: Any) -> str:
+    response = client.get(address, asked)
+    assert response.status_code == 200
+    return unescape(response.content.decode())
+
+
+def rows(html: str) -> int:
+    return len(re.findall(r'<tr>\s*<t[hd] class="(?:action-checkbox|field-)', html))
+
+
+def test_a_list_shows_no_text_of_what_was_not_opened(auditor: Client, session: Session, staff: Any) -> None:
+    html = read(auditor, MESSAGES)
+    assert "Looms" in html
+    assert "secret" not in html
+    assert "Say why, to read it" in html
+    assert "cpu" not in read(auditor, CALLS)
+    open_for_reading(with_right(staff, "view_session", "read_session"), session, reason="ticket 7")
+    assert "the secret loom" in read(auditor, MESSAGES)
+    assert "cpu" in read(auditor, CALLS)
+
+
+def test_the_page_of_one_asks_why(auditor: Client, session: Session) -> None:
+    answer, asked = Message.objects.get(session=session, seq=2), ToolCall.objects.get()
+    for address in (f"{MESSAGES}{answer.pk}/change/", f"{CALLS}{asked.pk}/change/"):
+        response = auditor.get(address)
+        assert response.status_code == 403
+        assert f'value="{address}"' in response.content.decode()
+    auditor.post(f"/s/{session.pk}/open/", {"reason": "ticket 7"})
+    html = read(auditor, f"{MESSAGES}{answer.pk}/change/")
+    assert "<strong>look</strong>" in html
+    assert '{"metric": "cpu"}' in html, "its calls stand with it"
+    assert '{"metric": "cpu"}' in read(auditor, f"{CALLS}{asked.pk}/change/")
+    assert [event.action for event in AuditEvent.objects.all()] == ["session.read"]
+
+
+def test_messages_are_found_and_filtered_by_the_search_engine(
+    auditor: Client, session: Session, bob: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat_of(bob, "another loom", "an answer", model="m2")
+    assert rows(read(auditor, MESSAGES)) == 5
+    assert rows(read(auditor, MESSAGES, q="loom")) == 2
+    assert rows(read(auditor, MESSAGES, q='"secret loom"')) == 1
+    assert rows(read(auditor, MESSAGES, role="tool")) == 1
+    assert rows(read(auditor, MESSAGES, role="user", q="loom -secret")) == 1
+    assert rows(read(auditor, CALLS, tool="sys_monitor")) == 1
+    assert rows(read(auditor, CALLS, tool="shell")) == 0
+    assert rows(read(auditor, CALLS, q="cpu")) == 1
+
+
+def test_what_is_hidden_is_not_there(auditor: Client, session: Session) -> None:
+    Session.objects.filter(pk=session.pk).update(hidden_at=session.created_at)
+    assert rows(read(auditor, MESSAGES)) == rows(read(auditor, CALLS)) == 0
+    message = Message.objects.filter(session=session)[0]
+    assert auditor.get(f"{MESSAGES}{message.pk}/change/").status_code == 302
+
+
+def test_exchanges_show_times_and_costs_and_no_text(client: Client, session: Session, ada: Any, staff: Any) -> None:
+    exchange = exchanges.open_exchange(session=session, owner=ada, model="m1", provider="local", after=session.head)
+    Exchange.objects.filter(pk=exchange.pk).update(partial="half a secret", inputs={"live": "secret"}, error="secret")
+    Exchange.objects.create(owner=ada, model="loose", session=None)
+    client.force_login(with_right(staff, "view_session"))
+    html = read(client, EXCHANGES)
+    assert rows(html) == 2
+    assert "loose" in html
+    page = read(client, f"{EXCHANGES}{exchange.pk}/change/")
+    assert "m1" in page
+    assert "secret" not in html + page
+    assert rows(read(client, EXCHANGES, model="m1")) == 1
