@@ -14,13 +14,17 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet, Sum
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
+from django.utils.http import content_disposition_header
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
 from history import audit, recorder, retention
 from history.errors import HistoryError
+from history.exporting import Selection, begin
+from history.formats.all_exporters import EXPORTERS
 from history.models import Exchange, Session, ShareLink
 from history.opening import LONGEST, SHORTEST
 from history.rights import Purpose, may_with_others, sessions_for
@@ -41,15 +45,22 @@ class WhyForm(forms.Form):
     )
 
 
+class ExportForm(WhyForm):
+    format = forms.ChoiceField(
+        label=_("Format"), choices=[(name, exporter.label) for name, exporter in EXPORTERS.items()]
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """One thing to do. `do` says whether there was anything to do, or raises."""
+    """One thing to do. `do` says whether there was anything to do, or raises; an export has none: it is an answer."""
 
     name: str
     words: Any
     meaning: Any
-    do: Do
     purpose: Purpose
+    do: Do | None = None
+    form: type[WhyForm] = WhyForm
     is_grave: bool = False
 
 
@@ -100,28 +111,42 @@ DELETE = Deed(
     purpose=Purpose.DELETE,
     is_grave=True,
 )
+EXPORT = Deed(
+    name="export",
+    words=_("Export"),
+    meaning=_("One file, or an archive of one file for each session. Owners see who took their sessions out, and why."),
+    purpose=Purpose.EXPORT,
+    form=ExportForm,
+)
 
 
 class SessionActions(admin.ModelAdmin[Session]):
     """The actions of the list of sessions, each for those who may."""
 
-    actions = ("hold_chosen", "release_chosen", "archive_chosen", "delete_chosen")
+    actions = ("export_chosen", "hold_chosen", "release_chosen", "archive_chosen", "delete_chosen")
+
+    @admin.action(description=_("Export selected sessions"), permissions=["export"])
+    def export_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
+        return self._ask_or_do(request, queryset, EXPORT)
 
     @admin.action(description=_("Hold selected sessions"), permissions=["hold"])
-    def hold_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponse | None:
+    def hold_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
         return self._ask_or_do(request, queryset, HOLD)
 
     @admin.action(description=_("Release selected sessions"), permissions=["hold"])
-    def release_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponse | None:
+    def release_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
         return self._ask_or_do(request, queryset, RELEASE)
 
     @admin.action(description=_("Archive selected sessions"), permissions=["archive"])
-    def archive_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponse | None:
+    def archive_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
         return self._ask_or_do(request, queryset, ARCHIVE)
 
     @admin.action(description=_("Delete selected sessions"), permissions=["discard"])
-    def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponse | None:
+    def delete_chosen(self, request: HttpRequest, queryset: QuerySet[Session]) -> HttpResponseBase | None:
         return self._ask_or_do(request, queryset, DELETE)
+
+    def has_export_permission(self, request: HttpRequest) -> bool:
+        return may_with_others(request.user, Purpose.EXPORT)
 
     def has_hold_permission(self, request: HttpRequest) -> bool:
         return may_with_others(request.user, Purpose.HOLD)
@@ -134,18 +159,20 @@ class SessionActions(admin.ModelAdmin[Session]):
         may_list = may_with_others(request.user, Purpose.LIST)
         return may_list and request.user.has_perm("history.change_session")
 
-    def _ask_or_do(self, request: HttpRequest, queryset: QuerySet[Session], deed: Deed) -> HttpResponse | None:
+    def _ask_or_do(self, request: HttpRequest, queryset: QuerySet[Session], deed: Deed) -> HttpResponseBase | None:
         ids = list(queryset.order_by().values_list("pk", flat=True)[: MOST_AT_ONCE + 1])
         if len(ids) > MOST_AT_ONCE:
             told = gettext("At most %(most)s sessions at once: narrow the list down.") % {"most": MOST_AT_ONCE}
             self.message_user(request, told, messages.ERROR)
             return None
         sessions = sessions_for(request.user, deed.purpose).filter(pk__in=ids).select_related("owner")
-        form = WhyForm(request.POST if "apply" in request.POST else None)
-        if form.is_valid():
-            self._do(request, sessions, deed, reason=form.cleaned_data["reason"])
-            return None
-        return self._ask(request, sessions, deed, form)
+        form = deed.form(request.POST if "apply" in request.POST else None)
+        if not form.is_valid():
+            return self._ask(request, sessions, deed, form)
+        if deed.do is None:
+            return _exported(request, sessions, **form.cleaned_data)
+        self._do(request, sessions, deed.do, deed.words, reason=form.cleaned_data["reason"])
+        return None
 
     def _ask(self, request: HttpRequest, sessions: QuerySet[Session], deed: Deed, form: WhyForm) -> HttpResponse:
         context = {
@@ -162,18 +189,27 @@ class SessionActions(admin.ModelAdmin[Session]):
         status = 422 if form.is_bound else 200
         return TemplateResponse(request, "admin/history/session/action.html", context, status=status)
 
-    def _do(self, request: HttpRequest, sessions: QuerySet[Session], deed: Deed, *, reason: str) -> None:
+    def _do(self, request: HttpRequest, sessions: QuerySet[Session], do: Do, words: Any, *, reason: str) -> None:
         done, refused = 0, []
         for session in sessions:
             try:
-                done += deed.do(session, request.user, reason)
+                done += do(session, request.user, reason)
             except HistoryError:
                 refused.append(session.title or str(session.pk))
         told = ngettext("%(deed)s: %(count)d session.", "%(deed)s: %(count)d sessions.", done)
-        self.message_user(request, told % {"deed": deed.words, "count": done}, messages.SUCCESS)
+        self.message_user(request, told % {"deed": words, "count": done}, messages.SUCCESS)
         if refused:
             told = gettext("Refused, because they are under hold: %(names)s") % {"names": ", ".join(refused)}
             self.message_user(request, told, messages.WARNING)
+
+
+def _exported(request: HttpRequest, sessions: QuerySet[Session], *, format: str, reason: str) -> StreamingHttpResponse:
+    """As a stream: an export has any size."""
+    ids = tuple(sessions.order_by().values_list("pk", flat=True))
+    export = begin(request.user, Selection(sessions=ids), format, reason=reason)
+    disposition = content_disposition_header(as_attachment=True, filename=export.file_name) or "attachment"
+    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
+    return StreamingHttpResponse(aiter(export), content_type=export.media_type, headers=headers)
 
 
 def counts_of(sessions: QuerySet[Session]) -> list[tuple[Any, int]]:

@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.admin import site
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -18,6 +19,7 @@ from history.admin import looking
 from history.models import AuditEvent, Session
 from history.opening import open_for_reading
 from history.sharing import share
+from history.who_read import who_read
 from tests.history.test_rights import with_right
 from tests.talk import answered, call, chat_of, result, results
 
@@ -191,16 +193,18 @@ def test_actions_are_offered_to_those_who_may(client: Client, ada: Any, staff: A
         rights: set(re.findall(r'<option value="(\w+_chosen)"', read(enter(client, staff, *rights), LIST)))
         for rights in (
             ("view_session",), ("view_session", "hold_session"), ("view_session", "delete_session"),
-            ("view_session", "change_session"),
+            ("view_session", "change_session"), ("view_session", "export_session"),
         )
     }  # fmt: skip
-    assert list(offered.values()) == [set(), {"hold_chosen", "release_chosen"}, {"delete_chosen"}, {"archive_chosen"}]
+    assert list(offered.values()) == [
+        set(), {"hold_chosen", "release_chosen"}, {"delete_chosen"}, {"archive_chosen"}, {"export_chosen"},
+    ]  # fmt: skip
 
 
 def test_who_may_not_is_refused_even_when_they_ask_without_being_offered(client: Client, ada: Any, staff: Any) -> None:
     session = chat_of(ada, "x")
     enter(client, staff, "view_session")
-    for action in ("hold_chosen", "delete_chosen", "archive_chosen"):
+    for action in ("hold_chosen", "delete_chosen", "archive_chosen", "export_chosen"):
         act(client, action, session, apply="1", reason="a dispute")
     session.refresh_from_db()
     assert (session.hold, session.hidden_at, session.archived_at) == (False, None, None)
@@ -255,6 +259,29 @@ def test_archive_takes_it_out_of_the_owners_list_and_is_audited(client: Client, 
     session.refresh_from_db()
     assert session.archived_at
     assert AuditEvent.objects.get(action="archive").reason == "a dispute"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_was_selected_is_exported_for_a_reason_and_its_owner_sees_it(
+    client: Client, ada: Any, bob: Any, staff: Any
+) -> None:
+    first, second = chat_of(ada, "the secret"), chat_of(bob, "another secret")
+    chat_of(bob, "not this one")
+    enter(client, staff, "view_session", "export_session")
+    assert b"Format" in act(client, "export_chosen", first, second).content
+    assert act(client, "export_chosen", first, apply="1", format="jsonl", reason="").status_code == 422
+    assert act(client, "export_chosen", first, apply="1", format="nonsense", reason="an audit").status_code == 422
+    response = act(client, "export_chosen", first, second, apply="1", format="jsonl", reason="an audit")
+    text = async_to_sync(whole)(response.streaming_content)
+    assert "the secret" in text
+    assert "another secret" in text
+    assert "not this one" not in text
+    assert [(reading.words, reading.reason) for reading in who_read(first)] == [("grace exported it", "an audit")]
+    assert len(who_read(second)) == 1
+
+
+async def whole(pieces: Any) -> str:
+    return b"".join([piece async for piece in pieces]).decode()
 
 
 # What it costs.
