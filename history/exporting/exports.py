@@ -47,7 +47,7 @@ class Export:
     @property
     def file_name(self) -> str:
         if self._only is not None:
-            name = self.exporter.name_of(self._only)
+            name = self.exporter.name_of(self._only).rpartition("/")[2]
         else:
             name = f"parley-{self._begun:%Y%m%d-%H%M%S}{'.zip' if self.is_archive else self.exporter.suffix}"
         return f"{name}.gz" if self.compress else name

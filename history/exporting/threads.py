@@ -9,19 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 
 from django.db import connections
 
 
 async def in_a_thread(pieces: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
+    context = copy_context()  # the language of whoever asked, for one
     loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="export")
     try:
-        while (piece := await loop.run_in_executor(pool, next, pieces, None)) is not None:
+        while (piece := await loop.run_in_executor(pool, lambda: context.run(_next, pieces))) is not None:
             yield piece
     finally:
         # Behind the step that may still be running.
         pool.submit(_close, pieces)
         pool.shutdown(wait=False)
+
+
+def _next(pieces: Generator[bytes, None, None]) -> bytes | None:
+    return next(pieces, None)
 
 
 def _close(pieces: Generator[bytes, None, None]) -> None:

@@ -7,8 +7,51 @@ from typing import Any
 
 from django.db import connection
 
+from history import recorder
+from history.entries import (
+    DebugLog,
+    Gap,
+    Media,
+    ModelInput,
+    NotebookSet,
+    Summary,
+    SystemInstructionSet,
+    Text,
+    ToolDefinition,
+    ToolsOffered,
+)
 from history.formats import jsonl
 from history.models import ApiKey, Blob, Exchange, Message, SearchRow, Session, ToolCall
+from project.accounts.models import User
+from tests.talk import answered, call, result, results, said
+
+
+def rich_session(owner: User, **fields: Any) -> Session:
+    """Branches, calls, an attachment, a long text, a notebook, a summary, notes beside the path."""
+    session = recorder.start_session(owner=owner, **fields)
+    picture = recorder.store_blob(b"\x89PNG picture", media_type="image/png")
+    shown = Media(media_type="image/png", sha256=picture, name="p.png", size=12)
+    recorder.append_many(
+        session,
+        [
+            SystemInstructionSet(instruction="Be brief. " * 200),
+            ToolsOffered(tools=(ToolDefinition(name="sys_monitor", description="d" * 1_500),)),
+            NotebookSet(content="Ada likes tea."),
+            ModelInput(parts=(Text(text="How warm is it? 温度"), shown)),
+            answered("", call("a"), call("b")),
+            results(result("a", "x" * 70_000), result("b", "no", status="failed", error="broken")),
+            answered("\0 warm \ud83d", status="interrupted"),
+            Summary(first=4, last=6, summary="They spoke of the weather."),
+        ],
+        after=0,
+    )
+    recorder.append(session, DebugLog(category="net", message="slow"), after=session.head)
+    recorder.edit(session, seq=4, entry=said("How cold is it?"))
+    recorder.append(session, answered("Cold."), after=session.head)
+    recorder.append(session, said("beside"), after=3)
+    recorder.move_head(session, to=7)
+    recorder.append(session, Gap(reason="something"), after=session.head)
+    return session
 
 
 def everything(*, sections: bool = False) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -12,54 +11,15 @@ from django.utils import timezone
 
 from history import exchanges, recorder, retention, selectors, verification
 from history.context import ContextOptions, context_to_bytes, render_context
-from history.entries import (
-    DebugLog,
-    Gap,
-    Media,
-    ModelInput,
-    NotebookSet,
-    Summary,
-    SystemInstructionSet,
-    Text,
-    ToolDefinition,
-    ToolsOffered,
-)
+from history.entries import SystemInstructionSet
 from history.formats.base import FormatError
 from history.models import ApiKey, AuditEvent, Blob, Message, Session, ToolCall
 from project.accounts.models import User
 from relay.models import Agent
-from tests.formats.exported import everything, restored, wipe
+from tests.formats.exported import everything, restored, rich_session, wipe
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
-
-
-def rich_session(owner: User, **fields: Any) -> Session:
-    """Branches, calls, an attachment, a long text, a notebook, a summary, notes beside the path."""
-    session = recorder.start_session(owner=owner, **fields)
-    picture = recorder.store_blob(b"\x89PNG picture", media_type="image/png")
-    shown = Media(media_type="image/png", sha256=picture, name="p.png", size=12)
-    recorder.append_many(
-        session,
-        [
-            SystemInstructionSet(instruction="Be brief. " * 200),
-            ToolsOffered(tools=(ToolDefinition(name="sys_monitor", description="d" * 1_500),)),
-            NotebookSet(content="Ada likes tea."),
-            ModelInput(parts=(Text(text="How warm is it? 温度"), shown)),
-            answered("", call("a"), call("b")),
-            results(result("a", "x" * 70_000), result("b", "no", status="failed", error="broken")),
-            answered("\0 warm \ud83d", status="interrupted"),
-            Summary(first=4, last=6, summary="They spoke of the weather."),
-        ],
-        after=0,
-    )
-    recorder.append(session, DebugLog(category="net", message="slow"), after=session.head)
-    recorder.edit(session, seq=4, entry=said("How cold is it?"))
-    recorder.append(session, answered("Cold."), after=session.head)
-    recorder.append(session, said("beside"), after=3)
-    recorder.move_head(session, to=7)
-    recorder.append(session, Gap(reason="something"), after=session.head)
-    return session
 
 
 def context_of(session: Session) -> bytes:

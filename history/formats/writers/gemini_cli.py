@@ -1,0 +1,161 @@
+"""Gemini CLI's recordings: `chats/session-<minute>-<id>.json` in the folder of the project, or as newer ones have it a
+line for the session and one for each message.
+
+A session that goes on is written to the same file under the same id; one in which nothing was said yet is a record
+without messages, as the program itself begins one.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from datetime import UTC
+from hashlib import sha256
+from typing import Any
+
+from history.entries import Gap, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
+from history.formats.base import Notes
+from history.formats.writers.path import (
+    Call,
+    arguments_of,
+    as_json,
+    bytes_of,
+    indented,
+    note_parts,
+    said_in,
+    where,
+    zulu,
+)
+from history.models import Session
+
+STATUSES = {"success": "success", "failed": "error", "skipped": "cancelled", "interrupted": "cancelled"}
+SUBJECT = re.compile(r"\A\*\*(?P<subject>[^*\n]{1,200})\*\*\s*", re.ASCII)
+
+
+def file_name(session: Session, suffix: str = ".json") -> str:
+    """In the folder of its project, which is named by a hash of its path."""
+    begun = session.created_at.astimezone(UTC).isoformat()[:16].replace(":", "-")
+    return f"{project_hash(session)}/chats/session-{begun}-{str(session.pk)[:8]}{suffix}"
+
+
+def file_name_of_log(session: Session) -> str:
+    return file_name(session, ".jsonl")
+
+
+def project_hash(session: Session) -> str:
+    known = session.metadata.get("projectHash")
+    return known if isinstance(known, str) and known.isalnum() else sha256(session.workspace.encode()).hexdigest()
+
+
+def write(session: Session, notes: Notes) -> Iterator[bytes]:
+    """One JSON document."""
+    head = as_json(_record(session), indent=2)
+    yield head[: head.rindex("\n}")].encode() + b',\n  "messages": ['
+    before = "\n    "
+    for message in _messages(session, notes):
+        yield (before + indented(as_json(message, indent=2), 4)).encode()
+        before = ",\n    "
+    yield b"]\n}\n" if before == "\n    " else b"\n  ]\n}\n"
+
+
+def write_log(session: Session, notes: Notes) -> Iterator[bytes]:
+    """One line for the session, one for each message."""
+    yield f"{as_json({**_record(session), 'kind': 'main'})}\n".encode()
+    for message in _messages(session, notes):
+        yield f"{as_json(message)}\n".encode()
+
+
+def _record(session: Session) -> dict[str, Any]:
+    record = {
+        "sessionId": str(session.pk),
+        "projectHash": project_hash(session),
+        "startTime": zulu(session.created_at),
+        "lastUpdated": zulu(session.last_activity_at),
+    }
+    if session.title:
+        record["summary"] = session.title
+    return record | ({"directories": [session.workspace]} if session.workspace else {})
+
+
+def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
+    for said in said_in(session, notes):
+        entry, place = said.entry, where(session, said.seq)
+        common = {"id": f"{session.pk}-{said.seq}", "timestamp": zulu(entry.at)}
+        if isinstance(entry, ModelInput):
+            yield {**common, "type": "user", "content": _content(entry, notes, place)}
+        elif isinstance(entry, ModelOutput):
+            yield {**common, "type": "gemini", **_answer(entry, said.calls, notes, place)}
+        elif isinstance(entry, Summary | Gap) and entry.text:
+            notes("repaired", f"a {entry.kind} became a message of the program", where=place)
+            yield {**common, "type": "info", "content": entry.text}
+        else:
+            notes("lost", f"entries of the kind {entry.kind}", where=place)
+
+
+def _content(entry: ModelInput, notes: Notes, place: str) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for part in entry.parts:
+        if isinstance(part, Text):
+            parts.append({"text": part.text})
+        elif isinstance(part, Media):
+            parts += _media(part, notes, place)
+        else:
+            notes("lost", "parts of other vendors", where=place)
+    return parts
+
+
+def _media(part: Media, notes: Notes, place: str) -> list[dict[str, Any]]:
+    if part.url:
+        return [{"fileData": {"mimeType": part.media_type, "fileUri": part.url}}]
+    try:
+        data = base64.b64encode(bytes_of(part.sha256)).decode()
+    except LookupError:
+        notes("lost", "attachments whose bytes are gone", where=place)
+        return []
+    return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
+
+
+def _answer(entry: ModelOutput, calls: tuple[Call, ...], notes: Notes, place: str) -> dict[str, Any]:
+    note_parts(entry.parts, notes, place, reasoning=False)
+    if entry.status != "complete":
+        notes("lost", "that an answer was cut off or failed", where=place)
+    told: dict[str, Any] = {"content": entry.text}
+    if thoughts := [_thought(part, entry, notes, place) for part in entry.parts if isinstance(part, Reasoning)]:
+        told["thoughts"] = thoughts
+    if calls:
+        told["toolCalls"] = [_call(call, entry, notes, place) for call in calls]
+    if entry.usage is not None:
+        told["tokens"] = _tokens(entry.usage)
+    return told | ({"model": entry.model} if entry.model else {})
+
+
+def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> dict[str, str]:
+    notes("lost", "signatures of reasoning", where=place, count=int(bool(part.signature or part.redacted)))
+    match = SUBJECT.match(part.text)
+    subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
+    return {"subject": subject, "description": description, "timestamp": zulu(entry.at)}
+
+
+def _call(call: Call, entry: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
+    request, result = call.request, call.result
+    told: dict[str, Any] = {"id": request.call_id, "name": request.name, "args": arguments_of(request, notes)}
+    if result is not None:
+        note_parts(result.parts, notes, place)
+        key = "error" if result.status == "failed" else "output"
+        response = {"id": request.call_id, "name": request.name, "response": {key: call.outcome}}
+        told |= {"result": [{"functionResponse": response}], "resultDisplay": call.outcome}
+    started = result.started_at if result is not None and result.started_at else entry.at
+    return told | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": zulu(started)}
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    thoughts = min(usage.reasoning_tokens, usage.output_tokens)
+    return {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens - thoughts,
+        "cached": usage.cache_read_tokens,
+        "thoughts": thoughts,
+        "tool": 0,
+        "total": usage.input_tokens + usage.output_tokens,
+    }

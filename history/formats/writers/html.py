@@ -1,0 +1,77 @@
+"""A conversation as one page that needs nothing else: no script, no address, pictures inside; to read and to print."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.template.loader import render_to_string
+
+from history.bodies import clean
+from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
+from history.formats.base import Notes
+from history.formats.writers.path import Said, bytes_of, said_in, where
+from history.media import IMAGES, media_type_of
+from history.models import Session
+
+LARGEST_PICTURE = 5_000_000
+STYLES = ("tokens.css", "prose.css", "export.css")
+
+
+def write(session: Session, notes: Notes) -> Iterator[bytes]:
+    yield _rendered("head", session=session, styles=_styles())
+    for said in said_in(session, notes):
+        yield _rendered("entry", **_shown(said, notes, where(session, said.seq)))
+    yield _rendered("tail")
+
+
+def _rendered(name: str, **context: Any) -> bytes:
+    return render_to_string(f"history/export/{name}.html", context).encode()
+
+
+@cache
+def _styles() -> str:
+    folder = Path(settings.BASE_DIR) / "static" / "css"
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
+
+
+def _shown(said: Said, notes: Notes, place: str) -> dict[str, Any]:
+    entry = said.entry
+    parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
+    for call in said.calls:
+        lost = sum(isinstance(part, Media) for part in call.result.parts) if call.result else 0
+        notes("lost", "pictures in results of tools", where=place, count=lost)
+    told = "" if parts or isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
+    return {
+        "said": said,
+        "entry": entry,
+        "parts": [_part(part, notes, place) for part in parts],
+        "results": entry.results if isinstance(entry, ToolResults) else (),
+        "told": told,
+    }
+
+
+def _part(part: Part, notes: Notes, place: str) -> dict[str, Any]:
+    if isinstance(part, Text | Reasoning):
+        return {"kind": part.type, "text": clean(part.text)}
+    if isinstance(part, Media):
+        source = _picture(part)
+        notes("lost", "attachments that are no pictures: their names are told", where=place, count=int(not source))
+        return {"kind": "media", "name": clean(part.name), "media_type": part.media_type, "source": source}
+    return {"kind": "other"}
+
+
+def _picture(part: Media) -> str:
+    """As an address that holds the bytes; empty for what is no picture, whatever it claims to be."""
+    try:
+        content = bytes_of(part.sha256) if part.sha256 else b""
+    except LookupError:
+        return ""
+    kind = media_type_of(content, name=part.name) if content else None
+    if kind not in IMAGES or len(content) > LARGEST_PICTURE:
+        return ""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,95 @@
+"""A conversation to read, as Markdown: who said what and when, what was called and what came of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from django.utils.translation import gettext as _
+
+from history.bodies import clean
+from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
+from history.formats.base import Notes
+from history.formats.writers.path import Call, Said, said_in, where
+from history.models import Session
+
+FENCES = re.compile(r"`{3,}")
+
+
+def write(session: Session, notes: Notes) -> Iterator[bytes]:
+    yield clean(_head(session)).encode()
+    for said in said_in(session, notes):
+        yield clean(_entry(said, notes, where(session, said.seq))).encode()
+
+
+def _head(session: Session) -> str:
+    title = " ".join(session.title.split()) or str(session.pk)
+    facts = {
+        _("Session"): f"`{session.pk}`",
+        _("Owner"): session.owner.get_username(),
+        _("Begun"): f"{session.created_at:%Y-%m-%d %H:%M} UTC",
+        _("Model"): session.model,
+        _("Agent"): session.agent,
+    }
+    return f"# {title}\n\n" + "".join(f"- {name}: {fact}\n" for name, fact in facts.items() if fact)
+
+
+def _entry(said: Said, notes: Notes, place: str) -> str:
+    entry = said.entry
+    head = f"\n## {_who(said)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
+    if isinstance(entry, ModelInput | ModelOutput):
+        told = [_part(part, notes, place) for part in entry.parts] + [_call(call, notes, place) for call in said.calls]
+        if isinstance(entry, ModelOutput) and entry.status != "complete":
+            told.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
+        return "\n".join([head, *(f"{text}\n" for text in told if text)])
+    if isinstance(entry, ToolResults):
+        told = [fenced(result.text or result.error) for result in entry.results]
+        return "\n".join([head, *told]) + "\n"
+    if not entry.text:
+        notes("lost", f"entries of the kind {entry.kind}", where=place)
+        return ""
+    return f"{head}\n{entry.text}\n"
+
+
+def _who(said: Said) -> str:
+    entry = said.entry
+    if isinstance(entry, ModelOutput):
+        return " · ".join(filter(None, [_("Assistant"), entry.agent, entry.model]))
+    return {"user": _("User"), "tool": _("Tool results")}.get(entry.role, entry.kind.replace("_", " "))
+
+
+def _part(part: Part, notes: Notes, place: str) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Reasoning):
+        notes("lost", "signatures of reasoning", where=place, count=int(bool(part.signature or part.redacted)))
+        return "\n".join(f"> {line}" for line in part.text.splitlines())
+    if isinstance(part, Media):
+        notes("lost", "bytes of attachments: their names are told", where=place, count=int(not part.url))
+        return f"📎 {part.name or part.url or part.sha256} ({part.media_type})"
+    return ""
+
+
+def _call(call: Call, notes: Notes, place: str) -> str:
+    request = call.request
+    told = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
+    if call.result is not None:
+        lost = sum(isinstance(part, Media) for part in call.result.parts)
+        notes("lost", "bytes of attachments: their names are told", where=place, count=lost)
+        told.append(fenced(call.outcome))
+    return "\n\n".join(told)
+
+
+def _pretty(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments or "{}"), ensure_ascii=False, indent=2)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A block that no line of the text can end."""
+    longest = max((len(run) for run in FENCES.findall(text)), default=2)
+    fence = "`" * (longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,97 @@
+"""`session_YYYYMMDD_<id>.json`: a conversation as a list of messages whose calls hold their results.
+
+A model asks first and speaks afterwards; there, calls stand on the message that was said after them. So an answer that
+only asks waits for the one that speaks. Times have no zone: they are UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from history.context import SYSTEM_CHANNEL
+from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thawed
+from history.formats.base import Notes
+from history.formats.writers.path import Call, Said, arguments_of, as_json, indented, note_parts, said_in, where
+from history.models import Session
+
+
+def file_name(session: Session) -> str:
+    return f"session_{session.created_at.astimezone(UTC):%Y%m%d}_{session.pk}.json"
+
+
+def write(session: Session, notes: Notes) -> Iterator[bytes]:
+    yield f'{{\n  "session_id": "{session.pk}",\n  "messages": ['.encode()
+    before = "\n    "
+    for message in _messages(session, notes):
+        yield (before + indented(as_json(message, indent=2), 4)).encode()
+        before = ",\n    "
+    end = "]" if before == "\n    " else "\n  ]"
+    created, updated = _time(session.created_at), _time(session.last_activity_at)
+    yield f'{end},\n  "created_at": "{created}",\n  "updated_at": "{updated}"\n}}\n'.encode()
+
+
+def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
+    waiting: list[dict[str, Any]] = []  # calls of answers that said nothing themselves
+    last: Said | None = None
+    for said in said_in(session, notes):
+        entry, place = said.entry, where(session, said.seq)
+        if isinstance(entry, ModelOutput):
+            note_parts(entry.parts, notes, place)
+            waiting += [_call(call, entry, notes, place) for call in said.calls]
+            last = said
+            if not entry.text:
+                continue
+            yield _message("assistant", entry.text, entry.at, waiting, _answer_metadata(entry))
+            waiting = []
+            continue
+        if waiting and isinstance(entry, ModelInput) and last is not None:
+            yield _message("assistant", "", last.entry.at, waiting, {})
+            waiting = []
+        if isinstance(entry, ModelInput):
+            note_parts(entry.parts, notes, place)
+            role = "system" if entry.channel == SYSTEM_CHANNEL else "user"
+            yield _message(role, entry.text, entry.at, [], thawed(entry.metadata))
+        elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
+            if not isinstance(entry, SystemInstructionSet):
+                notes("repaired", f"a {entry.kind} became a system message", where=place)
+            yield _message("system", entry.text, entry.at, [], thawed(entry.metadata))
+        else:
+            notes("lost", _what(entry), where=place)
+    if waiting and last is not None:
+        yield _message("assistant", "", last.entry.at, waiting, {})
+
+
+def _what(entry: Any) -> str:
+    return "results that no call asked for" if isinstance(entry, ToolResults) else f"entries of the kind {entry.kind}"
+
+
+def _message(role: str, content: str, at: datetime, calls: list[dict[str, Any]], metadata: Any) -> dict[str, Any]:
+    return {"role": role, "content": content, "timestamp": _time(at), "tool_calls": calls, "metadata": metadata}
+
+
+def _call(call: Call, answer: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
+    result = call.result
+    if result is not None:
+        note_parts(result.parts, notes, place)
+    started = result.started_at if result is not None and result.started_at else answer.at
+    return {
+        "tool_name": call.request.name,
+        "arguments": arguments_of(call.request, notes),
+        "result": call.outcome,
+        "status": call.status,
+        "duration": float(result.duration or 0) if result is not None else 0.0,
+        "timestamp": _time(started),
+    }
+
+
+def _answer_metadata(entry: ModelOutput) -> dict[str, Any]:
+    """What the format has no place for, and a reader may want."""
+    said: dict[str, Any] = dict(thawed(entry.metadata))
+    said |= {"model": entry.model} if entry.model else {}
+    return said | ({"status": entry.status} if entry.status != "complete" else {})
+
+
+def _time(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat()

@@ -1,0 +1,163 @@
+"""A session as most formats see it: one path, oldest first, answers beside the results of their calls."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from history import paths
+from history.entries import (
+    CONVERSATION,
+    LEAVES,
+    Entry,
+    Gap,
+    Media,
+    ModelOutput,
+    Node,
+    Part,
+    Reasoning,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+)
+from history.formats.base import Notes
+from history.models import Blob, Message, Session
+from history.reading import read_nodes
+
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    request: ToolRequest
+    result: ToolResult | None
+    is_cut_off: bool
+
+    @property
+    def status(self) -> str:
+        if self.result is not None:
+            return self.result.status
+        return "interrupted" if self.is_cut_off else "pending"
+
+    @property
+    def outcome(self) -> str:
+        return "" if self.result is None else self.result.text or self.result.error
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An entry on the path. Results stand with the answer that asked for them; what nobody asked for, by itself."""
+
+    seq: int
+    entry: Entry
+    calls: tuple[Call, ...] = ()
+
+
+def path_of(session: Session) -> Iterator[Node]:
+    """The entries on the path to the head, a page at a time."""
+    path, last = paths.Path(session.pk), 0
+    while page := path.newer_than(last, PAGE, read_nodes):
+        yield from page
+        last = page[-1].seq
+
+
+def said_in(session: Session, notes: Notes) -> Iterator[Said]:
+    """The same with calls and results together. What stands beside the path, or was dropped, is noted."""
+    note_beside(session, notes)
+    asking: Node | None = None  # an answer whose calls wait for their results
+    between: list[Said] = []  # what stands between the two
+    for node in path_of(session):
+        entry = node.entry
+        if isinstance(entry, Gap) and entry.metadata.get("dropped"):
+            notes("lost", "texts that were dropped by policy", where=where(session, node.seq))
+        if asking is not None and entry.kind not in CONVERSATION:
+            between.append(Said(node.seq, entry))
+            continue
+        answer = entry if asking is not None and isinstance(entry, ToolResults) else None
+        if asking is not None:
+            yield from [_with_results(asking, answer), *between]
+            asking, between = None, []
+        if isinstance(entry, ModelOutput) and entry.tool_requests:
+            asking = node
+        elif answer is None:
+            yield Said(node.seq, entry)
+    if asking is not None:
+        yield from [_with_results(asking, None), *between]
+
+
+def note_beside(session: Session, notes: Notes) -> None:
+    rows = Message.objects.filter(session=session, on_path=False)
+    beside = rows.filter(seq__gt=session.trimmed_through).exclude(kind__in=LEAVES).count()
+    notes("lost", "entries on other branches", where=str(session.pk), count=beside)
+    notes("lost", "notes beside the path", where=str(session.pk), count=rows.filter(kind="debug_log").count())
+    notes("lost", "entries that were trimmed before", where=str(session.pk), count=int(session.trimmed_through > 0))
+
+
+def where(session: Session, seq: int) -> str:
+    return f"{session.pk} #{seq}"
+
+
+def _with_results(node: Node, answer: ToolResults | None) -> Said:
+    """Models reuse ids: each result is given away once, in the order asked."""
+    output = node.entry
+    assert isinstance(output, ModelOutput)
+    waiting = list(answer.results) if answer else []
+    calls = []
+    for request in output.tool_requests:
+        match = next((result for result in waiting if result.call_id == request.call_id), None)
+        if match is not None:
+            waiting.remove(match)
+        calls.append(Call(request, match, output.status != "complete"))
+    return Said(node.seq, output, tuple(calls))
+
+
+# Small things that several formats need.
+
+
+def arguments_of(request: ToolRequest, notes: Notes) -> dict[str, Any]:
+    try:
+        value = json.loads(request.arguments or "{}")
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return value
+    notes("repaired", "arguments that are no object were put into one", where=request.name)
+    return {"arguments": request.arguments}
+
+
+def note_parts(
+    parts: tuple[Part, ...], notes: Notes, place: str, *, media: bool = True, reasoning: bool = True
+) -> None:
+    """What a format of plain texts leaves out."""
+    notes("lost", "attachments", where=place, count=media * sum(isinstance(part, Media) for part in parts))
+    notes("lost", "reasoning", where=place, count=reasoning * sum(isinstance(part, Reasoning) for part in parts))
+
+
+def bytes_of(sha256: str) -> bytes:
+    """The bytes of an attachment; raises LookupError where there are none."""
+    found = Blob.objects.filter(pk=sha256).values_list("data", flat=True).first()
+    if found is None:
+        raise LookupError(sha256)
+    return bytes(found)
+
+
+def zulu(moment: datetime) -> str:
+    """As JavaScript writes times."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_json(value: Mapping[str, Any] | list[Any], *, indent: int | None = None) -> str:
+    """Non-ASCII as it is; lone surrogates, which no encoding can write, escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return text if not _has_halves(text) else json.dumps(value, indent=indent)
+
+
+def _has_halves(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def indented(text: str, spaces: int) -> str:
+    return text.replace("\n", "\n" + " " * spaces)

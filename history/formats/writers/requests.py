@@ -1,0 +1,90 @@
+"""A conversation as a request to a vendor: everything that was said on the path, in that vendor's language.
+
+Summaries do not stand for what they summarise here: a request can be cut by whoever sends it, what was left out could
+not be brought back. One session at a time is in memory as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from history.context import Context, ContextOptions, render_context
+from history.context_entries import ContextEntry, Role
+from history.dialects import DIALECTS, CallOptions
+from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thawed
+from history.formats.base import Notes
+from history.formats.writers.path import as_json, bytes_of, note_beside
+from history.models import Session
+from history.selectors import snapshot
+
+ALL = ContextOptions(max_turns=None)
+
+
+def write_openai(session: Session, notes: Notes) -> Iterator[bytes]:
+    """A line for fine-tuning: messages and tools, and nothing else."""
+    body = _body(session, "openai-chat", notes)
+    kept = {name: body[name] for name in ("messages", "tools") if body.get(name)}
+    if kept.get("messages"):
+        yield f"{as_json(kept)}\n".encode()
+
+
+def write_anthropic(session: Session, notes: Notes) -> Iterator[bytes]:
+    yield f"{as_json(_body(session, 'anthropic-messages', notes), indent=2)}\n".encode()
+
+
+def write_gemini(session: Session, notes: Notes) -> Iterator[bytes]:
+    yield f"{as_json(_body(session, 'gemini-generate', notes), indent=2)}\n".encode()
+
+
+def write_sharegpt(session: Session, notes: Notes) -> Iterator[bytes]:
+    """A line `{"conversations": [{"from": …, "value": …}]}`; calls are JSON inside a text."""
+    context = context_of(session, notes)
+    turns = [turn for entry in context.entries for turn in _turns(entry, notes, str(session.pk))]
+    if not turns:
+        return
+    line: dict[str, Any] = {"id": str(session.pk), "conversations": turns}
+    if context.system:
+        line["system"] = context.system
+    if context.tools:
+        line["tools"] = as_json([_tool(tool) for tool in context.tools])
+    yield f"{as_json(line)}\n".encode()
+
+
+def context_of(session: Session, notes: Notes) -> Context:
+    """All turns, in full; what had to be repaired is noted."""
+    note_beside(session, notes)
+    taken = snapshot(session)
+    spoken = tuple(node for node in taken.nodes if not isinstance(node.entry, Summary | Retracted))
+    notes("ignored", "summaries: what they stand for is told in full", count=len(taken.nodes) - len(spoken))
+    context = render_context(replace(taken, nodes=spoken), ALL)
+    for remark in context.report.remarks:
+        notes("repaired", str(remark.code).replace("_", " "), where=str(session.pk))
+    return context
+
+
+def _body(session: Session, dialect: str, notes: Notes) -> dict[str, Any]:
+    options = CallOptions(model=session.model, media=bytes_of)
+    encoded = DIALECTS[dialect].encode(context_of(session, notes), options)
+    for loss in encoded.losses:
+        notes("lost", loss.text, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
+    return encoded.body
+
+
+def _tool(tool: ToolDefinition) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": thawed(tool.parameters)}
+
+
+def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, str]]:
+    notes("lost", "attachments", where=place, count=sum(isinstance(part, Media) for part in entry.parts))
+    notes("lost", "reasoning", where=place, count=sum(isinstance(part, Reasoning) for part in entry.parts))
+    if entry.role is Role.TOOL_RESULT:
+        told = [result.text or result.error for result in entry.results]
+        yield {"from": "observation", "value": told[0] if len(told) == 1 else as_json(list(told))}
+        return
+    if text := text_of(entry.parts):
+        yield {"from": {Role.MODEL_OUTPUT: "gpt", Role.SYSTEM: "system"}.get(entry.role, "human"), "value": text}
+    if calls := [{"name": call.name, "arguments": call.arguments} for call in entry.tool_requests]:
+        notes("lost", "ids of calls", where=place)
+        yield {"from": "function_call", "value": as_json(calls[0] if len(calls) == 1 else calls)}

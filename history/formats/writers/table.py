@@ -1,0 +1,72 @@
+"""CSV: one row per message, and one per call of a tool after the answer that made it.
+
+Spreadsheets take a cell that begins with = + - @ for a formula and run it; such cells get an apostrophe in front, which
+spreadsheets do not show. The byte order mark tells Excel that this is UTF-8.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+from history.bodies import clean
+from history.entries import Entry, ModelInput, ModelOutput
+from history.formats.base import Notes
+from history.formats.writers.path import Call, note_parts, said_in, where
+from history.models import Session
+
+COLUMNS = (
+    "session", "title", "owner", "source", "seq", "time", "kind", "role", "agent", "provider", "model", "status",
+    "input_tokens", "output_tokens", "latency", "duration", "tool", "call_id", "arguments", "text", "error",
+)  # fmt: skip
+RISKY = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+
+
+def write(session: Session, notes: Notes) -> Iterator[bytes]:
+    common = {"session": session.pk, "title": session.title, "owner": session.owner.get_username()}
+    common["source"] = session.source
+    for said in said_in(session, notes):
+        place, entry = where(session, said.seq), said.entry
+        if isinstance(entry, ModelInput | ModelOutput):
+            note_parts(entry.parts, notes, place)
+        row = {**common, "seq": said.seq, "time": entry.at.isoformat(), "kind": entry.kind, "role": entry.role}
+        yield line({**row, "agent": entry.agent, "text": entry.text, **_answer(entry)})
+        for call in said.calls:
+            yield line({**row, **_call(call)})
+
+
+def _answer(entry: Entry) -> dict[str, Any]:
+    if not isinstance(entry, ModelOutput):
+        return {}
+    names = ("provider", "model", "status", "latency", "duration", "error")
+    counted = (
+        {"input_tokens": entry.usage.input_tokens, "output_tokens": entry.usage.output_tokens} if entry.usage else {}
+    )
+    return {name: getattr(entry, name) for name in names} | counted
+
+
+def _call(call: Call) -> dict[str, Any]:
+    request, result = call.request, call.result
+    told = {"kind": "tool_call", "role": "tool", "tool": request.name, "call_id": request.call_id}
+    told |= {"arguments": request.arguments, "status": call.status}
+    if result is None:
+        return told
+    return {**told, "text": result.text, "error": result.error, "duration": result.duration}
+
+
+def line(values: dict[str, Any]) -> bytes:
+    written = StringIO()
+    csv.writer(written).writerow([harmless(values.get(name)) for name in COLUMNS])
+    return written.getvalue().encode()
+
+
+def harmless(value: Any) -> Any:
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = clean(value)
+    return f"'{text}" if text.startswith(RISKY) else text
+
+
+HEAD = b"\xef\xbb\xbf" + ",".join(COLUMNS).encode() + b"\r\n"
