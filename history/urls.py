@@ -1,10 +1,11 @@
 from django.urls import path
 
-from history.views import browse, entry, opening
+from history.views import browse, entry, exporting, opening
 
 app_name = "history"
 urlpatterns = [
     path("history/", browse.history, name="browse"),
+    path("history/export/", exporting.export, name="export"),
     path("s/<uuid:session_id>/open/", opening.open_session, name="open"),
     path("s/<uuid:session_id>/<int:seq>/", entry.whole_entry, name="entry"),
 ]

@@ -71,7 +71,10 @@ class Export:
     def pieces(self) -> Generator[bytes, None, None]:
         """The bytes, some tens of kilobytes at a time."""
         pieces = _joined(self._written())
-        for piece in _compressed(pieces) if self.compress else pieces:
+        yield from self._counted(_compressed(pieces) if self.compress else pieces)
+
+    def _counted(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
             self.bytes += len(piece)
             yield piece
 
@@ -107,6 +110,11 @@ class Export:
         yield self.exporter.head
         for session in self._sessions():
             yield from self._content(session)
+
+    def files(self) -> Iterator[tuple[str, Iterator[bytes]]]:
+        """One after the other, for a folder: read each before the next."""
+        for session in self._sessions():
+            yield self.exporter.name_of(session), self._counted(self._content(session))
 
     def _files(self) -> Iterator[bytes]:
         archive = Archive()

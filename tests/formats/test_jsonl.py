@@ -221,6 +221,16 @@ def test_a_blob_whose_bytes_were_altered_is_not_taken(ada: User) -> None:
     assert all(len(name) == 64 for name in Blob.objects.values_list("pk", flat=True))
 
 
+def test_a_large_blob_comes_in_several_lines(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("history.formats.jsonl.writing.BLOB_PART", 30_000)
+    rich_session(ada)
+    file = everything()
+    assert file.count(b'"more":true') == 2
+    wipe()
+    assert [item.outcome for item in restored(file)] == ["imported"]
+    assert everything() == file
+
+
 def test_something_else_is_no_export() -> None:
     with pytest.raises(FormatError, match="no export of Parley"):
         restored(b'{"messages":[]}\n')

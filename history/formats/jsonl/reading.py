@@ -57,6 +57,7 @@ class Payloads:
         self.fresh: dict[str, Blob] = {}  # to be stored with the next batch
         self.fresh_bytes = 0
         self.recent: dict[str, bytes] = {}
+        self._parts: list[bytes] = []  # of a large one, which comes in several lines
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Raises FormatError where the bytes are not what their name says."""
@@ -64,6 +65,10 @@ class Payloads:
             content = b64decode(line.get("data") or "", validate=True)
         except (TypeError, ValueError):
             raise FormatError("the data of a blob is no base64") from None
+        if line.get("more"):
+            self._parts.append(content)
+            return
+        content, self._parts = b"".join([*self._parts, content]), []
         name = sha256(content).hexdigest()
         if name != line.get("sha256"):
             raise FormatError(f"the blob {str(line.get('sha256'))[:12]}… was altered: its bytes have another hash")

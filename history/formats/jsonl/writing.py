@@ -18,6 +18,7 @@ from history.seals import digest_of
 
 PAGE = 200
 PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
+BLOB_PART = 6_000_000  # bytes of a blob in one line; divisible by three, so that no part needs to be filled up
 KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a second time
 
 COLUMNS = ("content", "fingerprint")  # that nobody needs here
@@ -101,8 +102,16 @@ class Writer:
                 self.written.clear()
             self.written.add(key)
             for blob in Blob.objects.filter(pk=name):
-                data = b64encode(bytes(blob.data)).decode()
-                yield line_of({"type": "blob", "sha256": name, "media_type": blob.media_type, "data": data})
+                yield from _blob_lines(blob)
+
+
+def _blob_lines(blob: Blob) -> Iterator[bytes]:
+    """One line, or several where it is large: all but the last say that there is more."""
+    content = memoryview(blob.data)
+    for start in range(0, max(1, len(content)), BLOB_PART):
+        data = b64encode(content[start : start + BLOB_PART]).decode()
+        line = {"type": "blob", "sha256": blob.pk, "media_type": blob.media_type, "data": data}
+        yield line_of(line | ({"more": True} if start + BLOB_PART < len(content) else {}))
 
 
 def pages_of(session: Session) -> Iterator[list[Message]]:

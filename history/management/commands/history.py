@@ -1,4 +1,4 @@
-"""`manage.py history list | show | search | import | delete | purge | verify`: the record from a shell.
+"""`manage.py history list | show | search | export | import | delete | purge | verify`: the record from a shell.
 
 Each sub-command is a module of `history.management.history_commands`. Exit codes: 0 done, 1 not found, refused or
 damaged, 2 wrong usage.
@@ -16,12 +16,13 @@ from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError
-from history.management.history_commands import delete, importing, listing, purge, search, show, verify
+from history.management.history_commands import delete, exporting, importing, listing, purge, search, show, verify
 
 ACTIONS: dict[str, ModuleType] = {
     "list": listing,
     "show": show,
     "search": search,
+    "export": exporting,
     "import": importing,
     "delete": delete,
     "purge": purge,
@@ -30,7 +31,7 @@ ACTIONS: dict[str, ModuleType] = {
 
 
 class Command(BaseCommand):
-    help = "List, read, search, import, delete and verify what was recorded."
+    help = "List, read, search, export, import, delete and verify what was recorded."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar=" | ".join(ACTIONS))
