@@ -50,7 +50,10 @@ class ListFilters:
     agent: str | tuple[str, ...] | None = None
     workspace: str | None = None
     model: str | tuple[str, ...] | None = None
+    client: str | None = None
     has_error: bool | None = None
+    pinned: bool | None = None
+    archived: bool | None = None
     since: datetime | None = None
     until: datetime | None = None
 
@@ -62,6 +65,9 @@ class ListFilters:
             "agent": self.agent,
             "workspace": self.workspace,
             "model": self.model,
+            "client": self.client,
+            "pinned_at__isnull": None if self.pinned is None else not self.pinned,
+            "archived_at__isnull": None if self.archived is None else not self.archived,
             "last_activity_at__gte": self.since,
             "last_activity_at__lt": self.until,
         }
@@ -94,8 +100,7 @@ def list_sessions(
     """One page of what the filters leave of `sessions` (what the viewer may see)."""
     found = sessions.filter(filters.conditions()).order_by("-last_activity_at", "-id")
     if before is not None:
-        older = Q(last_activity_at__lt=before.at) | Q(last_activity_at=before.at, pk__lt=before.session)
-        found = found.filter(older, last_activity_at__lte=before.at)
+        found = found.filter(older_than(before))
     rows = list(found.select_related("owner", "api_key")[: limit + 1])
     page = rows[:limit]
     more = len(rows) > limit
@@ -115,6 +120,12 @@ def titled(sessions: QuerySet[Session], typed: str, *, limit: int) -> list[Sessi
     ids = list(islice(has_all, limit))
     found = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     return [found[pk] for pk in ids if pk in found]
+
+
+def older_than(place: Cursor) -> Q:
+    """The last condition says nothing new, but an index can be entered by it."""
+    older = Q(last_activity_at__lt=place.at) | Q(last_activity_at=place.at, pk__lt=place.session)
+    return older & Q(last_activity_at__lte=place.at)
 
 
 def sessions_beginning_with(sessions: QuerySet[Session], prefix: str) -> list[Session]:

@@ -135,6 +135,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "django_htmx",
     "csp",
+    "rest_framework",
+    "drf_spectacular",
     "project",
     "project.accounts",
     "history",
@@ -262,6 +264,21 @@ FORMAT_MODULE_PATH = ["project.formats"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
+
+# REST
+
+PARLEY_API_REQUESTS_PER_MINUTE = env.whole_number("PARLEY_API_REQUESTS_PER_MINUTE", 300)
+# What else there is to say of a view of the API stands in history.api.views.
+REST_FRAMEWORK = {"DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema", "URL_FORMAT_OVERRIDE": None}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Parley",
+    "VERSION": "1",
+    "DESCRIPTION": "The record for programs: sessions, messages, tool calls, search, export and import.",
+    "SCHEMA_PATH_PREFIX": "/api/",
+    "PREPROCESSING_HOOKS": ["history.api.schema.without_twins"],
+    "POSTPROCESSING_HOOKS": ["history.api.schema.tidied"],
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+}
 
 # Static files: served by WhiteNoise under any server, with hashed names once `collectstatic` (part of `serve`) has run
 

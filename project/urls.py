@@ -7,6 +7,12 @@ from project import views
 from project.accounts.views import admin_signin
 from relay.views import chat
 
+# Under /api/ in its own form, elsewhere as pages.
+handler400 = views.bad_request
+handler403 = views.not_permitted
+handler404 = views.not_found
+handler500 = views.server_error
+
 urlpatterns = [
     path("", chat.new_chat, name="home"),
     path("s/<uuid:session_id>/", chat.session_page, name="session"),
@@ -15,6 +21,7 @@ urlpatterns = [
     path("accounts/", include("project.accounts.urls")),
     path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),
+    path("api/", include("history.api.urls")),
     path("", include("history.urls")),
     path("", include("relay.urls")),
 ]

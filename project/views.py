@@ -1,10 +1,12 @@
-"""Two answers for whoever watches over the server."""
+"""Two answers for whoever watches over the server, and what is said when something goes wrong."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views import defaults
 from django.views.decorators.cache import never_cache
 
+from history.api.errors import failure, is_api
 from project import readiness
 
 
@@ -22,3 +24,22 @@ def readyz(request: HttpRequest) -> JsonResponse:
     unapplied = readiness.unapplied_migrations()
     missing = [f"migration {name}" for name in unapplied]
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
+
+
+# What goes wrong under /api/ is told to a program, elsewhere to a person.
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return failure(400) if is_api(request) else defaults.bad_request(request, exception)
+
+
+def not_permitted(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return failure(403) if is_api(request) else defaults.permission_denied(request, exception)
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return failure(404) if is_api(request) else defaults.page_not_found(request, exception)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    return failure(500) if is_api(request) else defaults.server_error(request)

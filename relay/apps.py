@@ -7,7 +7,10 @@ class RelayConfig(AppConfig):
     verbose_name = _("Agents and runs")
 
     def ready(self) -> None:
+        from history import changes
         from history.formats.jsonl import register_section
+        from relay import hearing
         from relay.agents_in_exports import SECTION
 
         register_section(SECTION)
+        changes.listen(hearing.session_changed)

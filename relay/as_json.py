@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from history.as_json import call_json
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet, thawed
 from history.models import Message, Session, ToolCall
 from history.selectors import PAGE, messages_of
@@ -79,23 +79,3 @@ def message_json(message: Message, calls: list[ToolCall]) -> dict[str, Any]:
         "tool_calls": [call_json(call) for call in calls],
         "metadata": {**told, **thawed(message.metadata)},
     }
-
-
-def call_json(call: ToolCall) -> dict[str, Any]:
-    return {
-        "id": call.call_id,
-        "tool_name": call.name,
-        "arguments": _arguments(call.arguments),
-        "result": call.result or call.error,
-        "status": call.status,
-        "duration": call.duration,
-        "timestamp": (call.started_at or call.created_at).isoformat(),
-    }
-
-
-def _arguments(text: str) -> Any:
-    """An object where it is one; cut-off JSON stays the text that it was."""
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return text

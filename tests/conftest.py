@@ -48,6 +48,7 @@ def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         PARLEY_LOOPBACK_ONLY=True,
         PARLEY_FIND_LOCAL_MODELS=False,
         PARLEY_PROVIDERS=(),
+        PARLEY_API_REQUESTS_PER_MINUTE=0,
         **dict.fromkeys(VENDOR_VARIABLES, ""),
     ):
         yield

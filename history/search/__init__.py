@@ -8,9 +8,10 @@ from history.search.facets import Newest, facets, newest_hits
 from history.search.finding import Count, Filters, Hit, Results, search
 from history.search.rebuilding import rebuild, scope_of
 from history.search.rows import Scope, rows_for
+from history.search.sessions import sessions_with
 from history.search.snippets import Snippet
 
 __all__ = [
     "Count", "Filters", "Hit", "Newest", "Results", "Scope", "Snippet", "facets", "newest_hits", "rebuild", "rows_for",
-    "scope_of", "search",
+    "scope_of", "search", "sessions_with",
 ]  # fmt: skip

@@ -25,6 +25,8 @@ def addresses(patterns: list[URLPattern | URLResolver], before: str = "/") -> It
             # The admin's own addresses are Django's to describe.
             yield from [address] if address.startswith("/admin/") else addresses(pattern.url_patterns, address)
         else:
+            # The API's addresses work with and without a slash at the end, and are told once.
+            address = address.removesuffix("/") if address.startswith("/api/") else address
             yield re.sub(r"<(?:\w+:)?(\w+)>", r"<\1>", address)
 
 

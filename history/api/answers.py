@@ -1,0 +1,309 @@
+"""What is answered: each field with the words that the schema and /api/docs have for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from history.api.fields import Plain, Time
+from history.as_json import arguments_json, call_json
+from history.calls import SHOWN_CHARS
+from history.models import Exchange, Message, Session, ToolCall
+
+
+class Answer(Plain):
+    """Only ever made from what is there: nobody sends one."""
+
+
+class Wrong(Answer):
+    """What is wrong."""
+
+    code = serializers.CharField(help_text="For programs; docs/rest.md lists them.")
+    message = serializers.CharField(help_text="For people.")
+    fields_ = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        required=False,
+        help_text="Which parameter, and what is wrong with it.",
+    )
+
+
+class Error(Answer):
+    """Whatever goes wrong under /api/ has this form."""
+
+    error = Wrong()
+
+
+class SessionAnswer(Answer):
+    """A session without its texts."""
+
+    id = serializers.UUIDField()
+    title = serializers.CharField()
+    owner = serializers.CharField(source="owner.username")
+    key = serializers.CharField(source="api_key.prefix", allow_null=True, help_text="Prefix of its API key.")
+    source_ = serializers.ChoiceField(Session.Source.choices)
+    client = serializers.CharField(help_text="Which program, as far as it was recognised.")
+    recognised_by = serializers.CharField()
+    agent = serializers.CharField()
+    workspace = serializers.CharField()
+    model = serializers.CharField()
+    parent_ = serializers.UUIDField(source="parent_id", allow_null=True, help_text="The session that called this one.")
+    forked_from = serializers.UUIDField(source="forked_from_id", allow_null=True)
+    forked_at = serializers.IntegerField(help_text="The last entry of the original that the copy has; 0: no copy.")
+    message_count = serializers.IntegerField(help_text="Said, answered and returned by tools, on the path to the head.")
+    tool_call_count = serializers.IntegerField()
+    error_count = serializers.IntegerField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cost = serializers.DecimalField(max_digits=14, decimal_places=6)
+    version = serializers.IntegerField(help_text="How many entries it has, on all branches.")
+    head = serializers.IntegerField(help_text="The entry that the next one follows.")
+    trimmed_through = serializers.IntegerField(help_text="Entries up to this one were removed by policy.")
+    created_at = Time()
+    last_activity_at = Time()
+    expires_at = Time(allow_null=True, help_text="Until then it is kept; null: for ever.")
+    pinned = serializers.SerializerMethodField()
+    archived = serializers.SerializerMethodField()
+    hold = serializers.BooleanField(help_text="Kept whatever the rules say.")
+    hidden = serializers.SerializerMethodField(help_text="Its owner deleted it; held, and shown to staff only.")
+    url = serializers.SerializerMethodField(help_text="Its page.")
+
+    def get_pinned(self, session: Session) -> bool:
+        return session.pinned_at is not None
+
+    def get_archived(self, session: Session) -> bool:
+        return session.archived_at is not None
+
+    def get_hidden(self, session: Session) -> bool:
+        return session.hidden_at is not None
+
+    def get_url(self, session: Session) -> str:
+        return session.get_absolute_url()
+
+
+class SessionsAnswer(Answer):
+    """A page of sessions."""
+
+    sessions = SessionAnswer(many=True, help_text="Newest activity first.")
+    cursor = serializers.CharField(allow_null=True, help_text="Leads to the next page; null: this is the last.")
+    is_cut = serializers.BooleanField(help_text="`q` was said in so many sessions that only the newest are listed.")
+
+
+class CallAnswer(Answer):
+    """A tool call with its result."""
+
+    id = serializers.CharField(help_text="As the model named it; models use ids again.")
+    tool_name = serializers.CharField()
+    arguments = serializers.JSONField(help_text="An object where it is one; cut-off JSON stays a text.")
+    result = serializers.CharField()
+    status = serializers.ChoiceField(ToolCall.Status.choices)
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    timestamp = Time()
+
+
+class MessageAnswer(Answer):
+    """One entry of a session. `content` is the text for people, at most 65,536 characters of it."""
+
+    seq = serializers.IntegerField(help_text="Its number in the session.")
+    parent_ = serializers.IntegerField(source="parent_seq", help_text="The entry that it follows.")
+    kind = serializers.CharField()
+    role = serializers.ChoiceField(Message.Role.choices)
+    content = serializers.CharField()
+    is_cut = serializers.SerializerMethodField(help_text="`content` is only the beginning of a very long text.")
+    timestamp = Time(source="created_at")
+    status = serializers.ChoiceField(Message.Status.choices)
+    end_reason = serializers.CharField()
+    agent = serializers.CharField()
+    provider = serializers.CharField()
+    model = serializers.CharField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    latency = serializers.FloatField(allow_null=True, help_text="Seconds to the first token.")
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    on_path = serializers.BooleanField(help_text="It is on the path to the head.")
+    is_internal = serializers.BooleanField()
+    dropped_at = Time(allow_null=True, help_text="When its text was dropped by policy.")
+    tool_calls = serializers.SerializerMethodField()
+    metadata = serializers.DictField()
+
+    def get_is_cut(self, message: Message) -> bool:
+        return message.content_chars > len(message.content)
+
+    @extend_schema_field(CallAnswer(many=True))
+    def get_tool_calls(self, message: Message) -> list[dict[str, Any]]:
+        return [call_json(call) for call in self.context["calls"].get(message.pk, ())]
+
+
+class MessagesAnswer(Answer):
+    """A page of a session, oldest first. A call and its results are always on the same page."""
+
+    session_id = serializers.UUIDField()
+    message_count = serializers.IntegerField(help_text="Of the whole session, not of this page.")
+    version = serializers.IntegerField()
+    head = serializers.IntegerField()
+    messages = MessageAnswer(many=True)
+    before = serializers.IntegerField(allow_null=True, help_text="`before=` this leads to older ones; null: none.")
+    after = serializers.IntegerField(allow_null=True, help_text="`after=` this leads to newer ones; null: none.")
+
+
+class WholeMessageAnswer(MessageAnswer):
+    """One entry as a whole."""
+
+    entry = serializers.SerializerMethodField(help_text="The typed entry as it is stored; null: a part is missing.")
+
+    @extend_schema_field(serializers.DictField(allow_null=True))
+    def get_entry(self, message: Message) -> dict[str, Any] | None:
+        entry: dict[str, Any] | None = self.context["entry"]
+        return entry
+
+
+class ToolCallAnswer(Answer):
+    """A tool call as a row. Its texts are null where you have to say first why you want to read them."""
+
+    id = serializers.IntegerField(source="pk")
+    session_id = serializers.UUIDField()
+    seq = serializers.IntegerField(source="message.seq", help_text="The entry that asked for it.")
+    index = serializers.IntegerField(help_text="Its place among the calls of that entry, from 0.")
+    call_id = serializers.CharField(help_text="As the model named it; models use ids again.")
+    tool_name = serializers.CharField(source="name")
+    status = serializers.ChoiceField(ToolCall.Status.choices)
+    created_at = Time(help_text="When it was asked for.")
+    started_at = Time(allow_null=True)
+    duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
+    answered_by = serializers.IntegerField(allow_null=True, help_text="The entry that holds the outcome.")
+    arguments = serializers.SerializerMethodField(help_text="An object where it is one, else a text.")
+    result = serializers.SerializerMethodField()
+    error = serializers.SerializerMethodField()
+    is_cut = serializers.SerializerMethodField(help_text="A text is longer than the 2,000 characters shown here.")
+    reason_needed = serializers.SerializerMethodField(help_text="The texts are somebody else's: say why.")
+
+    def get_is_cut(self, call: Any) -> bool:
+        return bool(call.longest > SHOWN_CHARS)
+
+    @extend_schema_field(serializers.JSONField(allow_null=True))
+    def get_arguments(self, call: Any) -> Any:
+        return None if self.get_reason_needed(call) else arguments_json(call.first_arguments)
+
+    def get_result(self, call: Any) -> str | None:
+        return None if self.get_reason_needed(call) else call.first_result
+
+    def get_error(self, call: Any) -> str | None:
+        return None if self.get_reason_needed(call) else call.first_error
+
+    def get_reason_needed(self, call: ToolCall) -> bool:
+        return call.session_id not in self.context["opened"]
+
+
+class ToolCallsAnswer(Answer):
+    """A page of tool calls."""
+
+    tool_calls = ToolCallAnswer(many=True, help_text="Session with the newest activity first, in it newest first.")
+    cursor = serializers.CharField(allow_null=True, help_text="Leads to the next page; null: this is the last.")
+
+
+class ExchangeAnswer(Answer):
+    """One call to a model, whatever became of it."""
+
+    id = serializers.UUIDField()
+    session_id = serializers.UUIDField(allow_null=True, help_text="null: nothing of it was recorded but this.")
+    seq = serializers.IntegerField(source="message.seq", allow_null=True, help_text="The entry with the answer.")
+    after = serializers.IntegerField(help_text="The entry that the answer follows.")
+    key = serializers.CharField(source="api_key.prefix", allow_null=True)
+    agent = serializers.CharField()
+    provider = serializers.CharField()
+    model = serializers.CharField()
+    dialect = serializers.CharField()
+    is_running = serializers.SerializerMethodField()
+    started_at = Time()
+    ended_at = Time(allow_null=True)
+    duration = serializers.SerializerMethodField(help_text="Seconds, so far if it is running.")
+    end_reason = serializers.CharField()
+    attempts = serializers.IntegerField()
+    status_code = serializers.IntegerField(allow_null=True, help_text="The vendor's HTTP status.")
+    error = serializers.SerializerMethodField(help_text="In the vendor's words; null: a text that you may not read.")
+    usage = serializers.DictField()
+    cost = serializers.DecimalField(max_digits=14, decimal_places=6)
+    history_version = serializers.IntegerField(help_text="The version of the session that the request was made from.")
+    renderer_version = serializers.CharField()
+    request_hash = serializers.CharField()
+
+    def get_is_running(self, exchange: Exchange) -> bool:
+        return exchange.ended_at is None
+
+    def get_duration(self, exchange: Exchange) -> float:
+        return ((exchange.ended_at or timezone.now()) - exchange.started_at).total_seconds()
+
+    def get_error(self, exchange: Exchange) -> str | None:
+        return exchange.error if self.context["may_read"] else None
+
+
+class PieceAnswer(Answer):
+    """A stretch of text."""
+
+    text = serializers.CharField()
+    is_match = serializers.BooleanField()
+
+
+class SnippetAnswer(Answer):
+    """Stretches of the text around the first match."""
+
+    pieces = serializers.SerializerMethodField()
+    is_cut_before = serializers.BooleanField()
+    is_cut_after = serializers.BooleanField()
+
+    @extend_schema_field(PieceAnswer(many=True))
+    def get_pieces(self, snippet: Any) -> list[dict[str, Any]]:
+        return [{"text": text, "is_match": is_match} for text, is_match in snippet.pieces]
+
+
+class HitAnswer(Answer):
+    """A message that was found."""
+
+    session_id = serializers.UUIDField()
+    title = serializers.CharField()
+    seq = serializers.IntegerField()
+    on_path = serializers.BooleanField()
+    kind = serializers.CharField()
+    role = serializers.ChoiceField(Message.Role.choices)
+    status = serializers.ChoiceField(Message.Status.choices)
+    agent = serializers.CharField()
+    model = serializers.CharField()
+    timestamp = Time(source="at")
+    snippet = serializers.SerializerMethodField(help_text="null: somebody else's; say why, to read it.")
+    reason_needed = serializers.SerializerMethodField()
+    is_cut = serializers.BooleanField(help_text="It is so long that not all of it can be found.")
+    url = serializers.SerializerMethodField(help_text="Its page.")
+
+    @extend_schema_field(SnippetAnswer(allow_null=True))
+    def get_snippet(self, hit: Any) -> Any:
+        return None if self.get_reason_needed(hit) else SnippetAnswer(hit.snippet).data
+
+    def get_reason_needed(self, hit: Any) -> bool:
+        return hit.session_id not in self.context["opened"]
+
+    def get_url(self, hit: Any) -> str:
+        return f"/s/{hit.session_id}/?at={hit.seq}#m{hit.seq}"
+
+
+class CountAnswer(Answer):
+    """How many."""
+
+    number = serializers.IntegerField()
+    is_exact = serializers.BooleanField(help_text="false: there are at least so many.")
+
+
+class FacetAnswer(CountAnswer):
+    """How many have this value."""
+
+    value = serializers.CharField()
+
+
+class SearchAnswer(Answer):
+    """A page of hits."""
+
+    hits = HitAnswer(many=True, help_text="Newest first.")
+    cursor = serializers.IntegerField(allow_null=True, help_text="Leads to the next page; null: this is the last.")
+    count = CountAnswer(allow_null=True)
+    facets = serializers.DictField(child=FacetAnswer(many=True), allow_null=True)

@@ -1,0 +1,99 @@
+"""One example for curl and one for Python per operation: in the schema, on /api/docs and in docs/rest.md alike.
+
+Tests run all of them. `$PARLEY`, `$KEY`, `$SESSION` and the like stand for what everybody has of their own.
+"""
+
+from __future__ import annotations
+
+CURL = {
+    "list_sessions": """curl "$PARLEY/api/history/sessions?source=relay&from=2026-11-01&limit=20" \\
+  -H "Authorization: Bearer $KEY\"""",
+    "read_session": """curl "$PARLEY/api/history/sessions/$SESSION" -H "Authorization: Bearer $KEY\"""",
+    "change_session": """curl -X PATCH "$PARLEY/api/history/sessions/$SESSION" \\
+  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\
+  -d '{"title": "The loom", "pinned": true}'""",
+    "delete_session": """curl -X DELETE "$PARLEY/api/history/sessions/$SESSION" -H "Authorization: Bearer $KEY\"""",
+    "read_messages": """curl "$PARLEY/api/history/sessions/$SESSION/messages?limit=50" \\
+  -H "Authorization: Bearer $KEY\"""",
+    "read_message": """curl "$PARLEY/api/history/sessions/$SESSION/messages/2" -H "Authorization: Bearer $KEY\"""",
+    "list_tool_calls": """curl "$PARLEY/api/history/tool-calls?tool=sys_monitor&status=failed" \\
+  -H "Authorization: Bearer $KEY\"""",
+    "read_exchange": """curl "$PARLEY/api/history/exchanges/$EXCHANGE" -H "Authorization: Bearer $KEY\"""",
+    "search": """curl -G "$PARLEY/api/history/search" --data-urlencode 'q="punched cards" -loom' \\
+  -H "Authorization: Bearer $KEY\"""",
+}
+
+PYTHON = {
+    "list_sessions": """
+asked = {"source": "relay", "from": "2026-11-01"}
+while True:
+    page = api.get(f"{PARLEY}/api/history/sessions", params=asked).json()
+    for session in page["sessions"]:
+        print(session["id"], session["title"])
+    if page["cursor"] is None:
+        break
+    asked["cursor"] = page["cursor"]
+""",
+    "read_session": """
+session = api.get(f"{PARLEY}/api/history/sessions/{SESSION}").json()
+print(session["title"], session["message_count"])
+""",
+    "change_session": """
+session = api.get(f"{PARLEY}/api/history/sessions/{SESSION}")
+api.patch(
+    f"{PARLEY}/api/history/sessions/{SESSION}",
+    json={"title": "The loom", "pinned": True},
+    headers={"If-Match": session.headers["ETag"]},
+)
+""",
+    "delete_session": """
+api.delete(f"{PARLEY}/api/history/sessions/{SESSION}")
+""",
+    "read_messages": """
+asked = {"limit": 50}
+while asked:
+    page = api.get(f"{PARLEY}/api/history/sessions/{SESSION}/messages", params=asked).json()
+    for message in reversed(page["messages"]):
+        print(message["seq"], message["role"], message["content"])
+    asked = page["before"] and {"limit": 50, "before": page["before"]}
+""",
+    "read_message": """
+message = api.get(f"{PARLEY}/api/history/sessions/{SESSION}/messages/2").json()
+print(message["entry"]["parts"])
+""",
+    "list_tool_calls": """
+asked = {"tool": "sys_monitor", "status": "failed"}
+page = api.get(f"{PARLEY}/api/history/tool-calls", params=asked).json()
+for call in page["tool_calls"]:
+    print(call["created_at"], call["arguments"], call["error"])
+""",
+    "read_exchange": """
+exchange = api.get(f"{PARLEY}/api/history/exchanges/{EXCHANGE}").json()
+print(exchange["end_reason"], exchange["duration"], exchange["cost"])
+""",
+    "search": """
+found = api.get(f"{PARLEY}/api/history/search", params={"q": '"punched cards" -loom', "count": True}).json()
+for hit in found["hits"]:
+    print(hit["title"], "".join(piece["text"] for piece in hit["snippet"]["pieces"]))
+""",
+}
+
+SETUP = """
+import os
+
+import requests
+
+PARLEY = os.environ["PARLEY"]
+api = requests.Session()
+api.headers["Authorization"] = f"Bearer {os.environ['KEY']}"
+api.hooks["response"] = lambda response, **_: response.raise_for_status()
+"""
+
+
+def samples_of(name: str) -> list[dict[str, str]]:
+    """As `x-codeSamples`, which most readers of schemas show."""
+    python = f"{SETUP.strip()}\n\n{PYTHON[name].strip()}"
+    return [
+        {"lang": "Shell", "label": "curl", "source": CURL[name]},
+        {"lang": "Python", "label": "Python", "source": python},
+    ]

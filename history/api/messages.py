@@ -1,0 +1,97 @@
+"""`/api/history/sessions/<id>/messages`: what was said, in pages in both directions, and one entry whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from history.api.access import open_session
+from history.api.answers import MessagesAnswer, WholeMessageAnswer
+from history.api.asked import MessagesAsked, OneAsked
+from history.api.errors import NoSuchThing
+from history.api.etags import is_known, tag_of, tagged, unchanged
+from history.api.fields import LARGEST
+from history.api.schema import documented
+from history.api.views import ApiView
+from history.bodies import MissingBlob, clean_deep
+from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, entry_to_json
+from history.models import Message, Session, ToolCall
+from history.selectors import Page, entries_of, messages_of
+
+# A conversation as one reads it: results stand with the calls that they answer.
+TOLD = frozenset(kind.kind for kind in (ModelInput, ModelOutput, SystemInstructionSet, Summary, Gap))
+
+
+class Messages(ApiView):
+    @documented(
+        "read_messages",
+        "Read messages",
+        MessagesAnswer,
+        asked=MessagesAsked,
+        path=("session_id",),
+        has_tag=True,
+        description="The newest messages of a session, or those next to one in either direction. "
+        "The ETag is made of the session's version: asking again for what did not change costs next to nothing.",
+    )
+    def get(self, request: Request, session_id: str) -> Response:
+        asked = MessagesAsked.of(request)
+        session = open_session(request, session_id)
+        where = {name: asked[name] for name in ("before", "after", "leaf", "limit")}
+        thinned = (session.trimmed_through, session.dropped_through)
+        tag = tag_of(session.pk, session.version, *thinned, *where.values(), asked["all"])
+        if is_known(request, tag):
+            return unchanged(tag)
+        if asked["leaf"] and not Message.objects.filter(session=session, seq=asked["leaf"]).exists():
+            raise NoSuchThing
+        return Response(_told(session, messages_of(session, **where), everything=asked["all"]), headers={"ETag": tag})
+
+
+def _told(session: Session, page: Page, *, everything: bool) -> dict[str, Any]:
+    shown = [message for message in page.messages if everything or message.kind in TOLD]
+    told = {
+        "session_id": session.pk,
+        "message_count": session.message_count,
+        "version": session.version,
+        "head": session.head,
+        "messages": shown,
+        "before": page.messages[0].seq if page.messages and page.has_older else None,
+        "after": page.messages[-1].seq if page.messages and page.has_newer else None,
+    }
+    return dict(MessagesAnswer(told, context={"calls": _calls_of(shown)}).data)
+
+
+def _calls_of(messages: list[Message]) -> dict[int, list[ToolCall]]:
+    asked: dict[int, list[ToolCall]] = {}
+    for call in ToolCall.objects.filter(message__in=[message.pk for message in messages]).order_by("message", "index"):
+        asked.setdefault(call.message_id, []).append(call)
+    return asked
+
+
+class OneMessage(ApiView):
+    @documented(
+        "read_message",
+        "Read one message whole",
+        WholeMessageAnswer,
+        asked=OneAsked,
+        path=("session_id", "seq"),
+        has_tag=True,
+        description="However long it is, with everything that is stored of it: parts, reasoning, attachments by hash.",
+    )
+    def get(self, request: Request, session_id: str, seq: int) -> Response:
+        OneAsked.of(request)
+        session = open_session(request, session_id)
+        message = Message.objects.filter(session=session, seq=min(seq, LARGEST)).first()
+        if message is None:
+            raise NoSuchThing
+        context = {"calls": _calls_of([message]), "entry": _entry(message)}
+        return tagged(request, WholeMessageAnswer(message, context=context).data)
+
+
+def _entry(message: Message) -> dict[str, Any] | None:
+    try:
+        told: dict[str, Any] = clean_deep(entry_to_json(entries_of([message])[0]))
+    except MissingBlob:
+        return None
+    return told

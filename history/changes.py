@@ -1,0 +1,49 @@
+"""What an owner changes of a session from outside of the chat: its title and marks, or that it goes.
+
+The chat has pages open that show it, and may be answering in it just then. The record knows nothing of that, so
+whoever wants to hear of a change says so (`listen`, once, when the application starts).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from history import recorder, retention
+from history.models import Session
+
+What = Literal["changed", "deleting", "deleted"]
+Listener = Callable[[Session, What], None]
+
+_listeners: list[Listener] = []
+
+
+def listen(listener: Listener) -> None:
+    if listener not in _listeners:
+        _listeners.append(listener)
+
+
+def change(
+    session: Session, *, title: str | None = None, pinned: bool | None = None, archived: bool | None = None
+) -> None:
+    """None: as it is."""
+    if title is not None:
+        recorder.rename(session, title=title)
+    if pinned is not None:
+        recorder.pin(session, pinned=pinned)
+    if archived is not None:
+        recorder.archive(session, archived=archived)
+    _tell(session, "changed")
+
+
+def delete(session: Session, *, by: Any, reason: str = "") -> bool:
+    """Into the trash; one under hold is hidden, and kept. False when it was there already."""
+    _tell(session, "deleting")
+    is_hidden = retention.hide(session, actor=by, reason=reason)
+    _tell(session, "deleted")
+    return is_hidden
+
+
+def _tell(session: Session, what: What) -> None:
+    for listener in _listeners:
+        listener(session, what)
