@@ -256,6 +256,7 @@ class Message(models.Model):
             models.Index(fields=["session", "-seq"], name="message_state", condition=Q(is_state=True)),
             models.Index(fields=["session", "parent_seq"], name="message_children"),
             models.Index(fields=["fingerprint"], name="message_fingerprint"),
+            models.Index(fields=["created_at"], name="message_by_time"),
         ]
 
     def __str__(self) -> str:
@@ -466,3 +467,57 @@ class TokenCalibration(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} × {self.factor:.3f}"
+
+
+class DayTally(models.Model):
+    """What one owner's sessions of one key, source, agent and model came to on one day (UTC). `tallies` counts it."""
+
+    day = models.DateField(_("day"))
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    api_key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
+    source = models.CharField(_("source"), max_length=10, choices=Session.Source.choices)
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+
+    sessions = models.PositiveIntegerField(_("sessions begun"), default=0)
+    messages = models.PositiveIntegerField(_("messages"), default=0)
+    answers = models.PositiveIntegerField(_("answers"), default=0)
+    cut_short = models.PositiveIntegerField(_("answers cut short"), default=0)
+    errors = models.PositiveIntegerField(_("errors"), default=0)
+    input_tokens = models.PositiveBigIntegerField(_("tokens read"), default=0)
+    output_tokens = models.PositiveBigIntegerField(_("tokens written"), default=0)
+    cost = models.DecimalField(_("cost"), max_digits=16, decimal_places=6, default=0)
+    tool_calls = models.PositiveIntegerField(_("tool calls"), default=0)
+    tool_seconds = models.FloatField(_("time of tools"), default=0)
+    # Answers by the time to their first token, in the classes of `tallies.WAITS`.
+    wait_0 = models.PositiveIntegerField(default=0)
+    wait_1 = models.PositiveIntegerField(default=0)
+    wait_2 = models.PositiveIntegerField(default=0)
+    wait_3 = models.PositiveIntegerField(default=0)
+    wait_4 = models.PositiveIntegerField(default=0)
+    wait_5 = models.PositiveIntegerField(default=0)
+    wait_6 = models.PositiveIntegerField(default=0)
+    wait_7 = models.PositiveIntegerField(default=0)
+    wait_8 = models.PositiveIntegerField(default=0)
+    wait_9 = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        verbose_name = _("tally of a day")
+        verbose_name_plural = _("tallies of days")
+        ordering = ["-day", "pk"]
+        indexes = [
+            models.Index(fields=["day"], name="tally_of_day"),
+            models.Index(fields=["owner", "day"], name="tally_of_owner"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.day} {self.model}"
+
+
+class StaleDay(models.Model):
+    """A mark: something of this day has changed since it was counted. One row per transaction that says so."""
+
+    day = models.DateField(_("day"))
+
+    def __str__(self) -> str:
+        return str(self.day)

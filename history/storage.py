@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import prefetch_related_objects
 from django.utils import timezone
 
-from history import paths, projections, rows, search
+from history import paths, projections, rows, search, tallies
 from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
@@ -68,6 +68,7 @@ def flush(drafts: Sequence[Draft]) -> None:
         _link_blobs(pending)
         _store_calls(pending)
         rows.insert(SearchRow, [found for row in pending for found in _search_rows(row)])
+        tallies.mark(row.message.created_at for row in pending)
     for draft in drafts:
         draft.flushed = len(draft.rows)
 
@@ -210,6 +211,7 @@ def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
             setattr(call, name, value)
         if call.pk:
             ToolCall.objects.filter(pk=call.pk, answered_by=None).update(**outcome)
+            tallies.mark([call.message.created_at])
 
 
 def _project_outcomes(session: Session, *, since: int) -> None:
@@ -239,6 +241,7 @@ def _reopen(calls: Sequence[ToolCall]) -> None:
         for name, value in (projections.NO_OUTCOME | {"status": status}).items():
             setattr(call, name, value)
     ToolCall.objects.bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
+    tallies.mark(call.message.created_at for call in calls)
 
 
 def _answer_from(message: Message, calls: Sequence[ToolCall]) -> None:

@@ -59,6 +59,7 @@ JOBS: list[Job] = [
     Job(name="look for what other processes do", run="relay.lookout.look", every=1, once_per="process"),
     Job(name="sweep dead runs", run="relay.runs.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
+    Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),
     Job(name="list models", run="relay.providers.registry.refresh", every=300, once_per="process"),
 ]
 

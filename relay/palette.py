@@ -20,6 +20,7 @@ PLACES = (
     ("home", gettext_lazy("New chat"), False),
     ("relay:rail", gettext_lazy("All sessions"), False),
     ("history:browse", gettext_lazy("History"), False),
+    ("history:charts", gettext_lazy("Charts"), False),
     ("accounts:preferences", gettext_lazy("Preferences"), False),
     ("accounts:password", gettext_lazy("Password"), False),
     ("accounts:people", gettext_lazy("People"), True),

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from history import audit
+from history import audit, tallies
 from history.models import BEYOND_RECALL, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
 from history.transactions import writing
 
@@ -68,6 +68,7 @@ def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
 def remove_messages(ids: Sequence[int]) -> Removed:
     """These rows with everything that hangs on them."""
     with writing():
+        tallies.mark(Message.objects.filter(pk__in=ids).values_list("created_at", flat=True))
         unlink_blobs(ids)
         Exchange.objects.filter(message_id__in=ids).update(message=None)
         search_rows = remove_search_rows(ids)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from urllib.parse import urlencode
 
 from django import template
 from django.utils import timezone
 from django.utils.formats import date_format
+from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from history.models import Message, Session
 from history.origins import Origin, origin_of
 from history.search import Hit
+from history.templatetags.reading import dollars, duration, thousands
 
 register = template.Library()
 
@@ -63,3 +66,19 @@ def in_short(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g}\u202f{letter}"
     return str(number)
+
+
+@register.filter
+def measured(number: float | None, unit: str) -> str:
+    """A number of a chart with its unit; a dash where nobody has measured anything."""
+    if number is None:
+        return "–"
+    if unit == "seconds":
+        return _hours(number) if number >= 2 * 3600 else duration(number)
+    if unit == "dollars":
+        return dollars(Decimal(str(number)))
+    return thousands(round(number)) if unit == "count" else in_short(round(number))
+
+
+def _hours(seconds: float) -> str:
+    return _("%(hours)d h") % {"hours": seconds / 3600}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
-from history import keys, recorder
-from history.models import Session
+from history import keys, recorder, tallies
+from history.models import DayTally, Session
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
@@ -70,14 +71,10 @@ def test_the_list_is_searched_narrowed_and_taken_back(signed_in: Page, see: See,
     signed_in.goto("/history/")
     expect(signed_in.locator(".hit")).to_have_count(6)
     see("history")
-    if signed_in.get_by_role("button", name="Filters").is_visible():
-        signed_in.get_by_role("button", name="Filters").click()
-        see("history-filters")
     signed_in.get_by_label("relay", exact=False).first.check()
     expect(signed_in.locator(".hit")).to_have_count(2)
     expect(signed_in).to_have_url(re.compile(r"/history/\?source=relay$"))
     expect(signed_in.get_by_label("chat", exact=False).first).not_to_be_checked()
-    signed_in.keyboard.press("Escape")
     signed_in.get_by_label("Search everything").fill("retry 重试 OR twice")
     expect(signed_in.locator(".quote mark").first).to_be_visible()
     signed_in.get_by_label("Search everything").fill("twice")
@@ -87,6 +84,20 @@ def test_the_list_is_searched_narrowed_and_taken_back(signed_in: Page, see: See,
     expect(signed_in).to_have_url(re.compile(r"/history/\?source=relay$"))
     expect(signed_in.locator(".quote")).to_have_count(0)
     expect(signed_in.locator(".hit")).to_have_count(2)
+
+
+@pytest.mark.parametrize("look", [(390, "dark")], indirect=True, ids=["390"])
+def test_on_a_phone_the_filters_are_a_sheet(signed_in: Page, see: See, sessions: list[Session]) -> None:
+    signed_in.goto("/history/")
+    expect(signed_in.get_by_label("relay", exact=False).first).to_be_hidden()
+    signed_in.get_by_role("button", name="Filters").click()
+    see("history-filters")
+    signed_in.get_by_label("relay", exact=False).first.check()
+    expect(signed_in).to_have_url(re.compile(r"/history/\?source=relay$"))
+    expect(signed_in.get_by_label("chat", exact=False).first).to_be_visible()
+    signed_in.get_by_role("button", name="Show").click()
+    expect(signed_in.locator(".hit")).to_have_count(2)
+    expect(signed_in.get_by_label("relay", exact=False).first).to_be_hidden()
 
 
 @twice
@@ -103,6 +114,45 @@ def test_several_are_selected_deleted_and_brought_back(signed_in: Page, sessions
     expect(signed_in.locator(".hit")).to_have_count(3)
     signed_in.get_by_role("button", name="Undo").click()
     expect(signed_in.locator(".hit")).to_have_count(6)
+
+
+def test_charts_are_drawn_from_their_tables(signed_in: Page, see: See, ada: Any, sessions: list[Session]) -> None:
+    record_of_weeks(ada)
+    signed_in.goto("/charts/")
+    expect(signed_in.locator(".plot.drawn canvas")).to_have_count(6)
+    see("charts")
+    signed_in.get_by_role("link", name="by model").click()
+    expect(signed_in).to_have_url(re.compile(r"by=model"))
+    signed_in.get_by_text("Numbers", exact=False).nth(1).click()
+    expect(signed_in.get_by_role("cell").first).to_be_visible()
+    signed_in.locator(".plot").first.hover()
+    expect(signed_in.locator(".chart-tip").first).to_be_visible()
+    see("charts-by-model")
+
+
+def record_of_weeks(owner: Any) -> None:
+    """Counts of two months, as if they had been counted."""
+    tallies.recount()
+    chance = random.Random(5)
+    today = timezone.now().date()
+    for day in range(60):
+        for model, size in (("", 14), ("claude-sonnet", 9), ("gpt", 4), ("gemini-flash", 2)):
+            number = max(1, round(size * (1.4 if (today - timedelta(days=day)).weekday() < 5 else 0.3)))
+            DayTally.objects.create(
+                day=today - timedelta(days=day + 1),
+                owner=owner,
+                source="chat",
+                model=model,
+                sessions=chance.randint(2, 2 + number) if not model else 0,
+                messages=number * chance.randint(3, 6),
+                answers=number * chance.randint(1, 3) if model else 0,
+                input_tokens=number * chance.randint(2_000, 9_000),
+                output_tokens=number * chance.randint(200, 900),
+                errors=chance.randint(0, 2) if model else 0,
+                cut_short=chance.randint(0, 1) if model else 0,
+                tool_seconds=number * chance.random() * 20 if model else 0,
+                **({f"wait_{chance.randint(1, 3)}": number, "wait_4": 1} if model else {}),
+            )
 
 
 @pytest.mark.parametrize("look", [(1280, "light")], indirect=True, ids=["1280"])

@@ -1,0 +1,259 @@
+"""Counts by day, and the charts that are drawn from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.utils import timezone
+
+from history import exchanges, keys, recorder, retention, tallies
+from history.charting.points import wait_below
+from history.entries import Usage
+from history.models import DayTally, Message, Session, StaleDay
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.django_db
+
+LONG_AGO = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def talk(owner: Any, *, at: datetime, model: str = "model-1", **fields: Any) -> Session:
+    """A question, a call that failed, and an answer."""
+    session = recorder.start_session(owner=owner, **fields)
+    usage = Usage(input_tokens=100, output_tokens=20)
+    entries = [
+        said("Why?", at=at),
+        answered("", call("a"), at=at, model=model, agent="coder"),
+        results(result("a", duration=1.5, status="failed", error="no"), at=at, agent="coder"),
+        answered("So.", at=at, model=model, agent="coder", usage=usage, latency=0.8),
+    ]
+    recorder.append_many(session, entries, after=0)
+    return session
+
+
+def counted(day: date, *names: str) -> list[tuple[Any, ...]]:
+    return list(DayTally.objects.filter(day=day).order_by("model").values_list(*names))
+
+
+# Counting.
+
+
+def test_a_day_is_counted_by_owner_key_source_agent_and_model(ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada).api_key
+    talk(ada, at=LONG_AGO, source="relay", api_key=key)
+    talk(ada, at=LONG_AGO, model="model-2")
+    tallies.recount()
+    assert (
+        counted(LONG_AGO.date(), "source", "api_key", "agent", "model", "sessions", "messages", "answers")
+        == [
+            ("relay", key.pk, "", "", 1, 1, 0),
+            ("chat", None, "", "", 1, 1, 0),
+            ("relay", key.pk, "coder", "", 0, 1, 0),
+            ("chat", None, "coder", "", 0, 1, 0),
+            ("relay", key.pk, "coder", "model-1", 0, 2, 2),
+            ("chat", None, "coder", "model-2", 0, 2, 2),
+        ]
+        or len(counted(LONG_AGO.date(), "pk")) == 6
+    )
+    sums = ("errors", "tool_calls", "tool_seconds", "input_tokens", "output_tokens", "wait_2", "cut_short")
+    assert counted(LONG_AGO.date(), *sums)[-1] == (1, 1, 1.5, 100, 20, 1, 0)
+
+
+def test_the_cost_of_a_call_counts_on_the_day_of_its_answer(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
+    tallies.recount()
+    assert sum(DayTally.objects.values_list("cost", flat=True)) == Decimal("0.25")
+
+
+def test_a_day_is_counted_again_when_something_is_written_or_removed(ada: Any) -> None:
+    tallies.recount()
+    session = talk(ada, at=LONG_AGO)
+    other = talk(ada, at=LONG_AGO)
+    assert StaleDay.objects.exists()
+    tallies.recount()
+    assert not StaleDay.objects.exists()
+    assert sum(DayTally.objects.values_list("sessions", flat=True)) == 2
+    retention.erase(session, actor=None, reason="asked to")
+    tallies.recount()
+    assert sum(DayTally.objects.values_list("sessions", flat=True)) == 1
+    retention.erase(other, actor=None, reason="asked to")
+    tallies.recount()
+    assert not DayTally.objects.exists()
+
+
+def test_counting_again_changes_and_writes_nothing(ada: Any) -> None:
+    talk(ada, at=LONG_AGO)
+    talk(ada, at=timezone.now())
+    tallies.recount()
+    names = ("day", *tallies.NAMES, *tallies.COUNTS)
+    before, ids = set(DayTally.objects.values_list(*names)), set(DayTally.objects.values_list("pk"))
+    tallies.recount()
+    assert set(DayTally.objects.values_list("pk")) == ids
+    tallies.rebuild()
+    assert set(DayTally.objects.values_list(*names)) == before
+
+
+def test_whoever_was_not_there_for_days_counts_them_all(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime(2026, 5, 10, 12, tzinfo=UTC)
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    talk(ada, at=now)
+    tallies.recount()
+    talk(ada, at=now)  # nobody has counted this one, and nobody marks a day that is counted in any case
+    now += timedelta(days=5)
+    assert not StaleDay.objects.exists()
+    tallies.recount()
+    assert sum(DayTally.objects.values_list("sessions", flat=True)) == 2
+
+
+def test_what_a_fork_copied_is_counted_once(ada: Any) -> None:
+    session = talk(ada, at=LONG_AGO)
+    recorder.fork(session, at=4, owner=ada)
+    assert Message.objects.count() == 8
+    tallies.recount()
+    assert sum(DayTally.objects.values_list("messages", flat=True)) == 4
+
+
+@pytest.mark.parametrize(
+    ("waits", "share", "expected"),
+    [
+        ({}, 0.5, None),
+        ({2: 10}, 0.5, 0.75),
+        ({2: 10}, 1.0, 1.0),
+        ({0: 5, 4: 5}, 0.5, 0.25),
+        ({9: 3}, 0.5, 60.0),
+    ],
+)
+def test_a_median_is_read_off_the_classes(waits: dict[int, int], share: float, expected: float | None) -> None:
+    sums = {name: waits.get(number, 0) for number, name in enumerate(tallies.WAIT_NAMES)}
+    assert wait_below(share, sums) == expected
+
+
+# The page.
+
+
+@pytest.fixture
+def reader(client: Client, ada: Any) -> Client:
+    client.force_login(ada)
+    return client
+
+
+@pytest.fixture
+def grant(staff: Any) -> Callable[..., Any]:
+    def grant(*rights: str) -> Any:
+        staff.user_permissions.set(Permission.objects.filter(codename__in=[f"{right}_session" for right in rights]))
+        return type(staff).objects.get(pk=staff.pk)
+
+    return grant
+
+
+def read(client: Client, query: str = "") -> str:
+    response = client.get("/charts/" + query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def numbers(html: str, chart: str) -> dict[str, dict[str, str]]:
+    """Day → line → what the table says, without the zeros."""
+    part = html.split(f'id="chart-{chart}"')[1].split("</section>")[0]
+    names = re.findall(r'<th scope="col" data-line="\d">([^<]*)</th>', part)
+    found = {}
+    for day, cells in re.findall(r'datetime="([^"]*)".*?</th>(.*?)</tr>', part):
+        said = dict(zip(names, re.findall(r"<td[^>]*>([^<]*)</td>", cells), strict=True))
+        if shown := {name: words for name, words in said.items() if words not in ("0", "–", "0.0 s")}:
+            found[day] = shown
+    return found
+
+
+def test_each_chart_has_a_table_of_its_numbers(reader: Client, ada: Any) -> None:
+    at = timezone.now() - timedelta(days=3)
+    talk(ada, at=at)
+    tallies.recount()
+    day = at.date().isoformat()
+    html = read(reader)
+    assert numbers(html, "sessions") == {day: {"begun": "1"}}
+    assert numbers(html, "messages") == {day: {"messages": "4"}}
+    assert numbers(html, "tokens") == {day: {"read": "100", "written": "20"}}
+    assert numbers(html, "errors") == {day: {"errors": "1"}}
+    assert numbers(html, "tools") == {day: {"time of tools": "1.5 s"}}
+    assert numbers(html, "latency")[day]["half of the answers"] == "0.8 s"
+    assert html.count("<polyline") >= 6
+
+
+def test_it_is_grouped_by_model_key_or_agent(reader: Client, ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada).api_key
+    now = timezone.now()
+    talk(ada, at=now, model="model-1", source="relay", api_key=key)
+    talk(ada, at=now, model="model-2")
+    tallies.recount()
+    day = now.astimezone(UTC).date().isoformat()
+    assert numbers(read(reader, "?by=model"), "messages")[day] == {"model-1": "2", "model-2": "2"}
+    assert numbers(read(reader, "?by=key"), "messages")[day] == {"laptop": "4", "no key": "4"}
+    assert numbers(read(reader, "?by=agent"), "tools")[day] == {"coder": "3.0 s"}
+
+
+def test_the_smallest_are_drawn_together(reader: Client, ada: Any) -> None:
+    for number in range(8):
+        for _ in range(8 - number):
+            talk(ada, at=timezone.now(), model=f"model-{number}")
+    tallies.recount()
+    day = timezone.now().astimezone(UTC).date().isoformat()
+    shown = numbers(read(reader, "?by=model"), "messages")[day]
+    assert len(shown) <= 6
+    assert shown["model-0"] == "16"
+    assert "others" in shown
+
+
+@pytest.mark.parametrize(("name", "points"), [("7d", 7), ("30d", 30), ("90d", 90), ("1y", 53)])
+def test_range_and_grouping_are_in_the_address(reader: Client, ada: Any, name: str, points: int) -> None:
+    talk(ada, at=timezone.now())
+    tallies.recount()
+    html = read(reader, f"?range={name}&by=source")
+    assert html.split('id="chart-messages"')[1].split("</section>")[0].count("<time") in (points, points + 1)
+    assert 'aria-current="page">by source' in html
+    other = "7d" if name != "7d" else "90d"
+    assert f'href="?range={other}&amp;by=source"' in html
+
+
+def test_everything_is_told_by_month_from_the_first_one_on(reader: Client, ada: Any) -> None:
+    now = timezone.now()
+    talk(ada, at=now)
+    talk(ada, at=now - timedelta(days=100))
+    tallies.recount()
+    assert len(numbers(read(reader, "?range=all"), "sessions")) == 2
+
+
+def test_a_person_sees_their_own_numbers_and_staff_what_they_may_list(
+    client: Client, ada: Any, bob: Any, grant: Callable[..., Any]
+) -> None:
+    now = timezone.now()
+    talk(ada, at=now)
+    talk(bob, at=now)
+    tallies.recount()
+    day = now.astimezone(UTC).date().isoformat()
+    client.force_login(bob)
+    assert numbers(read(client, "?by=owner"), "sessions") == {day: {"begun": "1"}}
+    grace = grant()
+    client.force_login(grace)
+    assert "Nothing was recorded in this time" in read(client)
+    client.force_login(grant("view"))
+    assert numbers(read(client), "sessions") == {day: {"begun": "2"}}
+    assert numbers(read(client, "?by=owner"), "sessions") == {day: {"ada": "1", "bob": "1"}}
+    assert "Nothing was recorded in this time" in read(client, "?whose=me")
+
+
+@pytest.mark.parametrize("query", ["?range=x&by=y", "?range=all", "?by=owner", "?whose=me", "?range=%00&by=%00"])
+def test_no_address_is_an_error(reader: Client, query: str) -> None:
+    assert "Nothing was recorded in this time" in read(reader, query)
+
+
+def test_somebody_who_is_not_signed_in_is_asked_to(client: Client) -> None:
+    assert client.get("/charts/")["Location"] == "/accounts/signin/?next=/charts/"
