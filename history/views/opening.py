@@ -20,8 +20,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from history.models import Session
-from history.opening import LONGEST, SHORTEST, NotPermitted, ReasonNeeded, find_opened
-from history.rights import Purpose, find
+from history.opening import LONGEST, SHORTEST, NotPermitted, ReasonNeeded, find_opened, is_own
+from history.rights import Purpose, find, may
 
 
 class ReasonForm(forms.Form):
@@ -43,6 +43,10 @@ def open_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = find(request.user, session_id, Purpose.LIST)
     if session is None:
         raise Http404
+    if not may(request.user, Purpose.READ, session):
+        raise NotPermitted("no right to read this session")
+    if is_own(request.user, session):
+        return HttpResponseRedirect(session.get_absolute_url())
     if request.method != "POST":
         return ask(request, session, wanted=request.GET.get("next", ""))
     form = ReasonForm(request.POST)

@@ -70,6 +70,7 @@ def test_trap_11_staff_without_the_right_to_read_get_words_and_no_text(
     html = client.get(f"/s/{session.pk}/").content.decode()
     assert "but not what was said in it" in html
     assert "history.read_session" in html
+    assert client.get(f"/s/{session.pk}/open/").status_code == 403
     assert say_why(client, session).status_code == 403, "a reason does not replace the right"
     assert not AuditEvent.objects.exists()
 
@@ -101,6 +102,15 @@ def test_a_reason_that_says_nothing_is_not_taken(auditor: Client, session: Sessi
     answer = say_why(auditor, session, reason)
     assert answer.status_code == 422
     assert b"errorlist" in answer.content
+    assert not AuditEvent.objects.exists()
+
+
+def test_the_owner_is_not_asked(client: Client, ada: Any, session: Session) -> None:
+    enter(client, ada)
+    assert statuses(client, session) == {200}
+    assert (
+        client.get(f"/s/{session.pk}/open/")["Location"] == say_why(client, session)["Location"] == f"/s/{session.pk}/"
+    )
     assert not AuditEvent.objects.exists()
 
 
