@@ -98,7 +98,9 @@ def _stores_some(call: str) -> bool:
 def test_entries_are_made_in_one_place_and_stored_in_one_place() -> None:
     modules = [path for app in ("history", "project", "relay") for path in (ROOT / app).rglob("*.py")]
     writers = {path.relative_to(ROOT).as_posix() for path in modules if writes_messages(path)}
-    assert writers == {"history/drafts.py", "history/storage.py"}
+    # What comes back from an export was made before: it is laid down as it was, in a draft of the same writer.
+    laid_again = {"history/formats/jsonl/laying.py"}
+    assert writers == {"history/drafts.py", "history/storage.py"} | laid_again
 
 
 # No vendor's form.
