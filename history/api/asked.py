@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -10,7 +11,9 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-from history.api.fields import CallCursor, End, Moment, Name, Number, Place, Plain, Title, Words, YesOrNo
+from history.api.fields import CallCursor, End, Moment, Name, Number, Place, Plain, Since, Title, Words, YesOrNo
+from history.formats.all_exporters import EXPORTERS
+from history.listing import ListFilters
 from history.models import Message, Session, ToolCall
 from history.opening import LONGEST
 
@@ -44,8 +47,9 @@ class ReasonAsked(Asked):
     )
 
 
-class SessionsAsked(Asked):
-    q = Words(help_text="Sessions in which this was said; as in search.")
+class FilteredAsked(Asked):
+    """What narrows a list of sessions, and an export."""
+
     owner = Name(help_text="User name of the owner.")
     key = Name(help_text="Prefix of the API key that it was recorded under.")
     source_ = serializers.ChoiceField(Session.Source.choices, required=False, help_text="Where it came from.")
@@ -58,8 +62,31 @@ class SessionsAsked(Asked):
     archived = serializers.BooleanField(required=False)
     from_ = Moment(required=False, help_text="Active at this time or later; a day alone is its beginning.")
     to_ = End(required=False, help_text="Active before this time; a day alone counts as a whole.")
+
+
+def list_filters(asked: Mapping[str, Any]) -> ListFilters:
+    same = ("owner", "key", "source", "client", "agent", "workspace", "model", "has_error", "pinned", "archived")
+    return ListFilters(since=asked["from"], until=asked["to"], **{name: asked[name] for name in same})
+
+
+class SessionsAsked(FilteredAsked):
+    q = Words(help_text="Sessions in which this was said; as in search.")
     cursor = Place(required=False, help_text="`cursor` of the page before.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
+
+
+class ExportAsked(FilteredAsked, ReasonAsked):
+    format = serializers.ChoiceField(list(EXPORTERS), default="jsonl", help_text="docs/export.md says more of each.")
+    session = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=MOST, help_text="These alone; may be repeated."
+    )
+    mine = serializers.BooleanField(default=False, help_text="Only one's own, whatever else one may export.")
+    since = Since(
+        required=False,
+        help_text="`start`, or the cursor that an earlier export ended with: what has changed since. Only `jsonl`.",
+    )
+    gzip = serializers.BooleanField(default=False)
+    report = serializers.BooleanField(default=False, help_text="Only what the format cannot carry, as JSON.")
 
 
 class MessagesAsked(ReasonAsked):

@@ -21,6 +21,8 @@ CURL = {
     "read_exchange": """curl "$PARLEY/api/history/exchanges/$EXCHANGE" -H "Authorization: Bearer $KEY\"""",
     "search": """curl -G "$PARLEY/api/history/search" --data-urlencode 'q="punched cards" -loom' \\
   -H "Authorization: Bearer $KEY\"""",
+    "export": """curl "$PARLEY/api/history/export?format=jsonl&mine=true&gzip=true" \\
+  -H "Authorization: Bearer $KEY" -o history.jsonl.gz""",
 }
 
 PYTHON = {
@@ -75,6 +77,12 @@ print(exchange["end_reason"], exchange["duration"], exchange["cost"])
 found = api.get(f"{PARLEY}/api/history/search", params={"q": '"punched cards" -loom', "count": True}).json()
 for hit in found["hits"]:
     print(hit["title"], "".join(piece["text"] for piece in hit["snippet"]["pieces"]))
+""",
+    "export": """
+with api.get(f"{PARLEY}/api/history/export", params={"format": "jsonl", "since": "start"}, stream=True) as answer:
+    for line in answer.iter_lines():
+        if b'"type":"session"' in line or b'"type":"end"' in line:
+            print(line.decode())
 """,
 }
 

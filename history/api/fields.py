@@ -116,6 +116,21 @@ class CallCursor(_Cursor):
         return CallPlace.read(text)
 
 
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z"
+_MARK = rf"(0|{_TIME})~[0-9]{{1,15}}"
+_SINCE = rf"^(start|{_MARK}(~{_MARK}~([0-9a-f-]{{36}})?)?)$"
+
+
+@extend_schema_field({"type": "string", "pattern": _SINCE})
+class Since(_Cursor):
+    """Where an export goes on: its own cursors, as texts."""
+
+    form = _SINCE
+
+    def read(self, text: str) -> str:
+        return text
+
+
 class Name(serializers.CharField):
     def __init__(self, **options: Any) -> None:
         super().__init__(

@@ -66,7 +66,7 @@ def documented(
     statuses: Iterable[int] = (),
     success: int = 200,
 ) -> Callable[[View], View]:
-    """`answer` None: nothing but a status. `has_tag`: it has an ETag."""
+    """`answer` None: nothing but a status; several: by status and media type. `has_tag`: it has an ETag."""
     given = {*ALWAYS, *statuses, *((304,) if has_tag else ())}
     told = {status: _problem(status) for status in sorted(given)}
     headers = [IF_NONE_MATCH] if has_tag else []
@@ -78,10 +78,14 @@ def documented(
         description=description,
         parameters=[*(PATH[part] for part in path), *([asked] if asked().fields else []), *headers],
         request=body,
-        responses={success: answer or OpenApiResponse(description="Done."), **told},
+        responses={**_answers(success, answer), **told},
         tags=["history"],
         extensions={"x-codeSamples": samples_of(name)},
     )
+
+
+def _answers(success: int, answer: Any) -> dict[Any, Any]:
+    return answer if isinstance(answer, dict) else {success: answer or OpenApiResponse(description="Done.")}
 
 
 def _problem(status: int) -> OpenApiResponse:

@@ -12,13 +12,13 @@ from rest_framework.response import Response
 from history import changes, rights
 from history.api.access import session_for
 from history.api.answers import SessionAnswer, SessionsAnswer
-from history.api.asked import Asked, Change, OneAsked, SessionsAsked
+from history.api.asked import Asked, Change, OneAsked, SessionsAsked, list_filters
 from history.api.errors import NoSuchThing
 from history.api.etags import answer_with_tag, refuse_if_changed, tagged
 from history.api.fields import place_of
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
-from history.listing import ListFilters, list_sessions
+from history.listing import list_sessions
 from history.models import Session
 from history.rights import Purpose
 from history.search import sessions_with
@@ -36,7 +36,7 @@ class Sessions(ApiView):
     def get(self, request: Request) -> Response:
         asked = SessionsAsked.of(request)
         sessions, is_cut = _asked_for(request, asked)
-        page = list_sessions(sessions, filters=_filters(asked), before=asked["cursor"], limit=asked["limit"])
+        page = list_sessions(sessions, filters=list_filters(asked), before=asked["cursor"], limit=asked["limit"])
         told = {"sessions": page.sessions, "cursor": place_of(page.next_before), "is_cut": is_cut}
         return tagged(request, SessionsAnswer(told).data)
 
@@ -48,11 +48,6 @@ def _asked_for(request: Request, asked: Mapping[str, Any]) -> tuple[QuerySet[Ses
         return sessions, False
     found, is_all = sessions_with(viewer, asked["q"])
     return sessions.filter(pk__in=found), not is_all
-
-
-def _filters(asked: Mapping[str, Any]) -> ListFilters:
-    same = ("owner", "key", "source", "client", "agent", "workspace", "model", "has_error", "pinned", "archived")
-    return ListFilters(since=asked["from"], until=asked["to"], **{name: asked[name] for name in same})
 
 
 class OneSession(ApiView):

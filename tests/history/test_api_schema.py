@@ -108,6 +108,7 @@ def place(live_server: LiveServer, ada: User) -> dict[str, str]:
     }
 
 
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")  # the test's server is no ASGI one
 @pytest.mark.django_db(transaction=True)
 def test_the_examples_in_python_work(place: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     for name in ("PARLEY", "KEY"):
@@ -118,6 +119,7 @@ def test_the_examples_in_python_work(place: dict[str, str], monkeypatch: pytest.
     assert Session.objects.get(pk=place["SESSION"]).hidden_at
 
 
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")  # the test's server is no ASGI one
 @pytest.mark.django_db(transaction=True)
 def test_the_examples_for_curl_ask_what_the_schema_describes(place: dict[str, str]) -> None:
     for name in sorted(OPERATIONS, key=lambda name: name == "delete_session"):

@@ -70,6 +70,11 @@ def test_schemathesis_finds_nothing(case: Any, place: dict[str, str], key: str) 
     """Where an id is asked for that could be one, it is one that is there."""
     if {"before", "after"} <= set(case.query or {}):
         return  # either of them, which a schema cannot say
+    if case.path.endswith("/export"):
+        if "since" in (case.query or {}):
+            return  # a pattern knows no calendar, and only one format goes on from a cursor
+        if case.query.get("report", False) in (False, "false"):
+            case.query["report"] = "true"  # a stream is read by another thread, which is outside of our transaction
     for name, value in case.path_parameters.items():
         if is_id(value):
             case.path_parameters[name] = place[name]
