@@ -37,9 +37,9 @@ class OpenAIWriting(Writing):
             yield from self.answer(entry)
         elif entry.role is Role.TOOL_RESULT:
             yield from self.results(entry)
-        elif entry.role is Role.SYSTEM:
+        elif entry.role is Role.SYSTEM and text_of(entry.parts):
             yield self.instruction(entry)
-        elif blocks := self.input_blocks(entry):
+        elif entry.role is not Role.SYSTEM and (blocks := self.input_blocks(entry)):
             yield self.message("user", blocks)
         else:
             self.lose(LossCode.MESSAGE_LEFT_OUT)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from history.context import SYSTEM_CHANNEL
-from history.dialects.loose import compact, is_too_deep, string
+from history.dialects.loose import compact, is_too_deep, items, string
 from history.dialects.vocabulary import DecodedRequest, DialectError, Loss, LossCode, Said
 from history.dialects.writing import INVALID_JSON
 from history.entries import (
@@ -70,6 +70,9 @@ class Reading:
         self.provider = provider
         self.at = at or now()
         self.entries: list[Said] = []
+        # Which message of the request is being read, and which one each entry begins with.
+        self.place = 0
+        self.places: list[int] = []
         self.blobs: dict[str, bytes] = {}
         self.losses: list[Loss] = []
         # The calls of the latest answer, by id, and those of them that nobody has answered yet.
@@ -83,33 +86,49 @@ class Reading:
         """All that was read; what the body says besides the known fields is kept as it is."""
         extra = extra_of(body, *known) | fields.pop("extra", {})
         return DecodedRequest(
-            entries=tuple(self.entries), blobs=self.blobs, extra=extra, losses=tuple(self.losses), **fields
+            entries=tuple(self.entries),
+            blobs=self.blobs,
+            extra=extra,
+            losses=tuple(self.losses),
+            places=tuple(self.places),
+            **fields,
         )
+
+    def each(self, given: Any) -> Iterator[Mapping[str, Any]]:
+        """The messages of a request, one by one; what is no object is passed over."""
+        for self.place, message in enumerate(items(given)):
+            if isinstance(message, Mapping):
+                yield message
+
+    def add(self, entry: Said, *, place: int | None = None) -> None:
+        self.entries.append(entry)
+        self.places.append(self.place if place is None else place)
 
     # Who speaks.
 
     def hear(self, parts: list[Part], **metadata: Any) -> None:
         if parts:
-            self.entries.append(ModelInput(at=self.at, channel="relay", parts=tuple(parts), metadata=metadata))
+            self.add(ModelInput(at=self.at, channel="relay", parts=tuple(parts), metadata=metadata))
 
     def instruct(self, parts: list[Part], **metadata: Any) -> None:
         """An instruction in the middle of a conversation."""
         if parts:
-            channel = SYSTEM_CHANNEL
-            self.entries.append(ModelInput(at=self.at, channel=channel, parts=tuple(parts), metadata=metadata))
+            self.add(ModelInput(at=self.at, channel=SYSTEM_CHANNEL, parts=tuple(parts), metadata=metadata))
 
-    def answer(self, parts: list[Part]) -> None:
+    def answer(self, parts: list[Part], *, place: int | None = None) -> None:
         if parts:
-            self.entries.append(ModelOutput(at=self.at, parts=tuple(parts), provider=self.provider))
+            self.add(ModelOutput(at=self.at, parts=tuple(parts), provider=self.provider), place=place)
 
     def find(self, results: list[ToolResult]) -> None:
         """Results directly after other results answer the same calls."""
         if not results:
             return
+        place = None
         if self.entries and isinstance(self.entries[-1], ToolResults):
             results = [*self.entries[-1].results, *results]
             self.entries.pop()
-        self.entries.append(ToolResults(at=self.at, results=tuple(results)))
+            place = self.places.pop()
+        self.add(ToolResults(at=self.at, results=tuple(results)), place=place)
 
     # Calls and results.
 

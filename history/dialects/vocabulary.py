@@ -147,7 +147,8 @@ class Encoded:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRequest:
     """A client's request in our own words. ``blobs`` are the bytes of its attachments; ``extra`` is what we have no
-    word for; ``session_hints`` is what it says about the conversation that it belongs to."""
+    word for; ``session_hints`` is what it says about the conversation that it belongs to; ``places`` says with
+    which message (item, content) of the request each entry begins, from 0."""
 
     entries: tuple[Said, ...]
     system: str = ""
@@ -158,6 +159,7 @@ class DecodedRequest:
     blobs: Mapping[str, bytes] = field(default_factory=nothing)
     extra: Mapping[str, Any] = field(default_factory=nothing)
     losses: tuple[Loss, ...] = ()
+    places: tuple[int, ...] = ()
 
 
 def context_of(request: DecodedRequest) -> Context:

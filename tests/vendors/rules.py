@@ -60,7 +60,8 @@ def _chat_message(message: Json, waiting: Sequence[str]) -> Iterator[str]:
         yield "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
     if role != "tool" and waiting:
         yield _UNANSWERED + ", ".join(waiting)
-    if message.get("content") in (None, "", []) and not message.get("tool_calls"):
+    nothing: tuple[object, ...] = (None, []) if role == "tool" else (None, "", [])
+    if message.get("content") in nothing and not message.get("tool_calls"):
         yield f"Invalid value for 'content': expected a string, got {json.dumps(message.get('content'))}."
     for call in message.get("tool_calls", []):
         if len(call["id"]) > 40:
@@ -89,8 +90,9 @@ def _openai_responses(body: Json, headers: Mapping[str, str], signatures: set[st
     for item, after in pairwise([*items, {}]):
         if item.get("type") == "reasoning":
             yield from _reasoning_item(item, after, signatures)
-        # DeepSeek's rule, stricter than OpenAI's: calls in a group, then their outputs.
-        if item.get("type") == "function_call" and after.get("type") not in ("function_call", "function_call_output"):
+        # DeepSeek's rule, stricter than OpenAI's: calls in a group, then their outputs. Thinking may stand between calls.
+        followers = ("function_call", "function_call_output", "reasoning")
+        if item.get("type") == "function_call" and after.get("type") not in followers:
             yield f"No tool output found for function call {item['call_id']}."
 
 

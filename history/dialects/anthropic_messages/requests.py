@@ -25,7 +25,7 @@ ATTRIBUTION = "x-anthropic-billing-header:"
 def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
     body = check_request(body, needs=("messages",))
     reading = _Reading(provider=provider or PROVIDER, at=at)
-    for message in objs(body.get("messages")):
+    for message in reading.each(body.get("messages")):
         reading.message(message)
     return reading.decoded(
         body,

@@ -23,8 +23,9 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     body = check_request(body, needs=("contents",))
     reading = _Reading(provider=provider or PROVIDER, at=at)
     given = body.get("contents")
-    for content in [given] if isinstance(given, str | Mapping) else items(given):
-        reading.content({"parts": [{"text": content}]} if isinstance(content, str) else obj(content))
+    contents = [given] if isinstance(given, str | Mapping) else items(given)
+    for content in reading.each([_written_out(content) for content in contents]):
+        reading.content(content)
     return reading.decoded(
         body,
         known=KNOWN,
@@ -35,6 +36,11 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
         session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
         extra=_other_configuration(body),
     )
+
+
+def _written_out(content: Any) -> Any:
+    """A bare text is a content, too."""
+    return {"parts": [{"text": content}]} if isinstance(content, str) else content
 
 
 class _Reading(Reading):

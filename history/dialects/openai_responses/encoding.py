@@ -65,20 +65,31 @@ class _Writer(OpenAIWriting):
     def answer(self, entry: ContextEntry) -> Iterator[Json]:
         """Between two reasoning items messages come before calls, so that each keeps its own followers."""
         written: list[Json] = []
-        for thought, parts in _thoughts(entry.parts):
+        for thought, parts in self.thoughts(entry.parts):
             said = [item for part in parts if (item := self.said(part))]
             ordered = sorted(said, key=lambda item: item["type"] == "function_call")
             if ordered != said:
                 self.lose(LossCode.PARTS_REORDERED)
-            if thought is not None and self.may_return(thought):
-                if ordered:
-                    written.append(_reasoning(thought))
-                else:
-                    self.lose(LossCode.REASONING_ALONE)
+            if thought is not None and ordered:
+                written.append(_reasoning(thought))
+            elif thought is not None:
+                self.lose(LossCode.REASONING_ALONE)
             written += ordered
         if not written:
             self.lose(LossCode.MESSAGE_LEFT_OUT)
         yield from written
+
+    def thoughts(self, parts: tuple[Part, ...]) -> Iterator[tuple[Reasoning | None, list[Part]]]:
+        """The parts of an answer, cut before each piece of reasoning that goes back."""
+        thought: Reasoning | None = None
+        followers: list[Part] = []
+        for part in parts:
+            if not isinstance(part, Reasoning):
+                followers.append(part)
+            elif self.may_return(part):
+                yield thought, followers
+                thought, followers = part, []
+        yield thought, followers
 
     def said(self, part: Part) -> Json | None:
         if isinstance(part, Text):
@@ -129,19 +140,6 @@ class _Writer(OpenAIWriting):
     def reasoning(self) -> Json:
         effort = self.options.reasoning_effort
         return {"reasoning": {"effort": effort, "summary": "auto"}} if effort else {}
-
-
-def _thoughts(parts: tuple[Part, ...]) -> Iterator[tuple[Reasoning | None, list[Part]]]:
-    """The parts of an answer, cut before each piece of reasoning."""
-    thought: Reasoning | None = None
-    followers: list[Part] = []
-    for part in parts:
-        if isinstance(part, Reasoning):
-            yield thought, followers
-            thought, followers = part, []
-        else:
-            followers.append(part)
-    yield thought, followers
 
 
 def _reasoning(part: Reasoning) -> Json:

@@ -27,7 +27,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     body = check_request(body, needs=("input", "prompt", "previous_response_id"))
     reading = _Reading(provider=provider or PROVIDER, at=at)
     given = body.get("input")
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else objs(given):
+    for item in reading.each([{"role": "user", "content": given}] if isinstance(given, str) else given):
         reading.item(item)
     reading.flush()
     return reading.decoded(
@@ -45,13 +45,16 @@ class _Reading(OpenAIReading):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
         self.saying: list[Part] = []
+        self.began = 0
 
     def flush(self) -> None:
         """What the model said so far is one answer."""
-        self.answer(self.saying)
+        self.answer(self.saying, place=self.began)
         self.saying = []
 
     def item(self, item: Mapping[str, Any]) -> None:
+        if not self.saying:
+            self.began = self.place
         kind = string(item.get("type")) or ("message" if "role" in item else "")
         if kind == "message":
             self.message(item)

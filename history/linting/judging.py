@@ -1,0 +1,142 @@
+"""What each vendor makes of a conversation: given as a request in any of the four languages, or as a stored session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from history.context import ContextOptions, Snapshot, render_context
+from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, context_of
+from history.linting import anthropic_messages, gemini_generate, openai_chat, openai_responses
+from history.linting.given import FIELDS, MODEL, Given, NotAConversation
+from history.linting.order import check_order, check_tools
+from history.linting.repairing import FIELD_LEFT_OUT, Known, of_loss, prepare, with_extra, written_for
+from history.linting.stored import walk_of
+from history.linting.values import Finding, Repair, Report, Rule, Severity, Verdict
+from history.linting.walking import Walk
+
+WALKS: dict[str, Callable[[Mapping[str, Any]], Walk]] = {
+    "openai-chat": openai_chat.walk,
+    "openai-responses": openai_responses.walk,
+    "anthropic-messages": anthropic_messages.walk,
+    "gemini-generate": gemini_generate.walk,
+}
+NAMES = {
+    "openai-chat": "OpenAI Chat",
+    "openai-responses": "OpenAI Responses",
+    "anthropic-messages": "Anthropic Messages",
+    "gemini-generate": "Gemini",
+}
+# How much to think is said in fields that we hand on as they came.
+SAY_IT_THEMSELVES = ("anthropic-messages", "gemini-generate")
+# Nothing that is shown depends on it, so that the same conversation always gives the same report.
+_NO_TIME = datetime.fromtimestamp(0, UTC)
+
+
+def lint_request(given: Given) -> Report:
+    walk, decoded = WALKS[given.language](given.body), _decoded(given)
+    field = FIELDS[given.language]
+
+    def places(seq: int) -> str:
+        return f"{field}[{decoded.places[seq - 1]}]" if 0 < seq <= len(decoded.places) else ""
+
+    options = replace(decoded.options, media=decoded.blobs.__getitem__)
+    known = prepare(context_of(decoded), options, places=places)
+    verdicts = [
+        _native(given, walk, decoded, known) if dialect == given.language else _foreign(dialect, walk, known)
+        for dialect in DIALECTS
+    ]
+    return Report(language=given.language, verdicts=tuple(verdicts))
+
+
+def lint_session(snapshot: Snapshot, *, media: Callable[[str], bytes] | None = None) -> Report:
+    """All of the session along one path, without limits."""
+    walk = walk_of(snapshot)
+    without_limits = ContextOptions(max_turns=None, inject_notebook=False)
+    context = render_context(snapshot, without_limits)
+    known = prepare(context, CallOptions(model=MODEL, media=media), places=lambda seq: f"#{seq}" if seq else "")
+    return Report(language="", verdicts=tuple(_foreign(dialect, walk, known) for dialect in DIALECTS))
+
+
+def is_taken(dialect: str, body: Mapping[str, Any]) -> bool:
+    """Whether the vendor would take this request of its own language."""
+    return not any(finding.rule.severity is Severity.REJECTED for finding in _own_rules(WALKS[dialect](body)))
+
+
+def _decoded(given: Given) -> DecodedRequest:
+    try:
+        return DIALECTS[given.language].decode_request(given.body, at=_NO_TIME)
+    except DialectError as error:
+        raise NotAConversation(str(error)) from error
+
+
+def _own_rules(walk: Walk) -> Iterator[Finding]:
+    yield from walk.findings
+    yield from check_order(walk.steps, walk.dialect, is_native=True)
+    yield from check_tools(walk.tools, walk.dialect)
+
+
+def _native(given: Given, walk: Walk, decoded: DecodedRequest, known: Known) -> Verdict:
+    """In its own language: what the vendor itself would say. What gets lost in a repair is told with the repairs."""
+    if given.language in SAY_IT_THEMSELVES:
+        known = replace(known, options=replace(known.options, reasoning_effort=""))
+    encoded = written_for(given.language, known)
+    lost = [of_loss(loss, known.places) for loss in (*decoded.losses, *encoded.losses)]
+    body, left_out = _whole(given, encoded, decoded.extra)
+    return Verdict(
+        dialect=given.language,
+        is_native=True,
+        findings=tuple(_in_order(_own_rules(walk))),
+        repaired=_if_anything(given.language, body),
+        repairs=(*known.repairs, *lost, *left_out),
+    )
+
+
+def _foreign(dialect: str, walk: Walk, known: Known) -> Verdict:
+    """In another language: whether it could be sent there as it stands, and what that vendor cannot carry."""
+    encoded = written_for(dialect, known)
+    findings = [
+        *check_order(walk.steps, dialect, is_native=False),
+        *check_tools(walk.tools, dialect),
+        *_losses(encoded, known),
+    ]
+    return Verdict(
+        dialect=dialect,
+        is_native=False,
+        findings=tuple(_in_order(findings)),
+        repaired=_if_anything(dialect, encoded.body),
+        repairs=known.repairs,
+    )
+
+
+def _losses(encoded: Encoded, known: Known) -> Iterator[Finding]:
+    for loss in encoded.losses:
+        told = of_loss(loss, known.places)
+        name = loss.code.value.replace("_", "-")
+        rule = Rule(id=f"carrying/{name}", severity=Severity.UNPORTABLE, words=told.sentence)
+        yield Finding(rule=rule, place=told.place, about=told.values)
+
+
+def _whole(given: Given, encoded: Encoded, extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Repair]]:
+    """With the fields that we have no word for, one by one, unless the vendor would refuse the request for one."""
+    body, left_out = encoded.body, []
+    for name, value in extra.items():
+        more = with_extra(body, {name: value})
+        if is_taken(given.language, more):
+            body = more
+        else:
+            left_out.append(Repair(code="field_left_out", sentence=FIELD_LEFT_OUT, place=name, values={"name": name}))
+    return body, left_out
+
+
+def _if_anything(dialect: str, body: dict[str, Any]) -> dict[str, Any] | None:
+    return body if body.get(FIELDS[dialect]) else None
+
+
+def _in_order(findings: Iterator[Finding] | list[Finding]) -> list[Finding]:
+    """The worst first, otherwise in the order in which they were found; each once."""
+    ranks = list(Severity)
+    told = {(finding.rule.id, finding.place, finding.text): finding for finding in findings}
+    return sorted(told.values(), key=lambda finding: ranks.index(finding.rule.severity))

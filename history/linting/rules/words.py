@@ -1,0 +1,26 @@
+"""How rules are written down: severity, the rule in words, what the vendor answers to whoever breaks it."""
+
+from __future__ import annotations
+
+from history.linting.values import Severity
+
+Written = dict[str, tuple[Severity, str, str]]
+
+REJECTED, ODD = Severity.REJECTED, Severity.ODD
+
+
+def gettext_noop(text: str) -> str:
+    """Marks a text to be translated by whoever shows it: nothing here knows a language."""
+    return text
+
+
+_ = gettext_noop
+
+OF_TOOLS: Written = {
+    "tool-name": (
+        REJECTED,
+        _("A tool's name has 1 to 64 letters, digits, _ or -; %(name)s has others."),
+        "does not match '^[a-zA-Z0-9_-]{1,64}$'",
+    ),
+    "same-tool": (REJECTED, _("Each tool is offered once; %(name)s is offered again."), "Tool names must be unique"),
+}

@@ -1,0 +1,35 @@
+"""A stored session as steps, in the order in which a model would be told of it, before anything is repaired."""
+
+from __future__ import annotations
+
+from history.context import Snapshot
+from history.context.summaries import masked_results, pieces_of
+from history.context.turns import messages_of
+from history.context_entries import ContextEntry, Role
+from history.entries import Media, Text, ToolRequest
+from history.linting.walking import Walk, weight_of
+
+
+def walk_of(snapshot: Snapshot) -> Walk:
+    walk = Walk("")
+    masked = masked_results(snapshot.nodes)
+    for entry in messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[]):
+        walk.message += 1
+        _look(walk, entry)
+    for tool in snapshot.tools:
+        walk.offer(tool.name, "tools")
+    return walk
+
+
+def _look(walk: Walk, entry: ContextEntry) -> None:
+    place = f"#{entry.seq}"
+    walk.speaker = "model" if entry.role is Role.MODEL_OUTPUT else "system" if entry.role is Role.SYSTEM else "user"
+    for result in entry.results:
+        walk.result(place, call_id=result.call_id, name=result.name)
+    for part in entry.parts:
+        if isinstance(part, ToolRequest) and walk.speaker == "model":
+            walk.call(place, call_id=part.call_id, name=part.name)
+        elif isinstance(part, Text):
+            walk.say(place, weight=weight_of(part.text))
+        else:
+            walk.say(place, weight=2 if isinstance(part, Media) else 0)

@@ -1,0 +1,91 @@
+"""What a look at a conversation gives: rules, findings with their places, a verdict per vendor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from history.entries import nothing
+
+
+class Severity(StrEnum):
+    """How bad it is: refused; taken, but not all of it can go there; taken by some, or not wise."""
+
+    REJECTED = "rejected"
+    UNPORTABLE = "unportable"
+    ODD = "odd"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule of one vendor: its id, in words, and what the vendor answers to whoever breaks it (as far as known)."""
+
+    id: str
+    severity: Severity
+    words: str
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """A rule that is broken, and where: a path into the JSON that was given, or an entry of a session.
+
+    ``about`` fills in the words of the rule.
+    """
+
+    rule: Rule
+    place: str = ""
+    about: Mapping[str, Any] = field(default_factory=nothing)
+
+    @property
+    def text(self) -> str:
+        return self.rule.words % dict(self.about)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """One thing that was done so that the vendor takes it: a stable code, a sentence to be filled in, the place."""
+
+    code: str
+    sentence: str
+    place: str = ""
+    values: Mapping[str, Any] = field(default_factory=nothing)
+
+    @property
+    def text(self) -> str:
+        return self.sentence % dict(self.values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What one vendor makes of the conversation. ``repaired`` is a request that it takes; None: nothing is left."""
+
+    dialect: str
+    is_native: bool
+    findings: tuple[Finding, ...]
+    repaired: dict[str, Any] | None
+    repairs: tuple[Repair, ...]
+
+    @property
+    def is_rejected(self) -> bool:
+        return any(finding.rule.severity is Severity.REJECTED for finding in self.findings)
+
+    @property
+    def outcome(self) -> str:
+        """In one word: rejected, unportable, odd or taken; the worst of what was found."""
+        found = {finding.rule.severity for finding in self.findings}
+        return next((severity.value for severity in Severity if severity in found), "taken")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """``language`` is the dialect in which the conversation was given; empty: the record's own."""
+
+    language: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def is_rejected(self) -> bool:
+        return any(verdict.is_rejected for verdict in self.verdicts)
