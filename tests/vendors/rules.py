@@ -90,7 +90,7 @@ def _openai_responses(body: Json, headers: Mapping[str, str], signatures: set[st
     for item, after in pairwise([*items, {}]):
         if item.get("type") == "reasoning":
             yield from _reasoning_item(item, after, signatures)
-        # DeepSeek's rule, stricter than OpenAI's: calls in a group, then their outputs. Thinking may stand between calls.
+        # DeepSeek's rule, stricter than OpenAI's: calls in a group, with thinking between them, then their outputs.
         followers = ("function_call", "function_call_output", "reasoning")
         if item.get("type") == "function_call" and after.get("type") not in followers:
             yield f"No tool output found for function call {item['call_id']}."
