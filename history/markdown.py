@@ -9,6 +9,7 @@ shown as it is: the renderer's cost is not linear.
 from __future__ import annotations
 
 import re
+import threading
 from functools import lru_cache, partial
 from xml.etree import ElementTree
 
@@ -77,10 +78,13 @@ def plain(text: str) -> SafeString:
 
 @lru_cache(maxsize=256)
 def _rendered(text: str, prefix: str) -> SafeString:
+    renderer = _renderers.free.pop() if _renderers.free else _Renderer()
     try:
-        return _clean(_renderer(prefix).convert(text), prefix=prefix)
+        html = renderer.html(text, prefix=prefix)
     except (RecursionError, TooMuchWork):
-        return plain(text)
+        return plain(text)  # and leave the renderer that is stuck in the middle of it behind
+    _renderers.free.append(renderer)
+    return _clean(html, prefix=prefix)
 
 
 def _clean(html: str, *, prefix: str) -> SafeString:
@@ -107,27 +111,48 @@ def _attribute(tag: str, name: str, value: str, *, place: re.Pattern[str]) -> st
     return value if allowed else None
 
 
-def _renderer(prefix: str) -> markdown.Markdown:
-    """A fresh one each time: it keeps state between calls, and threads share this module."""
-    return markdown.Markdown(extensions=["tables", "sane_lists", "nl2br", _Ours(prefix)], output_format="html")
+class _Renderers(threading.local):
+    """Those of this thread that nobody uses just now."""
+
+    def __init__(self) -> None:
+        self.free: list[_Renderer] = []
+
+
+_renderers = _Renderers()
+
+
+class _Renderer:
+    """Used again and again: to set one up takes longer than to render a paragraph with it."""
+
+    def __init__(self) -> None:
+        self.ours = _Ours()
+        self.md = markdown.Markdown(extensions=["tables", "sane_lists", "nl2br", self.ours], output_format="html")
+
+    def html(self, text: str, *, prefix: str) -> str:
+        self.md.reset()
+        self.ours.begin(prefix)
+        return self.md.convert(text)
 
 
 class _Ours(Extension):
-    def __init__(self, prefix: str) -> None:
-        super().__init__()
-        self.prefix = prefix
-
     def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802  their name
+        self.work, self.notes = Work(), Notes()
+        self.fences = Fences(md, self.work)
         md.preprocessors.deregister("html_block")
         md.inlinePatterns.deregister("html")
         md.inlinePatterns.register(SimpleTagInlineProcessor(r"(~~)(.+?)~~", "del"), "del", 40)
-        work = Work()
-        md.preprocessors.register(Fences(md, work), "fences", 25)
-        Notes(self.prefix).register(md)
+        md.preprocessors.register(self.fences, "fences", 25)
+        self.notes.register(md)
         md.preprocessors.register(Lists(md), "lists", 15)
         register_formulas(md)
         md.treeprocessors.register(_ForReading(md), "for_reading", 5)
-        meter(md, work)
+        meter(md, self.work)
+
+    def begin(self, prefix: str) -> None:
+        """Another text: nothing is left of the one before."""
+        self.work.begin()
+        self.fences.begin()
+        self.notes.begin(prefix)
 
 
 class _ForReading(Treeprocessor):

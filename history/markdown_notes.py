@@ -23,7 +23,10 @@ _ASKED = re.compile(r"\[\^([^\[\]\s]{1,50})\]")
 class Notes:
     """The notes of one text, and what refers to them."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self) -> None:
+        self.begin("")
+
+    def begin(self, prefix: str) -> None:
         self.prefix = prefix
         self.bodies: dict[str, list[str]] = {}
         self.numbers: dict[str, int] = {}

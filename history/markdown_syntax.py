@@ -50,8 +50,10 @@ class Fences(Preprocessor):
     def __init__(self, md: markdown.Markdown, work: Work) -> None:
         super().__init__(md)
         self.work = work
-        self.colours = Colours(work)
-        self.formulas = FormulaLines()
+        self.begin()
+
+    def begin(self) -> None:
+        self.colours, self.formulas = Colours(self.work), FormulaLines()
 
     def run(self, lines: list[str]) -> list[str]:
         out: list[str] = []

@@ -36,8 +36,11 @@ class TooMuchWork(Exception):
 
 
 class Work:
-    def __init__(self, steps: int = STEPS) -> None:
-        self.left = float(steps)
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.left = float(STEPS)
 
     def spend(self, steps: float) -> None:
         self.left -= steps

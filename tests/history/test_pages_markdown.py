@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.markdown import ALLOWED_CLASSES, RENDERED_CHARS, TAGS, plain, render
+from history.markdown import ALLOWED_CLASSES, RENDERED_CHARS, TAGS, _rendered, _renderers, plain, render
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -176,3 +176,31 @@ def test_half_a_character_and_a_nul_are_shown_as_unknown_ones_and_a_whole_one_as
     assert "\ufffd" in render("a \ud800 b")
     assert "\ufffd" in render("a \0 b")
     assert "😀" in render("a \ud83d\ude00 b")
+
+
+# Texts that leave something behind in whoever renders them: references, notes, code, formulas, lists, too much work.
+NOTES_AND_CODE = [
+    "[a]: https://a.example\n\n[a]",
+    "[a]",
+    "One[^1].\n\n[^1]: Note",
+    "Two[^1].",
+    "```python\nif x:\n    pass\n```",
+    "```python\nnever ended",
+    "$$\nx = 1",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "- a\n  - b\n\n1. c",
+    "*" * 300,
+    "[" * 3000,
+    "plain",
+]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from([*HOSTILE, *NOTES_AND_CODE]), min_size=1, max_size=6))
+def test_nothing_of_one_text_is_left_when_the_next_one_is_rendered(texts: list[str]) -> None:
+    _rendered.cache_clear()
+    one_after_the_other = [render(text, prefix="p-") for text in texts]
+    for text, html in zip(texts, one_after_the_other, strict=True):
+        _rendered.cache_clear()
+        _renderers.free.clear()
+        assert render(text, prefix="p-") == html
