@@ -208,12 +208,18 @@ if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
             "BACKEND": "channels_redis.core.RedisChannelLayer",
-            "CONFIG": {"hosts": [REDIS_URL], "capacity": _CAPACITY, "prefix": "parley"},
+            # A page that stays open for a day is not forgotten: a month is long enough for everybody.
+            "CONFIG": {
+                "hosts": [REDIS_URL],
+                "capacity": _CAPACITY,
+                "group_expiry": 30 * 24 * 3600,
+                "prefix": "parley",
+            },
         }
     }
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 else:
-    CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer", "CONFIG": {"capacity": _CAPACITY}}}
+    CHANNEL_LAYERS = {"default": {"BACKEND": "relay.layer.LocalChannelLayer", "CONFIG": {"capacity": _CAPACITY}}}
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 # People
