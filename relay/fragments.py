@@ -7,6 +7,7 @@ element says by `hx-swap-oob` where it belongs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -131,11 +132,13 @@ def live_answer(answer: LiveAnswer, reader: Reader) -> str:
 
 
 def live_change(answer: LiveAnswer, change: Change, reader: Reader) -> str:
-    """What one frame changed; rendered once for each language."""
-    if reader.language not in change.html:
-        with reader.reading():
-            change.html[reader.language] = _render("chat/live/_change.html", {"answer": answer, "change": change})
-    return change.html[reader.language]
+    """What one frame changed; rendered once, or once for each language where it brings words of ours."""
+    language = reader.language if change.has_words_of_ours else ""
+    if language not in change.html:
+        with reader.reading() if language else nullcontext():
+            pieces = (_render(grown.template, {"answer": answer, "grown": grown}) for grown in change.grown)
+            change.html[language] = "".join(pieces)
+    return change.html[language]
 
 
 def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: Reader) -> str:

@@ -4,16 +4,20 @@ A frame is a small JSON object. Its number `n` counts up within its run, so a pa
 is next, that 40 is a repetition and that 44 means something was lost. Frames come through the channel layer; the same
 state can be taken up at any time from the answer so far, which names the frame that it includes.
 
-Text is shown by finished blocks: a block that can no longer change is rendered once, and only the open end again and
-again. So the cost of an answer grows with its length, not with the square of it.
+Text is shown by finished blocks: a block that can no longer change is rendered once, and only the open end again. Plain
+words in the middle of a line change nothing before them, so they are simply put behind it: most frames render nothing.
+So the cost of an answer grows with its length, not with the square of it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from django.utils.safestring import mark_safe
 
 from history.assembly import NO_ARGUMENTS
 from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
@@ -27,6 +31,13 @@ Frame = dict[str, Any]
 
 KEPT_CHANGES = 256
 SHOWN_ARGUMENTS = 4_000
+# At the start of a line a few characters decide what it is: a list, a heading, a quotation.
+LINE_START = 8
+
+# What may change how the text before it looks; a line break always does.
+_MEANING = re.compile(r"[*_`~\[\]<>$|\\&^\r\n\t]")
+# The last of it is a paragraph or an item of a list, alone or within quotations and lists.
+_OPEN_END = re.compile(r"</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote)>)*\s*$")
 
 
 def piece_of(event: Event) -> Piece | None:
@@ -73,37 +84,68 @@ def _whole(part: Part, name: str) -> Piece | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The open end as HTML. Where it `is_open`, more words can be put between `before` and `after`, behind `space`."""
+
+    before: str = ""
+    space: str = ""
+    after: str = ""
+    is_open: bool = False
+
+    @classmethod
+    def of(cls, text: str, html: str) -> Tail:
+        end = _OPEN_END.search(html)
+        if end is None:
+            return cls(html)
+        before, after = mark_safe(html[: end.start()]), mark_safe(html[end.start() :])  # noqa: S308  as they were
+        space = " " if text[-1:].isspace() and not before[-1:].isspace() else ""
+        return cls(before, space, after, True)
+
+
 @dataclass(slots=True)
 class LivePart:
-    """One part on the page. `blocks` are finished, as HTML; `tail` is the open end, as it was written."""
+    """One part on the page, in `element`. `blocks` are finished, as HTML; `text` is the open end, as it was written."""
 
     index: int
     kind: Kind
+    element: str = ""
     name: str = ""
     blocks: list[str] = field(default_factory=list)
-    tail: str = ""
+    text: str = ""
+    is_open: bool = False
 
     @property
-    def tail_html(self) -> str:
-        return self.rendered(self.tail, len(self.blocks)) if self.kind == "text" and self.tail else ""
-
-    @property
-    def text(self) -> str:
-        return self.tail
+    def tail(self) -> Tail:
+        if self.kind != "text" or not self.text:
+            return Tail()
+        return Tail.of(self.text, self.rendered(self.text, len(self.blocks)))
 
     def rendered(self, block: str, number: int) -> str:
         return render(block, prefix=f"live-{self.index}-{number}-")
 
+    def can_take(self, more: str) -> bool:
+        """Whether this is only more of the same paragraph: nothing that means something, not near the line's start."""
+        line = self.text[self.text.rfind("\n") + 1 :]
+        ends_a_link = ")" in more and "](" in line
+        return self.is_open and len(line) >= LINE_START and not _MEANING.search(more) and not ends_a_link
+
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """What one frame added to a part: whole blocks and a new open end, or simply more text."""
+    """What one frame added to a part: whole blocks and a new open end, or simply more text behind it."""
 
     part: LivePart
     is_new: bool
     blocks: tuple[str, ...] = ()
-    tail_html: str = ""
+    tail: Tail | None = None
     text: str = ""
+
+    @property
+    def template(self) -> str:
+        if self.is_new:
+            return "chat/live/_new_part.html"
+        return "chat/live/_more_words.html" if self.tail is None else "chat/live/_open_end.html"
 
 
 @dataclass(slots=True)
@@ -113,6 +155,11 @@ class Change:
     n: int
     grown: tuple[Grown, ...] = ()
     html: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def has_words_of_ours(self) -> bool:
+        """A new part comes with a heading."""
+        return any(grown.is_new for grown in self.grown)
 
 
 class LiveAnswer:
@@ -158,22 +205,28 @@ class LiveAnswer:
         kind, place, text = piece[0], (piece[0], piece[1]), piece[2]
         is_new = place not in self.parts
         if is_new:
-            self.parts[place] = LivePart(len(self.parts), _kind(kind))
+            index = len(self.parts)
+            self.parts[place] = LivePart(index, _kind(kind), f"run-{self.run}-{index}")
         part = self.parts[place]
         if kind == "text":
             return self._grow_text(part, text, is_new=is_new)
         if kind == "call":
             part.name = part.name or piece[4]
-            text = text[: max(0, SHOWN_ARGUMENTS - len(part.tail))]
-        part.tail += text
+            text = text[: max(0, SHOWN_ARGUMENTS - len(part.text))]
+        part.text += text
         return Grown(part, is_new, text=text)
 
     def _grow_text(self, part: LivePart, text: str, *, is_new: bool) -> Grown:
-        split = split_blocks(part.tail + text)
+        if part.can_take(text):
+            part.text += text
+            return Grown(part, is_new, text=text)
+        split = split_blocks(part.text + text)
         blocks = tuple(part.rendered(block, number) for number, block in enumerate(split.finished, len(part.blocks)))
         part.blocks += blocks
-        part.tail = split.tail
-        return Grown(part, is_new, blocks=blocks, tail_html=part.tail_html)
+        part.text = split.tail
+        tail = part.tail
+        part.is_open = tail.is_open
+        return Grown(part, is_new, blocks=blocks, tail=tail)
 
 
 def _kind(word: str) -> Kind:

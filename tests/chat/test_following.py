@@ -77,7 +77,7 @@ def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_without_any(
     assert pieces_of(begun, ["c"]) == [["call", "c", "", "1", "sys_monitor"]]
     answer = LiveAnswer.so_far(begun, run="r", exchange="x", n=1, names=["c"])
     answer.hear({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
-    assert [part.tail for part in answer.parts.values()] == ['{"metric": "cpu"}']
+    assert [part.text for part in answer.parts.values()] == ['{"metric": "cpu"}']
     followed = Following(uuid4())
     followed.catch_up(SoFar("x", 1, begun, ("c",)))
     whole = Assembler().feed_all(
@@ -93,4 +93,4 @@ def test_a_page_holds_frames_back_until_those_before_them_have_come() -> None:
     answer.hear(pieces(2, "one "))
     assert (answer.n, answer.ahead) == (3, {})
     [part] = answer.parts.values()
-    assert part.tail == "one two "
+    assert part.text == "one two "

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
+from django.utils.html import escape
+from hypothesis import given
+from hypothesis import strategies as st
+
+from history.markdown import render
+from history.markdown_blocks import split_blocks
 from relay.live import Grown, LiveAnswer
 
 ANSWER = "One.\n\n- a\n\n- b\n\n```python\nif x:\n\n    pass\n```\nTwo[^1].\n\n[^1]: Note"
@@ -15,6 +24,11 @@ def growing(text: str, *, size: int) -> list[Grown]:
     ]
 
 
+def html_of(grown: Grown) -> str:
+    assert grown.tail is not None
+    return grown.tail.before + grown.tail.after
+
+
 def test_a_list_and_code_are_one_block_each_however_they_come() -> None:
     for size in (1, 3, 1000):
         blocks = [block for grown in growing(ANSWER, size=size) for block in grown.blocks]
@@ -26,11 +40,82 @@ def test_a_list_and_code_are_one_block_each_however_they_come() -> None:
 
 def test_an_open_end_is_shown_and_goes_when_its_block_is_finished() -> None:
     steps = growing("One.\n\nTwo", size=1)
-    assert steps[3].tail_html == "<p>One.</p>"
+    assert html_of(steps[3]) == "<p>One.</p>"
     assert steps[5].blocks == ("<p>One.</p>",)
-    assert steps[5].tail_html == ""
-    assert steps[-1].tail_html == "<p>Two</p>"
+    assert html_of(steps[5]) == ""
+    assert html_of(steps[-1]) == "<p>Two</p>"
 
 
 def test_a_note_of_a_live_answer_has_an_id_that_no_finished_one_has() -> None:
-    assert 'id="live-0-4-fn-1"' in growing(ANSWER, size=5)[-1].tail_html
+    assert 'id="live-0-4-fn-1"' in html_of(growing(ANSWER, size=5)[-1])
+
+
+PROSE = [
+    "Some plain words that go on and on, (in brackets), until the end of the line.",
+    "Words with **bold ones** and `code` and [a link](https://a.example) and then more plain words.",
+    "- an item of a list that goes on\n- another one **here**\n  1. and a nested one with words",
+    "> a quotation of several words\n> and its second line of words\n\nand what follows it",
+    "# A heading of some words\nand text right under it, a bit longer",
+    "| a | b |\n|---|---|\n| one cell | another cell of words |\n",
+    "```python\nif this_is_code:\n    pass with many words in it\n```\nand then words again",
+    "A formula $x + y$ and a price of $5 and more words, and 2 < 3 & more of them",
+    "中文的句子也一样，一个字一个字地来，直到这一行的末尾。",
+]
+
+
+class Shown:
+    """What a page has of one text: blocks, and an open end that is replaced or written behind."""
+
+    def __init__(self) -> None:
+        self.blocks, self.before, self.words, self.after = "", "", "", ""
+        self.rendered = 0
+
+    def put(self, grown: Grown) -> None:
+        if grown.tail is None:
+            self.words += escape(grown.text)
+            return
+        self.rendered += 1
+        self.blocks += "".join(grown.blocks)
+        self.before, self.words, self.after = grown.tail.before, grown.tail.space, grown.tail.after
+
+    @property
+    def html(self) -> str:
+        return self.before + self.words + self.after
+
+
+def without_gaps(html: str) -> str:
+    """As a browser shows it: no space at the end of a paragraph or an item."""
+    return re.sub(r"\s+(</(?:p|li)>)", r"\1", html)
+
+
+@pytest.mark.parametrize("text", PROSE)
+@pytest.mark.parametrize("size", [1, 4, 9])
+def test_words_that_are_put_behind_the_open_end_look_as_if_all_of_it_was_rendered(text: str, size: int) -> None:
+    shown, so_far = Shown(), ""
+    for grown in growing(text, size=size):
+        shown.put(grown)
+        so_far += text[len(so_far) : len(so_far) + size]
+        split = split_blocks(so_far)
+        number = len(split.finished)
+        whole = render(split.tail, prefix=f"live-0-{number}-") if split.tail.strip() else ""
+        assert without_gaps(shown.html) == without_gaps(whole), so_far
+
+
+def test_most_words_are_not_rendered_again_and_again() -> None:
+    shown = Shown()
+    for grown in growing("plain words and **some** bold ones in between, and more plain ones. " * 20, size=5):
+        shown.put(grown)
+    assert shown.rendered < 90
+
+
+@given(st.lists(st.sampled_from([*" \n*_`#>-1.)([]|~$\\&ab中", "word ", "another ", "\n\n"]), max_size=60))
+def test_whatever_comes_the_last_rendering_of_a_block_is_the_whole_of_it(pieces: list[str]) -> None:
+    answer = LiveAnswer(run="r", exchange="e", n=0)
+    for n, piece in enumerate(pieces, start=1):
+        answer.advance({"n": n, "pieces": [["text", "p", piece]]})
+    [part] = answer.parts.values() or [None]
+    whole = split_blocks("".join(pieces))
+    assert part is None or (tuple(part.blocks), part.text) == (
+        tuple(part.rendered(block, number) for number, block in enumerate(whole.finished)),
+        whole.tail,
+    )
