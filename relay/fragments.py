@@ -27,6 +27,8 @@ from relay.running import answering
 
 # How far a branch is followed in one step; a page that is further behind catches up with the next.
 FURTHEST = 1_000
+# How often a page is looked up anew because somebody wrote meanwhile; what is written after that is told anyway.
+MOST_LOOKS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,27 +56,59 @@ class CaughtUp:
     outcome: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What there is to show, as it was at one moment: the answer that a page shows is the one that it goes on from."""
+
+    session: Session
+    leaf: int | None
+    tip: int
+    run: Run | None
+    page: Transcript
+    is_elsewhere: bool
+
+
 def catch_up(view: View, *, live: str = "", followed: str = "") -> CaughtUp:
     """Everything that was stored since. `live` is the id of the live answer on the page, which goes."""
+    found = _find(view)
+    session, page, run = found.session, found.page, found.run
+    with view.reader.reading():
+        context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
+        if found.is_elsewhere:
+            html: str = _render("history/_transcript.html", context | {"transcript": page})
+        else:
+            html = _rows(page, context, shown=view.shown, live=live)
+        html += _around(session, run, found.tip, found.leaf, context)
+    outcome = _outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
+    # Should somebody have written all the while: what was read is shown, and must not be sent again.
+    return CaughtUp(html=html, shown=max(found.tip, page.last), leaf=found.leaf, run=run, outcome=outcome)
+
+
+def _find(view: View) -> Found:
+    """These are several questions. Where something was stored in between, they are asked again."""
+    found = _find_once(view)
+    for _ in range(MOST_LOOKS - 1):
+        if _version_of(view.session_id) == found.session.version:
+            break
+        found = _find_once(view)
+    return found
+
+
+def _find_once(view: View) -> Found:
     session = Session.objects.select_related("owner").get(pk=view.session_id)
     leaf = _current_leaf(session, view.leaf)
     tip = session.head if leaf is None else leaf
     run = _run_at(session.pk, tip)
-    with view.reader.reading():
-        context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
-        # A page that shows nothing yet says so, in the place where the first entry belongs.
-        is_elsewhere = not view.shown or not _is_on_path(session, view.shown, leaf)
-        page = read_page(session, Place(after=None if is_elsewhere else view.shown, leaf=leaf))
-        if page.newer:
-            is_elsewhere, page = True, read_page(session, Place(leaf=leaf))
-        if is_elsewhere:
-            html: str = _render("history/_transcript.html", context | {"transcript": page})
-        else:
-            html = _rows(page, context, shown=view.shown, live=live)
-        html += _around(session, run, tip, leaf, context)
-    outcome = _outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
-    # Between the two questions somebody may have written: what was read is shown, and must not be sent again.
-    return CaughtUp(html=html, shown=max(tip, page.last), leaf=leaf, run=run, outcome=outcome)
+    # A page that shows nothing yet says so, in the place where the first entry belongs.
+    is_elsewhere = not view.shown or not _is_on_path(session, view.shown, leaf)
+    page = read_page(session, Place(after=None if is_elsewhere else view.shown, leaf=leaf))
+    if page.newer:
+        is_elsewhere, page = True, read_page(session, Place(leaf=leaf))
+    return Found(session=session, leaf=leaf, tip=tip, run=run, page=page, is_elsewhere=is_elsewhere)
+
+
+def _version_of(session_id: UUID) -> int:
+    return Session.objects.values_list("version", flat=True).get(pk=session_id)
 
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
