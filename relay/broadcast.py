@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
@@ -30,6 +31,7 @@ class Opened:
     told_at: float = 0.0
 
 
+_PROCESS, _numbers = uuid4().hex, count()
 _opened: dict[UUID, Opened] = {}
 _lock = threading.Lock()
 
@@ -75,6 +77,12 @@ async def tell_person(user_id: int, message: dict[str, Any]) -> None:
     await _tell(person_group(user_id), message)
 
 
+def sockets_of(session_id: UUID) -> int:
+    """How many sockets of this process have it open."""
+    opened = _opened.get(session_id)
+    return opened.sockets if opened else 0
+
+
 def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
     """For those who have no loop. Without Redis only sockets of this process can be told, in the loop they live in."""
     if settings.REDIS_URL:
@@ -84,9 +92,12 @@ def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
 
 
 async def _tell(group: str, message: dict[str, Any]) -> None:
-    """A layer that is away must not end an answer: pages then catch up from the database."""
+    """A layer that is away must not end an answer: pages then catch up from the database.
+
+    Each message has a name of its own, by which those who get it know that it is the same.
+    """
     try:
-        await _layer().group_send(group, message)
+        await _layer().group_send(group, {**message, "id": f"{_PROCESS}-{next(_numbers)}"})
     except Exception as error:  # noqa: BLE001 - every layer has errors of its own; all mean that nobody was told
         logger.warning("The channel layer did not take a message: %s", type(error).__name__)
 

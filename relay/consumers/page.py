@@ -15,7 +15,6 @@ from urllib.parse import parse_qs
 from uuid import UUID
 
 from channels.auth import get_user
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import DatabaseError
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -27,11 +26,12 @@ from history.rights import Purpose, find
 from relay import broadcast, conversation, fragments, runs, words
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
+from relay.consumers.sockets import Socket, asked_once
 from relay.consumers.watching import Watch
 from relay.conversation import Sent
 from relay.database import in_database
 from relay.errors import RelayError
-from relay.fragments import View
+from relay.fragments import CaughtUp, View
 from relay.readers import reader_of
 
 logger = logging.getLogger(__name__)
@@ -41,23 +41,16 @@ NOT_SIGNED_IN, NOT_FOUND = 4401, 4404
 LOOK_SECONDS = 1.0
 # How long it waits for a frame that went missing between processes: by then what it said has been noted.
 GAP_SECONDS = 0.35
+# How long an entry of a run waits for what follows it: mostly the run's end, which is shown together with it.
+SOON_SECONDS = 0.3
 
 
-class ChatConsumer(AsyncWebsocketConsumer):
+class ChatConsumer(Socket):
     view: View
     session: Session
     watch: Watch
-    _looking: asyncio.Task[None] | None = None
     _announced = ""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._turn = asyncio.Lock()
-
-    async def dispatch(self, message: Any) -> None:
-        """One thing at a time, also while we look for what we did not hear."""
-        async with self._turn:
-            await super().dispatch(message)
+    _soon: asyncio.Task[None] | None = None
 
     async def connect(self) -> None:
         user: Any = self.scope["user"]
@@ -71,7 +64,7 @@ class ChatConsumer(AsyncWebsocketConsumer):
         self.view = View(session_id=session.pk, user=user, reader=reader_of(user, self.scope), **self._asked())
         self.watch = Watch()
         self.client = client_of(self.scope)
-        await broadcast.enter(session.pk, self.channel_name, version=session.version)
+        await self.enter(session.pk, version=session.version)
         await self.channel_layer.group_add(broadcast.person_group(user.pk), self.channel_name)
         await self.accept()
         await self.catch_up()
@@ -82,13 +75,12 @@ class ChatConsumer(AsyncWebsocketConsumer):
         shown, leaf = (asked.get(name, [""])[0] for name in ("shown", "leaf"))
         return {"shown": _number(shown) or 0, "leaf": _number(leaf)}
 
-    async def disconnect(self, code: int) -> None:
-        if self._looking:
-            self._looking.cancel()
-        if not hasattr(self, "view"):
-            return
-        await broadcast.leave(self.view.session_id, self.channel_name)
-        await self.channel_layer.group_discard(broadcast.person_group(self.view.user.pk), self.channel_name)
+    async def gone(self) -> None:
+        if self._soon is not None:
+            self._soon.cancel()
+        if hasattr(self, "view"):
+            await self.channel_layer.group_discard(broadcast.person_group(self.view.user.pk), self.channel_name)
+        await super().gone()
 
     # What the page wants.
 
@@ -211,28 +203,43 @@ class ChatConsumer(AsyncWebsocketConsumer):
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         self.watch.others.clear()
-        await self.catch_up()
+        await self.catch_up(because=message.get("id", ""))
 
     async def rail_changed(self, message: dict[str, Any]) -> None:
-        await self.show(await in_database(fragments.rail_row, UUID(message["session"]), self.view))
+        session_id, view = UUID(message["session"]), self.view
+        key = ("rail", message.get("id"), view.reader, view.user.pk, session_id == view.session_id)
+        await self.show(await asked_once(key, lambda: in_database(fragments.rail_row, session_id, view)))
 
     async def run_frame(self, frame: dict[str, Any]) -> None:
         """One frame of a run of this session; another branch's run is none of this page's business."""
         run, kind = frame["run"], frame["kind"]
         if kind != "ended" and not self.watch.concerns(run):
             return
-        if run != self.watch.run or kind in ("stored", "ended"):
-            await self.catch_up()
-            if self.watch.run != run:
-                self.watch.others.add(run)
-        elif kind == "opened" and not self.watch.shows(frame):
-            await self.show(fragments.live_answer(self.watch.open(frame), self.view.reader))
-        elif kind == "pieces":
-            await self._show_pieces(frame)
-        elif kind == "result":
-            await self._show_result(frame)
-        if kind == "ended" and frame["leaf"] == self.view.shown:
+        if run == self.watch.run and kind == "stored":
+            self._catch_up_soon(because=frame["id"])
+            return
+        if run != self.watch.run or kind == "ended" or self._soon is not None:
+            await self._catch_up_with(frame)
+        if run == self.watch.run:
+            await self._show_frame(frame)
+
+    async def _catch_up_with(self, frame: dict[str, Any]) -> None:
+        """A run that we do not know yet, or one whose last entry we have put off showing."""
+        run = frame["run"]
+        await self.catch_up(because=frame["id"])
+        if self.watch.run != run:
+            self.watch.others.add(run)
+        if frame["kind"] == "ended" and frame["leaf"] == self.view.shown:
             await self._announce(run, frame["outcome"])
+
+    async def _show_frame(self, frame: dict[str, Any]) -> None:
+        match frame["kind"]:
+            case "opened" if not self.watch.shows(frame):
+                await self.show(fragments.live_answer(self.watch.open(frame), self.view.reader))
+            case "pieces":
+                await self._show_pieces(frame)
+            case "result":
+                await self._show_result(frame)
 
     async def _announce(self, run: str, outcome: str) -> None:
         """Once, however we learnt of it."""
@@ -251,10 +258,25 @@ class ChatConsumer(AsyncWebsocketConsumer):
         told = {name: frame[name] for name in ("seq", "index", "status", "duration")}
         await self.show(fragments.call_status(**told, reader=self.view.reader))
 
-    async def catch_up(self) -> None:
-        """Show everything that is stored, and the answer that is on its way as far as it has come."""
+    def _catch_up_soon(self, *, because: str) -> None:
+        """The last entry of a run and its end come one after the other, and are shown in one step."""
+        if self._soon is None:
+            self._soon = asyncio.get_running_loop().create_task(self._catch_up_later(because))
+
+    async def _catch_up_later(self, because: str) -> None:
+        await asyncio.sleep(SOON_SECONDS)
+        async with self.turn:
+            if self._soon is not None:
+                await self._catch_up_or_wait(because=because)
+
+    async def catch_up(self, *, because: str = "") -> None:
+        """Show everything that is stored, and the answer that is on its way as far as it has come.
+
+        `because` names the message that makes us look; pages that show the same and were told the same share the look.
+        """
+        self._soon = None
         followed = self.watch.run
-        caught = await in_database(fragments.catch_up, self.view, live=self.watch.element, followed=followed)
+        caught = await self._caught_up(because, followed)
         self.view = replace(self.view, shown=caught.shown, leaf=caught.leaf)
         html = caught.html
         self.watch.follow(str(caught.run.pk) if caught.run else "")
@@ -265,23 +287,29 @@ class ChatConsumer(AsyncWebsocketConsumer):
         await self.show(html)
         if caught.outcome:
             await self._announce(followed, caught.outcome)
-        self._keep_looking(caught.run is not None and not runs.is_here(caught.run.pk))
+        if caught.run is not None and not runs.is_here(caught.run.pk):
+            self.start_looking(self._look)
 
-    def _keep_looking(self, wanted: bool) -> None:
-        """Where the run is another process's, frames may never reach us: then look for ourselves."""
-        if wanted and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+    async def _caught_up(self, because: str, followed: str) -> CaughtUp:
+        view, live = self.view, self.watch.element
+
+        async def ask() -> CaughtUp:
+            return await in_database(fragments.catch_up, view, live=live, followed=followed)
+
+        key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, live, followed)
+        return await asked_once(key, ask) if because else await ask()
 
     async def _look(self) -> None:
+        """Where the run is another process's, frames may never reach us."""
         while self.watch.run:
             await asyncio.sleep(GAP_SECONDS if self.watch.has_gap else LOOK_SECONDS)
-            async with self._turn:
+            async with self.turn:
                 if self.watch.run and (self.watch.has_gap or self.watch.has_been_silent(LOOK_SECONDS)):
                     await self._catch_up_or_wait()
 
-    async def _catch_up_or_wait(self) -> None:
+    async def _catch_up_or_wait(self, *, because: str = "") -> None:
         try:
-            await self.catch_up()
+            await self.catch_up(because=because)
         except (DatabaseError, Session.DoesNotExist) as error:
             logger.warning("A page could not be brought up to date and tries again: %s", type(error).__name__)
 

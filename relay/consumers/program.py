@@ -15,7 +15,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from channels.auth import get_user
-from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.db import DatabaseError
 from django.db.models import QuerySet
@@ -29,13 +28,14 @@ from history.listing import Cursor, list_sessions
 from history.models import ApiKey, Session
 from history.opening import find_opened
 from history.rights import Purpose, find, sessions_for
-from relay import as_json, broadcast, conversation, runs, words
+from relay import as_json, conversation, runs, words
 from relay.agent.settings import find_agent
 from relay.consumers.doors import key_in
 from relay.consumers.following import Following, found
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.page import GAP_SECONDS, LOOK_SECONDS, NOT_SIGNED_IN, client_of
+from relay.consumers.sockets import Socket
 from relay.conversation import Sent
 from relay.database import in_database
 from relay.errors import RelayError
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 PROTOCOL = 1
 # What frames carry for ourselves and a program has no use for.
-SILENT = ("type", "kind", "exchange")
+SILENT = ("type", "id", "kind", "exchange")
 Answer = dict[str, Any]
 
 
@@ -59,23 +59,16 @@ class Refused(Exception):
         self.code = code
 
 
-class ProgramConsumer(AsyncWebsocketConsumer):
+class ProgramConsumer(Socket):
     user: Any
     api_key: ApiKey | None
     reader: Reader
     current: UUID | None = None
-    _looking: asyncio.Task[None] | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.following: dict[UUID, Following] = {}
         self.done: set[UUID] = set()
-        self._turn = asyncio.Lock()
-
-    async def dispatch(self, message: Any) -> None:
-        """One thing at a time, also while we look for what we did not hear."""
-        async with self._turn:
-            await super().dispatch(message)
 
     async def connect(self) -> None:
         scope: dict[str, Any] = dict(self.scope)
@@ -91,9 +84,6 @@ class ProgramConsumer(AsyncWebsocketConsumer):
             "welcome", protocol=PROTOCOL, user=self.user.get_username(), session_id=str(self.fresh), **self.client
         )
         return None
-
-    async def disconnect(self, code: int) -> None:
-        await self._leave()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         asked = ""
@@ -223,7 +213,7 @@ class ProgramConsumer(AsyncWebsocketConsumer):
         session = await self._session(intent, scope="delete")
         await conversation.delete(self.user, session)
         if self.current == session.pk:
-            await self._leave()
+            await self._close_session()
         return {"session_id": str(session.pk)}
 
     async def _fork(self, intent: Intent) -> Answer:
@@ -301,18 +291,16 @@ class ProgramConsumer(AsyncWebsocketConsumer):
     async def _open_session(self, session: Session) -> None:
         if self.current == session.pk:
             return
-        await self._leave()
+        await self._close_session()
         self.current = session.pk
-        await broadcast.enter(session.pk, self.channel_name, version=session.version)
+        await self.enter(session.pk, version=session.version)
 
-    async def _leave(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+    async def _close_session(self) -> None:
+        self.stop_looking()
         self.following.clear()
         self.done.clear()
         if self.current is not None:
-            await broadcast.leave(self.current, self.channel_name)
+            await self.leave(self.current)
             self.current = None
 
     async def _running(self, session: Session) -> list[Answer]:
@@ -353,14 +341,13 @@ class ProgramConsumer(AsyncWebsocketConsumer):
 
     def _keep_looking(self) -> None:
         """Frames of another process may never reach us: then look for ourselves."""
-        is_looking = self._looking is not None and not self._looking.done()
-        if not is_looking and any(not runs.is_here(run_id) for run_id in self.following):
-            self._looking = asyncio.get_running_loop().create_task(self._look())
+        if any(not runs.is_here(run_id) for run_id in self.following):
+            self.start_looking(self._look)
 
     async def _look(self) -> None:
         while elsewhere := [one for one in self.following.values() if not runs.is_here(one.run)]:
             await asyncio.sleep(GAP_SECONDS if any(one.has_gap for one in elsewhere) else LOOK_SECONDS)
-            async with self._turn:
+            async with self.turn:
                 for followed in elsewhere:
                     if followed.has_gap or time.monotonic() - followed.heard_at >= LOOK_SECONDS:
                         await self._tell_found(followed)

@@ -1,0 +1,74 @@
+"""What pages and programs have in common: one thing at a time, a place in some groups, and a clean end.
+
+Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
+through `relay.database`, which looks after its own, so a frame costs no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from channels.consumer import get_handler_name
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from relay import broadcast
+
+T = TypeVar("T")
+REMEMBERED_SECONDS = 2.0
+
+
+_asked: dict[Hashable, asyncio.Future[Any]] = {}
+
+
+class Socket(AsyncWebsocketConsumer):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.turn = asyncio.Lock()
+        self.sessions: set[UUID] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self.gone()
+
+    async def gone(self) -> None:
+        """However it came to its end."""
+        self.stop_looking()
+        for session_id in list(self.sessions):
+            await self.leave(session_id)
+
+    async def dispatch(self, message: Any) -> None:
+        """One thing at a time, also while we look for what we did not hear."""
+        async with self.turn:
+            await getattr(self, get_handler_name(message))(message)
+
+    async def enter(self, session_id: UUID, *, version: int) -> None:
+        self.sessions.add(session_id)
+        await broadcast.enter(session_id, self.channel_name, version=version)
+
+    async def leave(self, session_id: UUID) -> None:
+        self.sessions.discard(session_id)
+        await broadcast.leave(session_id, self.channel_name)
+
+    def start_looking(self, look: Callable[[], Awaitable[None]]) -> None:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(cast(Any, look()))
+
+    def stop_looking(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+
+async def asked_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+    """What many sockets want to know because of one and the same message is asked by the first of them."""
+    if key not in _asked:
+        _asked[key] = asyncio.ensure_future(ask())
+        asyncio.get_running_loop().call_later(REMEMBERED_SECONDS, _asked.pop, key, None)
+    found: T = await asyncio.shield(_asked[key])
+    return found
