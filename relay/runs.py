@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -40,11 +41,19 @@ LIVES_FOR = timedelta(seconds=30)  # without a sign of life, a run counts as los
 PATIENCE = timedelta(minutes=1)
 KEPT_FOR = timedelta(days=7)
 DRAIN_SECONDS = 5.0
-# Pieces are gathered before they are shown: longer the more answers run at once, so that pages do not cost the model.
-SHORTEST_PACE, PACE_PER_RUN, LONGEST_PACE = 0.05, 0.001, 0.5
+# Pieces are gathered before they are shown: longer the more there is to tell, to whomever.
+SHORTEST_PACE, PACE_PER_TELLING, LONGEST_PACE = 0.05, 0.0015, 0.5
 
 OnEnd = Callable[[Run], Awaitable[None]]
 
+
+@dataclass(slots=True)
+class _Paced:
+    until: float = 0.0
+    seconds: float = SHORTEST_PACE
+
+
+_paced = _Paced()
 _running: dict[UUID, LiveRun] = {}
 _tasks: set[asyncio.Task[None]] = set()
 
@@ -153,7 +162,17 @@ class LiveRun:
 
 
 def pace() -> float:
-    return min(SHORTEST_PACE + PACE_PER_RUN * len(_running), LONGEST_PACE)
+    """How long pieces are gathered. Looked at twice a second: with many runs, counting them is work of its own."""
+    now = time.monotonic()
+    if now >= _paced.until:
+        _paced.until, _paced.seconds = now + 0.5, _pace()
+    return _paced.seconds
+
+
+def _pace() -> float:
+    """The more there is to tell at once, the longer: all of it together takes no more than a part of our time."""
+    tellings = sum(1 + broadcast.sockets_of(live.turn.session_id) for live in _running.values())
+    return min(max(SHORTEST_PACE, PACE_PER_TELLING * tellings), LONGEST_PACE)
 
 
 # Beginning and ending.

@@ -96,7 +96,7 @@ class TurnFailed(Exception):
 async def answer(turn: Turn, watcher: Watcher) -> Run.Outcome:
     """Carry the turn through. Raises TurnFailed, NoSuchModel; cancelled, it stores what there is and goes."""
     leaf = turn.leaf
-    asked = await in_database(_open_calls, turn.session_id, leaf)
+    asked = await in_database(_open_calls, turn.session_id, leaf) if turn.answers else None
     if asked:
         return await _resume(turn, watcher, asked)
     for place, role in enumerate(turn.agent.roles):

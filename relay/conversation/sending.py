@@ -138,9 +138,11 @@ async def send_queued(owner_id: int, session_id: UUID, *, after: int) -> None:
 
 def _take_queued(owner_id: int, session_id: UUID) -> tuple[Session, QueuedMessage] | None:
     """The oldest, for exactly one of those who come for it."""
-    session = Session.objects.select_related("owner").filter(pk=session_id, owner_id=owner_id, hidden_at=None).first()
     waiting = QueuedMessage.objects.filter(session=session_id).order_by("pk").first()
-    if session is None or waiting is None or not QueuedMessage.objects.filter(pk=waiting.pk).delete()[0]:
+    if waiting is None:
+        return None
+    session = Session.objects.select_related("owner").filter(pk=session_id, owner_id=owner_id, hidden_at=None).first()
+    if session is None or not QueuedMessage.objects.filter(pk=waiting.pk).delete()[0]:
         return None
     return session, waiting
 

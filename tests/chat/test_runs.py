@@ -12,7 +12,7 @@ from django.utils import timezone
 from history import exchanges
 from history.events import ToolCallPiece
 from history.models import Exchange, Message, Session
-from relay import conversation, runs
+from relay import broadcast, conversation, runs
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import OverAllowance
@@ -250,3 +250,16 @@ async def test_what_waits_and_is_refused_goes_on_waiting_in_its_place(talk: Talk
     with pytest.raises(OverAllowance):
         await conversation.send_queued(talk.user.pk, talk.session.pk, after=await talk.head())
     assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
+
+
+async def test_the_more_pages_watch_the_longer_pieces_are_gathered_and_never_for_long(talk: Talk) -> None:
+    talk.scripted(["Hello", asyncio.Event()])
+    await talk.begin("one")
+    paces = []
+    for channel in range(1_000):
+        if channel in (0, 100, 999):
+            paces.append(runs._pace())
+        await broadcast.enter(talk.session.pk, f"page-{channel}", version=1)
+    for channel in range(1_000):
+        await broadcast.leave(talk.session.pk, f"page-{channel}")
+    assert paces == [runs.SHORTEST_PACE, pytest.approx(101 * runs.PACE_PER_TELLING), runs.LONGEST_PACE]
