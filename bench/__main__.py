@@ -3,6 +3,7 @@
 --database sqlite|postgresql|both    which (both)
 --messages N --sessions N            how large (1,000,000 in 20,000)
 --rounds N                           how often each thing is timed (100)
+--only record|chat                   one part of it: the record at size, or sockets that receive answers (both)
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from pathlib import Path
 
 def main() -> int:
     given = _arguments()
+    if given.only == "chat":
+        return _chat()
     if given.database == "both":
-        return max([_again(given, name) for name in ("sqlite", "postgresql")])
+        ended = [_again(given, name) for name in ("sqlite", "postgresql")]
+        return max(ended if given.only == "record" else [*ended, _again(given, "sqlite", only="chat")])
     with tempfile.TemporaryDirectory(prefix="parley-bench-", dir="/tmp") as folder:
         if given.database == "postgresql":
             return _on_postgres(given, folder)
@@ -31,13 +35,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--sessions", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--only", choices=["record", "chat"])
     return parser.parse_args()
 
 
-def _again(given: argparse.Namespace, database: str) -> int:
+def _again(given: argparse.Namespace, database: str, *, only: str = "record") -> int:
     """Settings are read once per process: each database gets one of its own."""
-    sizes = [f"--{name}={getattr(given, name)}" for name in ("messages", "sessions", "rounds")]
-    return subprocess.run([sys.executable, "-m", "bench", f"--database={database}", *sizes], check=False).returncode
+    options = [f"--{name}={getattr(given, name)}" for name in ("messages", "sessions", "rounds")]
+    command = [sys.executable, "-m", "bench", f"--database={database}", f"--only={only}", *options]
+    return subprocess.run(command, check=False).returncode
 
 
 def _on_postgres(given: argparse.Namespace, folder: str) -> int:
@@ -50,9 +56,22 @@ def _on_postgres(given: argparse.Namespace, folder: str) -> int:
         server.cleanup()
 
 
-def _run(given: argparse.Namespace, folder: str, url: str) -> int:
+def _chat() -> int:
+    with tempfile.TemporaryDirectory(prefix="parley-bench-", dir="/tmp") as folder:
+        _set_up(folder, f"sqlite:///{folder}/bench.sqlite3")
+        from bench import chat, measure
+
+        table = measure.Table()
+        print(f"\n\n### chat: answers while they are written\n\n{measure.HEAD}")
+        chat.measure(table, folder=Path(folder))
+    return 0 if table.reached else 1
+
+
+def _set_up(folder: str, url: str) -> None:
+    """An empty database of our own, whatever the environment or a developer's .env says."""
     os.environ |= {
         "DATABASE_URL": url,
+        "REDIS_URL": "",
         "PARLEY_DATA_DIR": folder,
         "DJANGO_SETTINGS_MODULE": "project.settings",
         "CHAT_HISTORY_ENABLED": "true",
@@ -62,10 +81,14 @@ def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     django.setup()
     from django.core.management import call_command
 
+    call_command("migrate", verbosity=0)
+
+
+def _run(given: argparse.Namespace, folder: str, url: str) -> int:
+    _set_up(folder, url)
     from bench import measure, record
     from bench.load import load
 
-    call_command("migrate", verbosity=0)
     loaded = load(messages=given.messages, sessions=given.sessions)
     table = measure.Table()
     print(f"\n\n### {given.database}: {given.messages:,} messages in {given.sessions:,} sessions\n\n{measure.HEAD}")

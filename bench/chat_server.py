@@ -1,0 +1,84 @@
+"""What the chat benchmark serves: the whole application with a model that speaks at a set pace, and a bare consumer.
+
+The model lives in the server's own process and costs next to nothing, so that what is measured is ours: reading the
+history, recording, rendering, and sending it to the page. `/ws/bare/` is what all of that is compared with. Whoever
+asks while the gate is shut waits for it, so that any number of answers can begin together: `/gate/shut`, `/gate/open`,
+and `/gate` says how many wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any
+
+from project import asgi
+
+# isort: split
+# Only now: these need the applications to be set up.
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from bench.chat_text import TOKENS_PER_SECOND, tokens
+from relay.providers import registry
+from relay.providers.base import Model
+from relay.providers.scripted import ScriptedProvider, Step
+
+_answers = count()
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.event, self.waiting = asyncio.Event(), 0
+        self.event.set()
+
+    async def told(self, path: str) -> bytes:
+        if path == "/gate/shut":
+            self.event, self.waiting = asyncio.Event(), 0
+        elif path == "/gate/open":
+            self.event.set()
+        return str(self.waiting).encode()
+
+    def enter(self) -> asyncio.Event:
+        self.waiting += 1
+        return self.event
+
+
+gate = Gate()
+
+
+def speak(*_: Any) -> list[Step]:
+    said = [step for token in tokens(next(_answers)) for step in (token, 1 / TOKENS_PER_SECOND)]
+    return [gate.enter(), *said]
+
+
+registry.use(registry.Router([ScriptedProvider(speak, models=[Model(name="bench", window=8192)])]))
+
+
+class BareConsumer(AsyncWebsocketConsumer):
+    """One frame per token, nothing else."""
+
+    task: asyncio.Task[None] | None = None
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        self.task = asyncio.get_running_loop().create_task(self.stream())
+
+    async def stream(self) -> None:
+        await gate.enter().wait()
+        for token in tokens(next(_answers)):
+            await self.send(text_data=f'<span hx-swap-oob="beforeend:#answer">{token}</span>')
+            await asyncio.sleep(1 / TOKENS_PER_SECOND)
+        await self.send(text_data='<div id="announcer"></div>')
+
+
+bare = BareConsumer.as_asgi()
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    path = scope.get("path", "")
+    if scope["type"] == "websocket" and path == "/ws/bare/":
+        await bare(scope, receive, send)
+    elif scope["type"] == "http" and path.startswith("/gate"):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": await gate.told(path)})
+    else:
+        await asgi.application(scope, receive, send)
