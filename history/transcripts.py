@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import groupby
 from urllib.parse import urlencode
 
 from history.branches import below_on_the_way, goes_on, newest_below, notes_beside, versions_of
 from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, ToolRequest, ToolResult, ToolResults
 from history.errors import NoSuchEntry
-from history.models import Message, Session
+from history.models import Exchange, Message, Session
 from history.previews import entries_in_brief
 from history.selectors import PAGE, Page, messages_of
 
@@ -61,6 +62,7 @@ class Shown:
     unasked: tuple[ToolResult, ...] = ()
     versions: tuple[int, ...] = ()
     notes: tuple[Shown, ...] = ()
+    cost: Decimal | None = None
 
     @property
     def template(self) -> str:
@@ -209,7 +211,18 @@ def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[
     hanging: dict[int, list[Shown]] = {}
     for note, entry in zip(notes, entries[len(messages) :], strict=True):
         hanging.setdefault(note.parent_seq, []).append(Shown(message=note, entry=entry, place=place))
-    return _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
+    rows = _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
+    costs = _costs(messages)
+    return [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
+
+
+def _costs(messages: Sequence[Message]) -> dict[int, Decimal]:
+    """What calls to models came to, as far as anybody knows, by the answer that they gave."""
+    answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
+    if not answers:
+        return {}
+    paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by().values_list("message_id", "cost")
+    return {pk: cost for pk, cost in paid if pk is not None}
 
 
 def _in_order(

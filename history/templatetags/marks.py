@@ -9,13 +9,12 @@ from urllib.parse import urlencode
 from django import template
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from history.models import Message, Session
 from history.origins import Origin, origin_of
 from history.search import Hit
-from history.templatetags.reading import dollars, duration, thousands
+from history.templatetags.reading import dollars, long_duration, thousands
 
 register = template.Library()
 
@@ -74,11 +73,7 @@ def measured(number: float | None, unit: str) -> str:
     if number is None:
         return "–"
     if unit == "seconds":
-        return _hours(number) if number >= 2 * 3600 else duration(number)
+        return long_duration(number)
     if unit == "dollars":
         return dollars(Decimal(str(number)))
     return thousands(round(number)) if unit == "count" else in_short(round(number))
-
-
-def _hours(seconds: float) -> str:
-    return _("%(hours)d h") % {"hours": seconds / 3600}

@@ -71,6 +71,16 @@ def duration(seconds: float | None) -> str:
 
 
 @register.filter
+def long_duration(seconds: float) -> str:
+    """The same for times that may be hours or days: 3 h, 12 d."""
+    if seconds < 2 * 3600:
+        return duration(seconds)
+    if seconds < 2 * 86_400:
+        return _("%(hours)d h") % {"hours": seconds / 3600}
+    return _("%(days)d d") % {"days": seconds / 86_400}
+
+
+@register.filter
 def moment(time: datetime) -> str:
     """The hour today, the day before that: in the zone and the language of whoever reads."""
     local = timezone.localtime(time)

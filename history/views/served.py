@@ -40,15 +40,15 @@ def transcript_or_404(session: Session, asked: QueryDict) -> Transcript:
 
 def _place(asked: QueryDict) -> Place:
     return Place(
-        before=_number(asked, "before"),
-        after=_number(asked, "after"),
-        at=_number(asked, "at"),
-        leaf=_number(asked, "leaf"),
+        before=number_in(asked, "before"),
+        after=number_in(asked, "after"),
+        at=number_in(asked, "at"),
+        leaf=number_in(asked, "leaf"),
         internal=asked.get("internal") == "1",
     )
 
 
-def _number(asked: QueryDict, name: str) -> int | None:
+def number_in(asked: QueryDict, name: str) -> int | None:
     """What is no number of an entry asks for nothing."""
     text = asked.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

@@ -19,7 +19,7 @@ async function copy(words) {
 
 async function wordsOf(button) {
   const entry = button.closest(".entry");
-  const seen = () => [...entry.querySelectorAll(".prose")].map((part) => part.innerText).join("\n\n");
+  const seen = () => [...(entry ?? document).querySelectorAll(".prose")].map((part) => part.innerText).join("\n\n");
   try {
     const response = await fetch(button.dataset.copy);
     return response.ok && !response.redirected ? await response.text() : seen();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -128,6 +129,31 @@ def test_charts_are_drawn_from_their_tables(signed_in: Page, see: See, ada: Any,
     signed_in.locator(".plot").first.hover()
     expect(signed_in.locator(".chart-tip").first).to_be_visible()
     see("charts-by-model")
+
+
+def test_a_timeline_shows_where_the_time_went(signed_in: Page, see: See, ada: Any) -> None:
+    noon = timezone.now() - timedelta(hours=3)
+    session = chat_of(ada, title="Why is the build server slow?", created_at=noon)
+    at = noon
+    for turn in range(3):
+        at += timedelta(minutes=20)
+        entries: list[Any] = [said("What is it now?", at=at)]
+        for step in range(2 + turn):
+            took = 2.5 + step
+            tool = result(f"{turn}-{step}", name="shell" if step % 2 else "sys_monitor", duration=3.0 + turn)
+            asks = answered("", call(tool.call_id, name=tool.name), at=at + timedelta(seconds=took), duration=took)
+            begun = replace(tool, started_at=asks.at, status="failed" if step == 3 else "success")
+            at = asks.at + timedelta(seconds=3 + turn)
+            entries += [asks, results(begun, at=at)]
+        at += timedelta(seconds=4)
+        entries.append(answered("The disk.", at=at, duration=4.0, model="claude-sonnet"))
+        recorder.append_many(session, entries, after=session.head)
+    signed_in.goto(session.get_absolute_url())
+    signed_in.get_by_role("link", name="Timeline").first.click()
+    expect(signed_in.get_by_role("heading", name="Where the time went")).to_be_visible()
+    see("timeline")
+    signed_in.get_by_role("link", name="shell").first.click()
+    expect(signed_in).to_have_url(re.compile(r"\?at=\d+#m\d+$"))
 
 
 def record_of_weeks(owner: Any) -> None:

@@ -191,9 +191,11 @@ def test_a_page_takes_as_many_queries_however_long_the_session_is(
     reader: Client, ada: Any, length: int, django_assert_max_num_queries: Any
 ) -> None:
     session = long_chat(ada, length)
-    with django_assert_max_num_queries(20):  # the signed-in user (3), session, page, versions, run, queue, rail, panel
+    with django_assert_max_num_queries(
+        21
+    ):  # the signed-in user (3), session, page, versions, costs, run, queue, rail, panel
         read(reader, session)
-    with django_assert_max_num_queries(27):
+    with django_assert_max_num_queries(28):
         read(reader, session, at=length // 2, internal=1)
 
 

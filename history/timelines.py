@@ -1,0 +1,178 @@
+"""Where the time of a session went: calls to models, tools, and waiting for people, turn by turn.
+
+A turn begins with what somebody said. Its calls stand on a line of their own, measured in hundredths of the turn, so
+that a turn of seconds can be read beside one of hours. Nothing here is a text of the conversation: names, times and
+counts alone. A page shows some turns, each with so many calls and no more, however long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from django.db.models import QuerySet, Sum
+
+from history.entries import ModelInput, ModelOutput
+from history.models import Message, Session, ToolCall
+
+TURNS = 20
+MOST_CALLS = 40
+NARROWEST = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One call. `start` and `width` are hundredths of its turn."""
+
+    kind: str  # model or tool
+    name: str
+    seq: int
+    began: datetime
+    seconds: float
+    status: str = ""
+    wait: float | None = None
+    start: float = 0
+    width: float = 0
+
+    @property
+    def ended(self) -> datetime:
+        return self.began + timedelta(seconds=self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    seq: int
+    began: datetime
+    seconds: float
+    spans: tuple[Span, ...]
+    left_out: int = 0
+    waited: float | None = None  # for whoever spoke, since the turn before had ended
+
+    @property
+    def model_seconds(self) -> float:
+        return sum(span.seconds for span in self.spans if span.kind == "model")
+
+    @property
+    def tool_seconds(self) -> float:
+        return sum(span.seconds for span in self.spans if span.kind == "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    kind: str
+    seconds: float
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    turns: tuple[Turn, ...]  # the newest first
+    shares: tuple[Share, ...]  # of the whole session
+    next_before: int | None
+
+
+def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
+    inputs = _on_path(session).filter(kind=ModelInput.kind, is_internal=False).order_by("-seq")
+    if before is not None:
+        inputs = inputs.filter(seq__lt=before)
+    asked = list(inputs.values_list("seq", "created_at")[: TURNS + 1])
+    page = asked[:TURNS][::-1]
+    borders = [*(seq for seq, _at in page), before or session.version + 1]
+    spans = [_spans(session, first=first, until=until) for first, until in pairwise(borders)]
+    turns = [_turn(seq, at, found) for (seq, at), found in zip(page, spans, strict=True)]
+    return Timeline(
+        turns=tuple(_with_waits(turns))[::-1],
+        shares=_shares(session),
+        next_before=page[0][0] if len(asked) > TURNS else None,
+    )
+
+
+def _on_path(session: Session) -> QuerySet[Message]:
+    return Message.objects.filter(session=session, on_path=True)
+
+
+def _spans(session: Session, *, first: int, until: int) -> tuple[list[Span], int]:
+    """The calls of one turn in the order in which they began, and how many more there are."""
+    answers = _on_path(session).filter(seq__gt=first, seq__lt=until, kind=ModelOutput.kind).order_by("seq")
+    columns = ("pk", "seq", "model", "created_at", "duration", "latency", "status")
+    rows = list(answers.values(*columns, "exchange__started_at", "exchange__ended_at")[:MOST_CALLS])
+    calls = ToolCall.objects.filter(message_id__in=[row["pk"] for row in rows], duration__isnull=False)
+    tools = calls.order_by("pk").values("name", "message__seq", "created_at", "started_at", "duration", "status")
+    found = sorted([*_of_models(rows), *_of_tools(tools[: 2 * MOST_CALLS])], key=lambda span: (span.began, span.seq))
+    unread = max(0, answers.count() - len(rows)) if len(rows) == MOST_CALLS else 0
+    return found[:MOST_CALLS], unread + max(0, len(found) - MOST_CALLS)
+
+
+def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    """From the call that was made, if it was ours; else an answer ends when it was written down."""
+    for row in rows:
+        began, ended = row["exchange__started_at"], row["exchange__ended_at"]
+        if not (began and ended):
+            began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
+        yield Span(
+            kind="model",
+            name=row["model"],
+            seq=row["seq"],
+            began=began,
+            seconds=max(0.0, (ended - began).total_seconds()),
+            status=row["status"],
+            wait=row["latency"],
+        )
+
+
+def _of_tools(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    for row in rows:
+        began = row["started_at"] or row["created_at"]
+        yield Span(
+            kind="tool",
+            name=row["name"],
+            seq=row["message__seq"],
+            began=began,
+            seconds=max(0.0, row["duration"]),
+            status=row["status"],
+        )
+
+
+def _turn(seq: int, at: datetime, found: tuple[list[Span], int]) -> Turn:
+    spans, left_out = found
+    began = min([at, *(span.began for span in spans)])
+    whole = max((max([at, *(span.ended for span in spans)]) - began).total_seconds(), 0.001)
+    placed = tuple(_placed(span, began=began, whole=whole) for span in spans)
+    seconds = whole if spans else 0.0
+    return Turn(seq=seq, began=at, seconds=seconds, spans=placed, left_out=left_out)
+
+
+def _placed(span: Span, *, began: datetime, whole: float) -> Span:
+    start = min(100 * (span.began - began).total_seconds() / whole, 100 - NARROWEST)
+    width = min(max(100 * span.seconds / whole, NARROWEST), 100 - start)
+    return replace(span, start=round(start, 2), width=round(width, 2))
+
+
+def _with_waits(turns: Sequence[Turn]) -> Iterator[Turn]:
+    """How long each was waited for; of the oldest on a page nobody looks up when the turn before had ended."""
+    yield from turns[:1]
+    for earlier, later in pairwise(turns):
+        ended = max([earlier.began, *(span.ended for span in earlier.spans)])
+        yield replace(later, waited=max(0.0, (later.began - ended).total_seconds()))
+
+
+def _shares(session: Session) -> tuple[Share, ...]:
+    """Of the whole session: what neither a model nor a tool took was waited for people."""
+    answers = _on_path(session).filter(kind=ModelOutput.kind)
+    model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
+    calls = ToolCall.objects.filter(session=session, message__on_path=True)
+    tools = calls.aggregate(total=Sum("duration", default=0.0))["total"]
+    whole = max((session.last_activity_at - session.created_at).total_seconds(), model + tools)
+    if not whole:
+        return ()
+    people = max(0.0, whole - model - tools)
+    shares, start = [], 0.0
+    for kind, seconds in (("model", model), ("tool", tools), ("people", people)):
+        width = 100 * seconds / whole
+        shares.append(Share(kind, seconds, round(start, 2), round(width, 2)))
+        start += width
+    return tuple(shares)

@@ -1,0 +1,140 @@
+"""Where the time of one session went."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from history import exchanges, recorder
+from history.models import Exchange, Session
+from history.timelines import MOST_CALLS, TURNS, timeline_of
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.django_db
+
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def session(ada: Any) -> Session:
+    """Two turns: two answers with a call between them; an hour later one answer that failed."""
+    session = recorder.start_session(owner=ada, created_at=NOON, title="Slow")
+    entries = [
+        said("Why?", at=NOON),
+        answered("Looking.", call("a", name="shell"), at=after(4), duration=4.0, latency=1.0, model="claude-x"),
+        results(result("a", name="shell", duration=5.0, started_at=after(4)), at=after(9)),
+        answered("So.", at=after(10), duration=1.0, model="claude-x"),
+        said("And?", at=after(3_610)),
+        answered("", at=after(3_612), duration=2.0, status="failed", error="quota", model="gpt"),
+    ]
+    recorder.append_many(session, entries, after=0)
+    return session
+
+
+def test_calls_stand_where_they_were_in_their_turn(session: Session) -> None:
+    second, first = timeline_of(session).turns
+    assert [(span.kind, span.name, span.start, span.width) for span in first.spans] == [
+        ("model", "claude-x", 0.0, 40.0),
+        ("tool", "shell", 40.0, 50.0),
+        ("model", "claude-x", 90.0, 10.0),
+    ]
+    assert (first.seconds, first.tool_seconds, first.model_seconds) == (10.0, 5.0, 5.0)
+    assert first.waited is None
+    assert second.waited == 3_600
+    assert [(span.name, span.status) for span in second.spans] == [("gpt", "failed")]
+
+
+def test_what_neither_models_nor_tools_took_was_waited_for_people(session: Session) -> None:
+    shares = {share.kind: share.seconds for share in timeline_of(session).shares}
+    assert shares == {"model": 7.0, "tool": 5.0, "people": 3_600.0}
+
+
+def test_a_call_of_ours_is_measured_from_when_it_was_sent(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.finish(exchange, answered("hi"), end_reason="done")
+    began = Exchange.objects.get().started_at
+    Exchange.objects.update(ended_at=began + timedelta(seconds=3))
+    assert timeline_of(session).turns[0].spans[0].seconds == pytest.approx(3.0)
+
+
+def test_a_long_session_is_shown_a_page_at_a_time(ada: Any, django_assert_max_num_queries: Any) -> None:
+    session = chat_of(ada, *[f"text {number}" for number in range(100)])
+    with django_assert_max_num_queries(3 + 3 * TURNS):
+        page = timeline_of(session)
+    seen = [turn.seq for turn in page.turns]
+    while page.next_before:
+        page = timeline_of(session, before=page.next_before)
+        seen += [turn.seq for turn in page.turns]
+    assert seen == list(range(99, 0, -2))
+
+
+def test_a_turn_of_many_calls_says_how_many_are_left_out(ada: Any) -> None:
+    session = chat_of(ada, "Go on")
+    recorder.append_many(session, [answered(f"step {number}") for number in range(MOST_CALLS + 7)], after=1)
+    turn = timeline_of(session).turns[0]
+    assert (len(turn.spans), turn.left_out) == (MOST_CALLS, 7)
+
+
+# The page.
+
+
+def read(client: Client, session: Session, query: str = "") -> str:
+    response = client.get(f"/s/{session.pk}/timeline/{query}")
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_its_owner_reads_it_as_a_table_with_links_to_the_messages(client: Client, ada: Any, session: Session) -> None:
+    client.force_login(ada)
+    html = read(client, session)
+    assert f'<a href="/s/{session.pk}/?at=2#m2">claude-x</a>' in html
+    assert "Waiting for people" in html
+    assert re.search(r'class="status failed"><span class="dot" aria-hidden="true"></span>failed', html)
+    assert "after 60 min of waiting" in html
+    assert "Why?" not in html
+
+
+def test_staff_who_may_list_see_times_and_a_stranger_nothing(
+    client: Client, bob: Any, staff: Any, session: Session
+) -> None:
+    address = f"/s/{session.pk}/timeline/"
+    client.force_login(bob)
+    assert client.get(address).status_code == 404
+    client.force_login(staff)
+    assert client.get(address).status_code == 404
+    staff.user_permissions.add(Permission.objects.get(codename="view_session", content_type__app_label="history"))
+    html = read(client, session)
+    assert "shell" in html
+    assert "Why?" not in html
+
+
+def test_somebody_who_is_not_signed_in_is_asked_to(client: Client, session: Session) -> None:
+    assert client.get(f"/s/{session.pk}/timeline/").status_code == 302
+
+
+@pytest.mark.parametrize("query", ["?before=0", "?before=x", "?before=" + "9" * 30])
+def test_no_address_is_an_error(client: Client, ada: Any, session: Session, query: str) -> None:
+    client.force_login(ada)
+    read(client, session, query)
+
+
+def test_an_answer_shows_what_it_cost_and_when_it_began(client: Client, ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.finish(exchange, answered("hi", latency=0.4, duration=2.0), end_reason="done", cost=Decimal("0.0123"))
+    client.force_login(ada)
+    html = client.get(f"/s/{session.pk}/").content.decode()
+    assert "$0.0123" in html
+    assert 'title="first token after 0.4 s">2.0 s' in html
+    assert f'data-copy="/history/export/?session={session.pk}&amp;format=markdown"' in html
