@@ -86,7 +86,7 @@ def _set_up(folder: str, url: str) -> None:
 
 def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     _set_up(folder, url)
-    from bench import measure, record
+    from bench import importing, measure, record
     from bench.load import load
 
     loaded = load(messages=given.messages, sessions=given.sessions)
@@ -94,6 +94,7 @@ def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     print(f"\n\n### {given.database}: {given.messages:,} messages in {given.sessions:,} sessions\n\n{measure.HEAD}")
     table.add(measure.Line("loading", given.messages / loaded.seconds, "/s", note=f"{loaded.seconds:.0f} s"))
     record.measure(loaded, table, rounds=given.rounds)
+    importing.measure(table, folder, messages=max(given.messages // 10, 1_000))
     record.verify_all(table)
     record.purge_all(table)
     return 0 if table.reached else 1

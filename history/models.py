@@ -521,3 +521,42 @@ class StaleDay(models.Model):
 
     def __str__(self) -> str:
         return str(self.day)
+
+
+class ImportJob(models.Model):
+    """Files that somebody sent to be imported, and what became of them. The files lie in the data directory."""
+
+    class State(models.TextChoices):
+        UPLOADING = "uploading", _("being sent")
+        WAITING = "waiting", _("waiting")
+        RUNNING = "running", _("running")
+        DONE = "done", _("done")
+        FAILED = "failed", _("failed")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="import_jobs")
+    state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.UPLOADING)
+    # [{"name": …, "size": …}, …] in the order in which they were sent.
+    files = models.JSONField(_("files"), default=list)
+    # Who runs it; whoever takes it over has another name, and the words of the one before count no more.
+    claim = models.UUIDField(null=True, blank=True)
+    created_at = models.DateTimeField(_("created"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    bytes_read = models.PositiveBigIntegerField(_("read"), default=0)
+    counts = models.JSONField(_("counts"), default=dict)
+    # The items of the report, or the first of very many.
+    items = models.JSONField(_("report"), default=list)
+    error = models.TextField(_("error"), blank=True)
+
+    class Meta:
+        verbose_name = _("import")
+        verbose_name_plural = _("imports")
+        ordering = ["-created_at"]
+        indexes = [
+            models.Index(fields=["owner", "-created_at"], name="import_of_owner"),
+            models.Index(fields=["created_at"], name="import_waiting", condition=Q(state="waiting")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.created_at:%Y-%m-%d %H:%M} {self.state}"

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from history.views import browse, charts, entry, exporting, opening, timeline
+from history.views import browse, charts, entry, exporting, imports, opening, timeline
 
 app_name = "history"
 urlpatterns = [
@@ -8,6 +8,12 @@ urlpatterns = [
     path("history/export/", exporting.export, name="export"),
     path("charts/", charts.charts, name="charts"),
     path("s/<uuid:session_id>/timeline/", timeline.timeline, name="timeline"),
+    path("import/", imports.imports, name="imports"),
+    path("import/begin/", imports.begin, name="import_begin"),
+    path("import/<uuid:job_id>/", imports.import_job, name="import_job"),
+    path("import/<uuid:job_id>/pieces/<int:place>/", imports.piece, name="import_piece"),
+    path("import/<uuid:job_id>/start/", imports.start, name="import_start"),
+    path("import/<uuid:job_id>/remove/", imports.remove, name="import_remove"),
     path("s/<uuid:session_id>/open/", opening.open_session, name="open"),
     path("s/<uuid:session_id>/<int:seq>/", entry.whole_entry, name="entry"),
 ]

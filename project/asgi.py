@@ -19,6 +19,7 @@ django_application = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from project import background  # noqa: E402
+from project.request_size import limited  # noqa: E402
 from relay.routing import sockets  # noqa: E402
 
 
@@ -40,7 +41,7 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
 
 protocols = ProtocolTypeRouter(
     {
-        "http": answer_http,
+        "http": limited(answer_http),
         "websocket": sockets,
         "lifespan": live,
     }

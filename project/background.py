@@ -60,6 +60,7 @@ JOBS: list[Job] = [
     Job(name="sweep dead runs", run="relay.runs.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),
+    Job(name="run imports", run="history.importing.jobs.work", every=1, once_per="process"),
     Job(name="list models", run="relay.providers.registry.refresh", every=300, once_per="process"),
 ]
 

@@ -56,6 +56,7 @@ try:
     PARLEY_DATA_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
     # WhiteNoise complains of a folder that is not there.
     (PARLEY_DATA_DIR / "static").mkdir(exist_ok=True)
+    (PARLEY_DATA_DIR / "uploads").mkdir(exist_ok=True, mode=0o700)
     SECRET_KEY = SECRET_KEY or key_from(PARLEY_DATA_DIR / "secret.key")
     PARLEY_FINGERPRINT_KEY = (_fingerprint_key or key_from(PARLEY_DATA_DIR / "fingerprint.key")).encode()
 except OSError as error:
@@ -76,6 +77,7 @@ CHAT_HISTORY_MAX_SESSIONS = env.whole_number("CHAT_HISTORY_MAX_SESSIONS", 0)
 CHAT_HISTORY_STICKY_TTL_SECONDS = env.whole_number("CHAT_HISTORY_STICKY_TTL_SECONDS", 600)
 PARLEY_CHAT_TTL_DAYS = env.whole_number("PARLEY_CHAT_TTL_DAYS", 0)
 PARLEY_IMPORT_TTL_DAYS = env.whole_number("PARLEY_IMPORT_TTL_DAYS", 0)
+PARLEY_IMPORT_MB = env.whole_number("PARLEY_IMPORT_MB", 512, least=1, most=102_400)
 PARLEY_TRASH_HOURS = env.whole_number("PARLEY_TRASH_HOURS", 24, most=876_000)
 PARLEY_REDACTION_HOOKS = env.dotted_paths("PARLEY_REDACTION_HOOKS")
 PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
@@ -297,6 +299,8 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = True
 MEDIA_ROOT = PARLEY_DATA_DIR / "media"
+# On the disk of the data, because /tmp may be memory: what is sent to be imported is large.
+FILE_UPLOAD_TEMP_DIR = PARLEY_DATA_DIR / "uploads"
 
 # Logging: to stderr, one line each, secrets blotted out
 

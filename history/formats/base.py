@@ -21,6 +21,11 @@ from history.entries import Entry, nothing
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
 
+def gettext_noop(text: str) -> str:
+    """Marks a sentence that a page will translate; what varies stands beside it (`where`), not in it."""
+    return text
+
+
 class FormatError(ValueError):
     """This cannot be read as what it seems to be; the text says why, for whoever brought it."""
 

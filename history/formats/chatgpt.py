@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.dialects.loose import items, obj, string
-from history.formats.base import Conversation, FormatError, Notes, Refused
+from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.chatgpt_messages import Messages
 from history.formats.many import each
 from history.formats.sources import Sample, Source
@@ -34,7 +34,7 @@ def _conversation(item: Mapping[str, Any], source: Source) -> Iterator[Conversat
     mapping = {name: obj(node) for name, node in obj(item.get("mapping")).items()}
     source_id = string(item.get("conversation_id")) or string(item.get("id"))
     if not source_id:
-        raise FormatError("it has no id")
+        raise FormatError(gettext_noop("it has no id"))
     notes, clock = Notes(), Clock(item.get("create_time"))
     tree = Tree(notes)
     messages = Messages(tree, clock, companion=source.companion)
@@ -45,7 +45,7 @@ def _conversation(item: Mapping[str, Any], source: Source) -> Iterator[Conversat
         ends[name] = messages.add(name, obj(mapping[name].get("message")), parent=after, above=parent)
     messages.finish()
     if not tree.items:
-        raise FormatError("it is empty: nobody said anything in it")
+        raise FormatError(gettext_noop("it is empty: nobody said anything in it"))
     tree.leaf = ends.get(string(item.get("current_node")), "")
     nodes, leaf = tree.nodes()
     yield Conversation(

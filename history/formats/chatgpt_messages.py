@@ -23,13 +23,14 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
+from history.formats.base import gettext_noop
 from history.formats.times import Clock
 from history.formats.trees import Tree
 from history.formats.wire import CHANNEL, instruction
 from history.media import media_type_of
 
 PROVIDER = "openai"
-NO_FILE = "A picture or file is not in the export; its name was kept."
+NO_FILE = gettext_noop("A picture or file is not in the export; its name was kept.")
 ADDRESSED_TO_ALL = ("all", "")
 
 
@@ -117,7 +118,9 @@ class Messages:
             self.tree.items[parent].entry = replace(above, results=(*above.results[:-1], last))
             return parent
         self.tree.notes(
-            "repaired", "What a tool said without being called was kept as an internal message.", where=tool
+            "repaired",
+            gettext_noop("What a tool said without being called was kept as an internal message."),
+            where=tool,
         )
         told = ModelInput(at=at, channel=CHANNEL, parts=(Text(text=f"[{tool}]"), *parts), is_internal=True)
         return self.tree.add(name, told, parent=parent)

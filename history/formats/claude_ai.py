@@ -12,7 +12,7 @@ from typing import Any
 
 from history.dialects.loose import count, obj, objs, string
 from history.entries import Entry, Media, ModelInput, ModelOutput, OtherPart, Part, Text, ToolResults
-from history.formats.base import Conversation, FormatError, Notes, Refused
+from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.many import each
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
@@ -36,10 +36,10 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
 def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
     uuid = string(item.get("uuid"))
     if not uuid:
-        raise FormatError("it has no uuid")
+        raise FormatError(gettext_noop("it has no uuid"))
     messages = objs(item.get("chat_messages"))
     if not messages:
-        raise FormatError("it is empty: nobody said anything in it")
+        raise FormatError(gettext_noop("it is empty: nobody said anything in it"))
     reading = _Reading(item)
     for message in messages:
         reading.message(message)
@@ -70,7 +70,7 @@ class _Reading:
         self.ends: dict[str, str] = {}  # message → the last entry that it became
         self.calls = 0
         if not self.model:
-            self.notes("lost", "The export does not say which model answered.")
+            self.notes("lost", gettext_noop("The export does not say which model answered."))
 
     def message(self, message: Mapping[str, Any]) -> None:
         uuid = string(message.get("uuid")) or f"message-{len(self.ends) + 1}"
@@ -78,7 +78,7 @@ class _Reading:
         parent = self._parent(message)
         entries = list(self._answer(message, at) if message.get("sender") == "assistant" else self._input(message, at))
         if not entries:
-            self.notes("ignored", "A message with nothing in it was left out.", where=uuid)
+            self.notes("ignored", gettext_noop("A message with nothing in it was left out."), where=uuid)
         for place, entry in enumerate(entries):
             parent = self.tree.add(f"{uuid}/{place}" if place else uuid, entry, parent=parent)
         self.ends[uuid] = self.last = parent
@@ -133,7 +133,9 @@ class _Reading:
             if not string(result.get("tool_use_id")) and open_calls:
                 result["tool_use_id"] = open_calls.pop(0)
         self.notes(
-            "repaired", "Calls without an id got one, and results were paired by their order.", count=len(nameless)
+            "repaired",
+            gettext_noop("Calls without an id got one, and results were paired by their order."),
+            count=len(nameless),
         )
 
     def _blocks(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -148,7 +150,7 @@ class _Reading:
             yield _attachment(file)
         for file in (*objs(message.get("files")), *objs(message.get("files_v2"))):
             name = string(file.get("file_name")) or string(file.get("name"))
-            self.notes("lost", "An attached file is not in the export; its name was kept.", where=name)
+            self.notes("lost", gettext_noop("An attached file is not in the export; its name was kept."), where=name)
             yield Media(media_type=string(file.get("file_type")) or "application/octet-stream", name=name)
 
 
@@ -158,7 +160,7 @@ def _says_something(block: Mapping[str, Any]) -> bool:
 
 def _plain(block: dict[str, Any]) -> dict[str, Any]:
     """The block as the vendor's own wire has it, without what the export adds; others as they are."""
-    if block.get("type") not in BLOCKS:
+    if string(block.get("type")) not in BLOCKS:
         return block
     known = (
         "type",

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from history.dialects.loose import obj, string
-from history.formats.base import Conversation, FormatError, Notes, Refused
+from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.claude_code_thread import Thread
 from history.formats.sources import Sample, Source
 
@@ -35,7 +35,9 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
     transcript = _Transcript()
     for line in source.lines():
         if line.problem:
-            transcript.notes("repaired", "A line could not be read and was left out.", where=f"line {line.number}")
+            transcript.notes(
+                "repaired", gettext_noop("A line could not be read and was left out."), where=f"line {line.number}"
+            )
         else:
             transcript.accept(obj(line.value))
     yield from transcript.conversations(PurePosixPath(source.name).stem)
@@ -77,7 +79,7 @@ class _Transcript:
         """The session, and each of its subagents."""
         session = file_name if file_name in self.sessions else next(reversed(self.sessions), "")
         if not session:
-            raise FormatError("no record names its session")
+            raise FormatError(gettext_noop("no record names its session"))
         calls: dict[str, str] = {}
         if self.main.records:
             title = next((self.titles[name] for name in TITLES if name in self.titles), "")
@@ -88,7 +90,7 @@ class _Transcript:
             found = self._conversation(thread, name, notes=thread.notes, parent_id=session, parent_call=call)
             yield found
         if not self.main.records and not self.sides:
-            raise FormatError("there is no message in it")
+            raise FormatError(gettext_noop("there is no message in it"))
 
     def _conversation(self, thread: Thread, source_id: str, *, notes: Notes, **fields: Any) -> Conversation:
         nodes, leaf = thread.nodes()

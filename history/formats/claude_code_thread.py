@@ -18,7 +18,7 @@ from typing import Any
 from history.dialects.anthropic_messages.replies import REASONS, usage_from
 from history.dialects.loose import items, obj, objs, string
 from history.entries import DebugLog, ModelInput, ModelOutput, Summary, ToolResults, Usage
-from history.formats.base import Node, Notes
+from history.formats.base import Node, Notes, gettext_noop
 from history.formats.times import Clock
 from history.formats.trees import Tree
 from history.formats.wire import Wire
@@ -26,7 +26,7 @@ from history.titles import title_from
 
 SYNTHETIC = "<synthetic>"
 NOISE = ("<", "Caveat:", "[Request interrupted", "This session is being continued")
-TWICE = "A tool result that stands in the file twice was taken once."
+TWICE = gettext_noop("A tool result that stands in the file twice was taken once.")
 
 
 class Thread:
@@ -49,7 +49,7 @@ class Thread:
     def add(self, record: Mapping[str, Any]) -> None:
         uuid = string(record.get("uuid"))
         if uuid in self.stands_for:
-            self.notes("ignored", "A record that stands in the file twice was taken once.")
+            self.notes("ignored", gettext_noop("A record that stands in the file twice was taken once."))
             return
         self.agent = self.agent or string(record.get("agentName"))
         parent = self._parent(record, uuid)
@@ -135,7 +135,7 @@ class Thread:
         text = entry.text.lstrip()
         is_noise = text.startswith(NOISE) and not title_from(text)
         if record.get("isMeta") is True or is_noise:
-            self.notes("ignored", "What the program said in the person's name is internal.")
+            self.notes("ignored", gettext_noop("What the program said in the person's name is internal."))
             entry = replace(entry, is_internal=True)
         return self.tree.add(name, entry, parent=parent)
 

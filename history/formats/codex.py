@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.dialects.loose import compact, obj, string
-from history.formats.base import Conversation, FormatError, Notes, Refused
+from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.codex_items import Items
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock
@@ -26,10 +26,10 @@ BARE = frozenset({"message", "reasoning", "function_call", "function_call_output
 def recognises(sample: Sample) -> bool:
     if sample.shape not in ("lines", "object"):
         return False
-    if any(item.get("type") in WRAPPED and isinstance(item.get("payload"), Mapping) for item in sample.items):
+    if any(string(item.get("type")) in WRAPPED and isinstance(item.get("payload"), Mapping) for item in sample.items):
         return True
     is_state = any(item.get("record_type") == "state" for item in sample.items)
-    has_items = any(item.get("type") in BARE and "uuid" not in item for item in sample.items)
+    has_items = any(string(item.get("type")) in BARE and "uuid" not in item for item in sample.items)
     return has_items and (is_state or _is_meta(sample.first))
 
 
@@ -41,7 +41,9 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
     rollout = _Rollout()
     for line in source.lines():
         if line.problem:
-            rollout.notes("repaired", "A line could not be read and was left out.", where=f"line {line.number}")
+            rollout.notes(
+                "repaired", gettext_noop("A line could not be read and was left out."), where=f"line {line.number}"
+            )
         else:
             rollout.accept(obj(line.value))
     yield rollout.conversation()
@@ -55,17 +57,17 @@ class _Rollout:
         self.meta: Mapping[str, Any] = {}
 
     def accept(self, line: Mapping[str, Any]) -> None:
-        kind, payload = line.get("type"), line.get("payload")
+        kind, payload = string(line.get("type")), line.get("payload")
         if kind in WRAPPED and isinstance(payload, Mapping):
-            self.wrapped(string(kind), payload, line.get("timestamp"))
+            self.wrapped(kind, payload, line.get("timestamp"))
         elif _is_meta(line):
             self.begin(line)
         elif line.get("record_type") == "state":
             return
-        elif isinstance(kind, str):
+        elif kind:
             self.items.item(line, line.get("timestamp"), told=compact(line))
         else:
-            self.notes("ignored", "A line of an unknown kind was left out.")
+            self.notes("ignored", gettext_noop("A line of an unknown kind was left out."))
 
     def wrapped(self, kind: str, payload: Mapping[str, Any], time: Any) -> None:
         match kind:
@@ -83,7 +85,9 @@ class _Rollout:
     def begin(self, meta: Mapping[str, Any]) -> None:
         """The first word about the session counts; a fork repeats that of the session it came from."""
         if self.meta:
-            self.notes("ignored", "The file repeats the beginning of the session that it was forked from.")
+            self.notes(
+                "ignored", gettext_noop("The file repeats the beginning of the session that it was forked from.")
+            )
             return
         self.meta = meta
         self.clock.at(meta.get("timestamp"))
@@ -95,10 +99,10 @@ class _Rollout:
     def conversation(self) -> Conversation:
         source_id = string(self.meta.get("id")) or string(self.meta.get("session_id"))
         if not source_id:
-            raise FormatError("the file does not say which session it is")
+            raise FormatError(gettext_noop("the file does not say which session it is"))
         nodes = self.items.nodes()
         if not nodes:
-            raise FormatError("there is no message in it")
+            raise FormatError(gettext_noop("there is no message in it"))
         branch = string(obj(self.meta.get("git")).get("branch"))
         facts = {"cli_version": string(self.meta.get("cli_version")), "git_branch": branch}
         facts["forked_from"] = string(self.meta.get("forked_from_id"))

@@ -22,7 +22,7 @@ from history.entries import (
     ToolResults,
     Usage,
 )
-from history.formats.base import Node, Notes, chained
+from history.formats.base import Node, Notes, chained, gettext_noop
 from history.formats.times import Clock
 from history.formats.wire import CHANNEL, Wire, instruction
 
@@ -69,7 +69,7 @@ class Items:
         at, kind = self.clock.at(time), string(item.get("type"))
         self.last = chained(self.last, told)
         if kind in NOTHING_SAID:
-            self.notes("ignored", f"An item of type {kind} is bookkeeping and was left out.")
+            self.notes("ignored", gettext_noop("An item that is bookkeeping was left out."), where=kind)
         elif kind.endswith("_output"):
             self.flush()
             self._results(item, at)
@@ -98,7 +98,7 @@ class Items:
             if entry.channel == "system":
                 entry = instruction(entry.text, at=at)
             elif text.startswith(TOLD):
-                self.notes("ignored", "What the program told the model about itself is internal.")
+                self.notes("ignored", gettext_noop("What the program told the model about itself is internal."))
                 entry = replace(entry, is_internal=True)
             if folder := FOLDER.search(text[:10_000]):
                 self.folder = self.folder or folder[1]
@@ -123,7 +123,9 @@ class Items:
         if isinstance(entry, ToolResults):
             known = {result.call_id for result in entry.results}
             fresh = tuple(result for result in results if result.call_id not in known)
-            self.notes("ignored", "A tool result that stands in the file twice was taken once.", count=not fresh)
+            self.notes(
+                "ignored", gettext_noop("A tool result that stands in the file twice was taken once."), count=not fresh
+            )
             self.entries[place] = (name, replace(entry, results=entry.results + fresh))
 
     # What the program wrote down besides.
@@ -133,12 +135,17 @@ class Items:
         at, text = self.clock.at(time), string(payload.get("message"))
         self.last = chained(self.last, f"compacted {text}")
         if objs(payload.get("replacement_history")):
-            self.notes("ignored", "What the model sees after a compaction is context and was not taken as history.")
+            self.notes(
+                "ignored",
+                gettext_noop("What the model sees after a compaction is context and was not taken as history."),
+            )
         if text.strip():
             last = len(self.entries)
             self._put(self.last, Summary(at=at, first=1 if last else 0, last=last, summary=text, model=self.model))
         else:
-            self.notes("lost", "A compaction without a readable summary: the history before it counts again.")
+            self.notes(
+                "lost", gettext_noop("A compaction without a readable summary: the history before it counts again.")
+            )
             self._put(self.last, DebugLog(at=at, category="compacted", message="The context was compacted."))
 
     def event(self, payload: Mapping[str, Any], time: Any) -> None:

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from history.formats.base import gettext_noop
+
 CHUNK = 1024 * 1024
+CONVERTED = gettext_noop("The file is written in UTF-16 or UTF-32 and was converted.")
+REPLACED = gettext_noop("Some bytes are no UTF-8; a replacement character stands in their place.")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -39,9 +43,9 @@ def encoding_of(stream: BinaryIO) -> Encoding:
     for mark, name in _MARKS:
         if head.startswith(mark):
             is_usual = name == "utf-8-sig"
-            return Encoding(name, "" if is_usual else f"The file is written in {name.upper()} and was converted.")
+            return Encoding(name, "" if is_usual else CONVERTED)
     if name := _without_mark(head[:4]):
-        return Encoding(name, "The file is written in UTF-16 without a mark and was converted.")
+        return Encoding(name, CONVERTED)
     return _eight_bits(head, stream)
 
 
@@ -68,8 +72,8 @@ def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
     if not wrong:
         return UTF_8
     if wrong > right:
-        return Encoding("cp1252", "The file is not UTF-8; it was read as Windows-1252 (Latin-1).")
-    return Encoding("utf-8", "Some bytes are no UTF-8; a replacement character stands in their place.")
+        return Encoding("cp1252", gettext_noop("The file is not UTF-8; it was read as Windows-1252 (Latin-1)."))
+    return Encoding("utf-8", REPLACED)
 
 
 def as_utf_8(open_file: Callable[[], BinaryIO], encoding: Encoding) -> Callable[[], BinaryIO]:

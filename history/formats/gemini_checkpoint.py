@@ -12,7 +12,7 @@ from typing import Any
 
 from history.dialects.loose import compact, items, obj
 from history.entries import Entry, ModelInput, now
-from history.formats.base import Conversation, FormatError, Notes, Refused, chained
+from history.formats.base import Conversation, FormatError, Notes, Refused, chained, gettext_noop
 from history.formats.sources import Sample, Source
 from history.formats.trees import chain, with_ids
 from history.formats.wire import Wire
@@ -37,13 +37,13 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
     document = source.document()
     contents = items(document.get("history") if isinstance(document, Mapping) else document)
     if not contents:
-        raise FormatError("the checkpoint is empty")
+        raise FormatError(gettext_noop("the checkpoint is empty"))
     yield _conversation([obj(content) for content in contents])
 
 
 def _conversation(contents: list[Mapping[str, Any]]) -> Conversation:
     notes = Notes()
-    notes("lost", "The checkpoint has no times: its entries have that of the import.")
+    notes("lost", gettext_noop("The checkpoint has no times: its entries have that of the import."))
     wire = Wire("gemini-generate", notes)
     entries = [_marked(entry) for entry in wire.read(contents, at=now())]
     return Conversation(

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from history.dialects.loose import items, obj, objs, string
-from history.formats.base import Conversation, FormatError, Notes, Refused
+from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.gemini_messages import Messages
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
@@ -21,7 +21,7 @@ from history.formats.trees import Tree
 
 NAME = "gemini-cli"
 CLIENT = "Gemini CLI"
-BAD_LINE = "A line could not be read and was left out."
+BAD_LINE = gettext_noop("A line could not be read and was left out.")
 
 
 def recognises(sample: Sample) -> bool:
@@ -69,7 +69,7 @@ class _Log:
         elif "sessionId" in line or "startTime" in line:
             self.set(line)
         else:
-            self.notes("ignored", "A line of an unknown kind was left out.")
+            self.notes("ignored", gettext_noop("A line of an unknown kind was left out."))
 
     def message(self, message: Mapping[str, Any]) -> None:
         name = string(message.get("id")) or f"message-{len(self.messages) + 1}"
@@ -84,7 +84,9 @@ class _Log:
             self.path = self.path[: self.path.index(target)]
             return
         self.notes(
-            "repaired", "A rewind names a message that is not there: the conversation begins anew.", where=target
+            "repaired",
+            gettext_noop("A rewind names a message that is not there: the conversation begins anew."),
+            where=target,
         )
         self.path = []
 
@@ -106,14 +108,14 @@ class _Log:
             if "<state_snapshot>" in str(message.get("content")) and covered:
                 self.snapshots[name] = covered
             elif self.path and any(_same(message, self.messages[known]) for known in self.path):
-                self.notes("ignored", "What the model was told again after a compression was left out.")
+                self.notes("ignored", gettext_noop("What the model was told again after a compression was left out."))
                 continue
             self.message(message)
 
     def conversation(self, source_name: str) -> Conversation:
         session_id = string(self.record.get("sessionId"))
         if not session_id:
-            raise FormatError("the file names no sessionId")
+            raise FormatError(gettext_noop("the file names no sessionId"))
         clock = Clock(self.record.get("startTime"))
         tree = Tree(self.notes)
         written = Messages(tree, clock, snapshots=self.snapshots)

@@ -31,6 +31,7 @@ from history.entries import (
     Usage,
     text_of,
 )
+from history.formats.base import gettext_noop
 from history.formats.times import Clock, moment
 from history.formats.trees import Tree
 from history.formats.wire import Wire
@@ -38,9 +39,9 @@ from history.formats.wire import Wire
 PROVIDER = "gemini"
 NOT_FOR_THE_MODEL = ("/", "?", "<session_context>", "<hook_context>")
 STATUSES: dict[str, ResultStatus] = {"success": "success", "error": "failed", "cancelled": "interrupted"}
-TWICE = "A tool result that stands in the file twice was taken once."
-UNANSWERED = "A call has no result in the file; it is marked as interrupted."
-COMMANDS = "What was typed to the program, or told by it, was kept out of the context, as a log."
+TWICE = gettext_noop("A tool result that stands in the file twice was taken once.")
+UNANSWERED = gettext_noop("A call has no result in the file; it is marked as interrupted.")
+COMMANDS = gettext_noop("What was typed to the program, or told by it, was kept out of the context, as a log.")
 
 
 class Messages:
@@ -105,7 +106,7 @@ class Messages:
         asked = {part.call_id for part in parts if isinstance(part, ToolRequest)}
         parts += [request for request in requests if request.call_id not in asked]
         if not parts:
-            self.tree.notes("ignored", "An answer with nothing in it was left out.", where=name)
+            self.tree.notes("ignored", gettext_noop("An answer with nothing in it was left out."), where=name)
             return parent
         output = ModelOutput(
             at=at,

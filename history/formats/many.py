@@ -7,7 +7,7 @@ from typing import Any
 
 from history.dialects.loose import is_too_deep, string
 from history.entries import EntryError
-from history.formats.base import Conversation, FormatError, Refused
+from history.formats.base import Conversation, FormatError, Refused, gettext_noop
 from history.formats.sources import Source
 
 Convert = Callable[[Mapping[str, Any]], Iterator[Conversation]]
@@ -38,7 +38,7 @@ def _converted(value: Mapping[str, Any], convert: Convert, place: str) -> Iterat
     """Foreign data may be wrong in ways that nobody thought of; that is the end of this conversation alone."""
     title = _named(value) or place
     if is_too_deep(value):
-        yield Refused(why="it is nested too deeply to be read", title=title)
+        yield Refused(why=gettext_noop("it is nested too deeply to be read"), title=title)
         return
     try:
         yield from convert(value)

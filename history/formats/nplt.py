@@ -22,7 +22,7 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes, Refused, chained
+from history.formats.base import Conversation, FormatError, Notes, Refused, chained, gettext_noop
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
 from history.formats.trees import chain
@@ -51,7 +51,7 @@ def recognises(sample: Sample) -> bool:
 def read(source: Source) -> Iterator[Conversation | Refused]:
     record = obj(source.document())
     if not string(record.get("session_id")):
-        raise FormatError("the file has no session_id")
+        raise FormatError(gettext_noop("the file has no session_id"))
     yield _conversation(record)
 
 
@@ -94,7 +94,7 @@ def _entries(
             yield "", instruction(text, at=at)
         case role:
             if role != "user":
-                notes("repaired", f"A message of role {role!r} was read as the user's.")
+                notes("repaired", gettext_noop("What somebody unknown said was read as the user's."), where=str(role))
             yield "", ModelInput(at=at, channel=CHANNEL, parts=said, metadata=metadata)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.loose import compact, items, obj, objs, string
 from history.entries import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
-from history.formats.base import Conversation, Notes, Refused, chained
+from history.formats.base import Conversation, Notes, Refused, chained, gettext_noop
 from history.formats.many import each
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock
@@ -24,7 +24,7 @@ CLIENT = "OpenAI"
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
 TIMES = ("timestamp", "created_at", "created", "create_time")
-NO_TIMES = "The conversation has no times: its entries have that of the import."
+NO_TIMES = gettext_noop("The conversation has no times: its entries have that of the import.")
 
 
 def recognises(sample: Sample) -> bool:
@@ -34,7 +34,7 @@ def recognises(sample: Sample) -> bool:
 
 
 def _is_message(value: Any) -> bool:
-    return obj(value).get("role") in ROLES and ("content" in value or "tool_calls" in value)
+    return string(obj(value).get("role")) in ROLES and ("content" in value or "tool_calls" in value)
 
 
 def _has_messages(item: Mapping[str, Any]) -> bool:
@@ -52,7 +52,7 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
 def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
     notes = Notes()
     weights = sum("weight" in message for message in objs(item.get("messages")))
-    notes("lost", "The weight of a message for training is not kept.", count=weights)
+    notes("lost", gettext_noop("The weight of a message for training is not kept."), count=weights)
     yield conversation(item, client=CLIENT, notes=notes)
 
 

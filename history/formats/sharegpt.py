@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.dialects.loose import compact, items, obj, objs, parsed, string
-from history.formats.base import Conversation, FormatError, Notes, Refused
+from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.many import each
 from history.formats.openai_messages import conversation
 from history.formats.sources import Sample, Source
@@ -43,7 +43,7 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
 def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
     turns = objs(item.get("conversations"))
     if not turns:
-        raise FormatError("it has no conversations")
+        raise FormatError(gettext_noop("it has no conversations"))
     notes = Notes()
     system = string(item.get("system"))
     messages = [{"role": "system", "content": system}] if system else []
@@ -66,11 +66,11 @@ def _messages(turns: list[Mapping[str, Any]], notes: Notes) -> list[dict[str, An
                 calls = _calls(text, place)
                 waiting += [call["id"] for call in calls]
                 messages.append(_asked(calls) if calls else {"role": "assistant", "content": text})
-                notes("repaired", "A call that is no JSON was read as text.", count=not calls)
+                notes("repaired", gettext_noop("A call that is no JSON was read as text."), count=not calls)
             case "tool":
                 messages.append({"role": "tool", "tool_call_id": waiting.pop(0) if waiting else "", "content": text})
             case None:
-                notes("repaired", f"What {speaker or 'nobody'} said was read as the user's.")
+                notes("repaired", gettext_noop("What somebody unknown said was read as the user's."), where=speaker)
                 messages.append({"role": "user", "content": text})
             case role:
                 waiting.clear()
@@ -106,5 +106,5 @@ def _tools(given: Any, notes: Notes) -> list[Any]:
         try:
             given = parsed(given)
         except ValueError:
-            notes("lost", "The list of tools could not be read.")
+            notes("lost", gettext_noop("The list of tools could not be read."))
     return [tool if "function" in tool else {"type": "function", "function": tool} for tool in objs(given)]

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal
 import ijson
 
 from history.dialects.loose import MAX_DEPTH, parsed
-from history.formats.base import FormatError, Notes
+from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.encodings import Encoding, as_utf_8, encoding_of
 
 MEGABYTE = 1024 * 1024
@@ -27,6 +27,7 @@ MAX_VALUES = 2_000_000
 MAX_ATTACHMENT = 32 * MEGABYTE
 SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
+BREAKS_OFF = gettext_noop("The file breaks off or is damaged: what stands before that was read.")
 TOO_LONG = f"One conversation of more than {MAX_CONVERSATION // MEGABYTE} MB is not read."
 
 Shape = Literal["lines", "array", "object", "other"]
@@ -101,9 +102,7 @@ class Source:
             try:
                 yield from _items(stream)
             except _BrokenOff as broken:
-                self.notes(
-                    "repaired", f"The file breaks off or is damaged ({broken}): what stands before that was read."
-                )
+                self.notes("repaired", BREAKS_OFF, where=str(broken))
                 if broken.begun:
                     yield broken.begun
 
@@ -119,7 +118,7 @@ class Source:
             begun = _beginning(raw)
             if not begun:
                 raise
-            self.notes("repaired", f"The file breaks off or is damaged: {error}; what stands before that was read.")
+            self.notes("repaired", BREAKS_OFF, where=str(error))
             return begun
 
 
@@ -144,7 +143,7 @@ def _line(number: int, raw: bytes) -> Line:
 
 def _value(raw: bytes) -> Any:
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
-        raise FormatError(f"more than {MAX_VALUES:,} values in one piece are not read")
+        raise FormatError(gettext_noop("it has too many values to be read"))
     try:
         return parsed(raw.decode("utf-8", "replace"))
     except ValueError as error:
@@ -185,7 +184,7 @@ def _items(stream: BinaryIO, *, level: int = 1) -> Iterator[Any]:
                 continue  # the list itself
             values += 1
             if depth > MAX_DEPTH or values > MAX_VALUES:
-                raise FormatError("An item is nested too deeply, or has too many values, to be read.")
+                raise FormatError(gettext_noop("An item is nested too deeply, or has too many values, to be read."))
             builder.event(event, value)
             if depth == level:
                 yield builder.value

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from history.dialects.loose import compact
 from history.entries import LEAVES, Entry, Gap, Summary, entry_to_json
-from history.formats.base import Node, Notes, chained
+from history.formats.base import Node, Notes, chained, gettext_noop
 
-ISLAND = "An entry's parent is missing from the file: what follows was joined here."
+ISLAND = gettext_noop("An entry's parent is missing from the file: what follows was joined here.")
 
 
 @dataclass

@@ -14,7 +14,7 @@ from typing import Any
 from history.dialects import DIALECTS, DialectError
 from history.dialects.vocabulary import Said
 from history.entries import ModelInput, ModelOutput, Text, ToolResult, ToolResults
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 
 CHANNEL = "import"
 _LISTS = {
@@ -38,7 +38,7 @@ class Wire:
         try:
             request = DIALECTS[self.dialect].decode_request({_LISTS[self.dialect]: list(said)}, at=at)
         except DialectError as error:
-            self.notes("lost", f"A message could not be read: {error}")
+            self.notes("lost", gettext_noop("A message could not be read."), where=str(error))
             return []
         self.blobs.update(request.blobs)
         entries = list(request.entries)

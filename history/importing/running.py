@@ -11,10 +11,10 @@ from django.db import DataError, IntegrityError
 
 from history import audit
 from history.bodies import EntryTooLarge
-from history.entries import EntryError
+from history.entries import EntryError, ModelInput
 from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
-from history.formats.base import Conversation, FormatError, Refused
+from history.formats.base import Conversation, FormatError, Refused, gettext_noop
 from history.formats.jsonl import Restored
 from history.formats.readers import Reader, reader_for
 from history.formats.sources import Source
@@ -23,10 +23,11 @@ from history.importing.reports import Item, Outcome, Report
 from history.importing.unpacking import DAMAGE, Piece, may_hold_text, unpacked
 from history.models import ApiKey
 from history.recorder import refuse_when_off
+from history.titles import title_from
 
 logger = logging.getLogger(__name__)
 
-NOT_RECOGNISED = "This is none of the formats that can be imported."
+NOT_RECOGNISED = gettext_noop("This is none of the formats that can be imported.")
 # What a conversation or a file can be refused for without anything being wrong with us.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 OWN_OUTCOMES = {
@@ -114,7 +115,11 @@ class _Import:
             yield from self._restored(piece, counted)
             return
         source = Source(piece.name, counted.open, piece.companion)
-        reader = reader_for(source.sample)
+        try:
+            reader = reader_for(source.sample)
+        except FormatError as error:
+            yield _unknown(piece, why=str(error))
+            return
         if reader is None:
             yield _unknown(piece)
             return
@@ -133,10 +138,10 @@ class _Import:
                 yield self._stored(found, reader.NAME, source.name)
 
     def _stored(self, found: Conversation, name: str, file: str) -> Item:
-        title = " ".join(found.title.split())[:200]
+        title = _title_of(found)
         try:
             if not found.nodes:
-                raise FormatError("nobody said anything in it")
+                raise FormatError(gettext_noop("nobody said anything in it"))
             if self.dry_run:
                 stored = storing.look(found, owner=self.owner)
             else:
@@ -166,12 +171,22 @@ class _Import:
 
     def _restored(self, piece: Piece, counted: _Counted) -> Iterator[Item]:
         if self.dry_run:
-            yield Item(outcome=Outcome.NOTED, file=piece.name, format=jsonl.FORMAT, why="An export of Parley.")
+            yield Item(
+                outcome=Outcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=gettext_noop("An export of Parley.")
+            )
             return
         counted.begin()
         with closing(counted.open()) as stream:
             for restored in jsonl.restore(stream, owner=None if self.restore_owners else self.owner):
                 yield _item(restored, piece.name)
+
+
+def _title_of(found: Conversation) -> str:
+    """Its own, or the one that its session gets."""
+    if found.title.strip():
+        return " ".join(found.title.split())[:200]
+    said = (node.entry for node in found.nodes if isinstance(node.entry, ModelInput) and not node.entry.is_internal)
+    return next((title for entry in said if (title := title_from(entry.text))), "")
 
 
 def _item(restored: Restored, file: str) -> Item:
@@ -192,9 +207,9 @@ def _is_ours(piece: Piece) -> bool:
         return jsonl.is_header(stream.readline(10_000))
 
 
-def _unknown(piece: Piece) -> Item:
+def _unknown(piece: Piece, *, why: str = NOT_RECOGNISED) -> Item:
     outcome = Outcome.REFUSED if piece.is_named else Outcome.IGNORED
-    return Item(outcome=outcome, file=piece.name, why=NOT_RECOGNISED)
+    return Item(outcome=outcome, file=piece.name, why=why)
 
 
 class _Counted:

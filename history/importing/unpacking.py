@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from history.formats.base import FormatError
+from history.formats.base import FormatError, gettext_noop
 from history.formats.sources import MAX_ATTACHMENT, MEGABYTE, no_companion
 
 MAX_UNPACKED = 10 * 1024 * MEGABYTE
@@ -34,7 +34,7 @@ MAX_LEVELS = 2
 HEAD = 4_096
 
 ZIP, GZIP, ZSTD = b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-UNPACKS_TO_TOO_MUCH = "It would unpack to far more than it takes: this is no honest archive."
+UNPACKS_TO_TOO_MUCH = gettext_noop("It would unpack to far more than it takes: this is no honest archive.")
 # How these fail when they are damaged.
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.BadGzipFile, NotImplementedError)
 
@@ -116,7 +116,7 @@ def unpacked(piece: Piece, *, level: int = 0) -> Iterator[Piece]:
 
 def _check_level(level: int) -> None:
     if level >= MAX_LEVELS:
-        raise FormatError("Archives in archives in archives are not opened.")
+        raise FormatError(gettext_noop("Archives in archives in archives are not opened."))
 
 
 def may_hold_text(piece: Piece) -> bool:
@@ -146,7 +146,7 @@ def _check(piece: Piece, members: list[zipfile.ZipInfo]) -> None:
     if len(members) > MAX_MEMBERS or total > MAX_UNPACKED or total > max(FREE_OF_RATIO, MAX_RATIO * piece.size):
         raise FormatError(UNPACKS_TO_TOO_MUCH)
     if any(member.flag_bits & 1 for member in members):
-        raise FormatError("The archive is protected by a password: unpack it first.")
+        raise FormatError(gettext_noop("The archive is protected by a password: unpack it first."))
 
 
 def _by_name(members: list[zipfile.ZipInfo]) -> tuple[list[str], dict[str, zipfile.ZipInfo]]:

@@ -29,7 +29,7 @@ def test_it_says_what_was_imported_what_was_repaired_and_how_many(file: Path, ad
     out, _ = history("import", file, "--owner", "ada")
     session = Session.objects.get()
     assert session.owner == ada
-    assert f"imported  talk.jsonl  {session.pk}" in out
+    assert f"imported  Hi.  {session.pk}" in out
     assert "repaired  An entry's parent is missing from the file" in out
     assert "repaired among these          1" in out
 
@@ -45,7 +45,7 @@ def test_a_program_gets_one_object_a_line_and_the_counts_at_the_end(file: Path, 
 
 def test_a_dry_run_imports_nothing(file: Path, ada: User) -> None:
     out, err = history("import", file, "--owner", "ada", "--dry-run")
-    assert "imported  talk.jsonl" in out
+    assert "imported  Hi." in out
     assert "Nothing was imported" in err
     assert not Session.objects.exists()
 

@@ -248,6 +248,7 @@ def test_a_folder_is_walked_and_what_is_nothing_is_passed_over(ada: User, tmp_pa
     (tmp_path / "projects" / "-work").mkdir(parents=True)
     (tmp_path / "projects" / "-work" / "s.jsonl").write_bytes(lines(*TALK))
     (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "page.css").write_text("{ margin: 0 }")
     (tmp_path / "picture.png").write_bytes(PNG)
     (tmp_path / "link.jsonl").symlink_to(tmp_path / "projects" / "-work" / "s.jsonl")
     items: list[Item] = []
@@ -260,6 +261,7 @@ def test_a_folder_is_walked_and_what_is_nothing_is_passed_over(ada: User, tmp_pa
     importing.run(ada, importing.files_at([tmp_path]), on_item=items.append, on_bytes=count)
     assert sorted((item.outcome.value, item.file) for item in items) == [
         ("ignored", "notes.txt"),
+        ("ignored", "page.css"),
         ("ignored", "picture.png"),
         ("imported", "projects/-work/s.jsonl"),
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from history.formats import sources
 from history.formats.base import Conversation, FormatError, Refused
 from history.formats.readers import reader_for
+from history.formats.sources import Source
 from tests.importing.files import (
     chatgpt,
     chatgpt_node,
@@ -206,3 +209,27 @@ def _changed(value: object, data: st.DataObject) -> list[object]:
     spot[key] = data.draw(JSON)
     assert isinstance(copy, list)
     return copy
+
+
+def test_memory_does_not_grow_with_the_length_of_a_list(tmp_path: Path) -> None:
+    """Twelve megabytes, of which no more is held at once than a few conversations."""
+    path = tmp_path / "conversations.json"
+    words = "The quick brown fox jumps over the lazy dog. " * 200
+    with path.open("w") as file:
+        file.write("[")
+        for number in range(450):
+            nodes = [chatgpt_node(f"n{n}", f"n{n - 1}" if n else None, "user", [words]) for n in range(3)]
+            file.write(
+                ("," if number else "") + json.dumps(chatgpt(*nodes, id=f"c{number}", conversation_id=f"c{number}"))
+            )
+        file.write("]")
+    assert path.stat().st_size > 12_000_000
+    source = Source("conversations.json", lambda: path.open("rb"))
+    reader = reader_for(source.sample)
+    assert reader is not None
+    tracemalloc.start()
+    count = sum(isinstance(found, Conversation) for found in reader.read(source))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 450
+    assert peak < 3_000_000

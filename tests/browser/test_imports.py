@@ -1,0 +1,68 @@
+"""Import in a real browser: files are sent in pieces, the job runs by itself, and the report leads to the sessions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, FilePayload, Page, expect
+
+from history.views import imports
+from project.accounts.models import User
+from tests.browser.test_people import sign_in_by_link
+from tests.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
+
+pytestmark = pytest.mark.browser
+See = Callable[[str], None]
+
+CODE = lines(
+    claude_code("user", "u1", None, "The build is red."), claude_code("assistant", "a1", "lost", [text("Typo.")])
+)
+EXPORT = zipped(
+    {
+        "chat.html": b"<html>",
+        "conversations.json": document(
+            [
+                chatgpt(chatgpt_node("u", None, "user", ["Hi."]), title="A greeting"),
+                chatgpt(chatgpt_node("u", None, "user", ["Hi."]), title="Nameless", id=None, conversation_id=None),
+            ]
+        ),
+    }
+)
+FILES: list[FilePayload] = [
+    {"name": "session.jsonl", "mimeType": "application/jsonl", "buffer": CODE},
+    {"name": "chatgpt.zip", "mimeType": "application/zip", "buffer": EXPORT},
+]
+
+
+def test_files_are_sent_in_pieces_and_the_report_leads_to_what_was_imported(
+    page: Page, see: See, ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "PIECE", 300)
+    sign_in_by_link(page, ada)
+    page.get_by_text("ada", exact=True).first.click()
+    page.get_by_role("link", name="Import").first.click()
+    see("import")
+    page.get_by_label("Files or archives").set_input_files(FILES)
+    page.get_by_role("button", name="Import").click()
+    expect(page).to_have_url(re.compile(r"/import/[0-9a-f-]{36}/$"))
+    expect(page.get_by_text("done", exact=True)).to_be_visible()
+    expect(page.get_by_text("parent is missing from the file")).to_be_visible()
+    expect(page.get_by_text("it has no id")).to_be_visible()
+    see("import-report")
+    page.get_by_role("link", name="A greeting").click()
+    expect(page.get_by_text("Hi.", exact=True)).to_be_visible()
+
+
+def test_it_works_without_javascript(browser: Browser, site: str, ada: User, tmp_path: Path) -> None:
+    without = browser.new_context(java_script_enabled=False, base_url=site)
+    plain = without.new_page()
+    sign_in_by_link(plain, ada)
+    plain.goto("/import/")
+    plain.get_by_label("Files or archives").set_input_files(FILES)
+    plain.get_by_role("button", name="Import").click()
+    expect(plain.get_by_text("done", exact=True)).to_be_visible(timeout=15_000)
+    expect(plain.get_by_role("link", name="A greeting")).to_be_visible()
+    without.close()
