@@ -82,6 +82,10 @@ PARLEY_TRASH_HOURS = env.whole_number("PARLEY_TRASH_HOURS", 24, most=876_000)
 PARLEY_REDACTION_HOOKS = env.dotted_paths("PARLEY_REDACTION_HOOKS")
 PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
 
+# The relay's journal, between what a client was given and the record
+
+PARLEY_JOURNAL_MB = env.whole_number("PARLEY_JOURNAL_MB", 1024, least=1, most=1024 * 1024)
+
 # Models, and who serves them
 
 

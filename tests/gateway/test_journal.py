@@ -1,0 +1,351 @@
+"""The relay's journal: what was acknowledged is there whatever dies, and what cannot be kept is counted."""
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.gateway import journal as journals
+from relay.gateway.journal import Journal, read
+from relay.gateway.records import Accepted, Attempt, Ended, Lost, Record, ReplyBytes, from_bytes, to_bytes
+from relay.gateway.segments import MAGIC, Reader, frame, is_written, names
+from tests.gateway.writer import accepted
+
+
+def ended(exchange: UUID, reason: str = "done") -> Ended:
+    return Ended(exchange=exchange, at=time.time(), reason=reason, status=200)
+
+
+def records_in(folder: Path) -> list[Record]:
+    return [record for _place, record in read(folder)]
+
+
+def write_one(journal: Journal, body: bytes = b"{}") -> UUID:
+    exchange = uuid4()
+    journal.accept(accepted(exchange, body))
+    journal.reply(exchange, b"hello")
+    journal.end(ended(exchange))
+    return exchange
+
+
+texts = st.text(max_size=30)
+moments = st.floats(min_value=0, max_value=4e9)
+pairs = st.lists(st.tuples(texts, texts), max_size=3)
+records: st.SearchStrategy[Record] = st.one_of(
+    st.builds(
+        Accepted,
+        exchange=st.uuids(),
+        at=moments,
+        key=st.integers(0, 2**40),
+        owner=st.integers(0, 2**40),
+        recording=st.sampled_from(["full", "redacted"]),
+        dialect=texts,
+        path=texts,
+        query=texts,
+        headers=pairs,
+        body=st.binary(max_size=200),
+        model=texts,
+        stream=st.booleans(),
+        session=st.none() | st.uuids(),
+        new_session=st.booleans(),
+    ),
+    st.builds(ReplyBytes, exchange=st.uuids(), at=moments, data=st.binary(max_size=200)),
+    st.builds(
+        Ended,
+        exchange=st.uuids(),
+        at=moments,
+        reason=texts,
+        status=st.integers(0, 599),
+        first_byte_at=st.none() | moments,
+        attempts=st.lists(st.builds(Attempt, texts, st.integers(0, 599), moments, texts), max_size=2),
+        response_headers=pairs,
+        usage_hint=st.dictionaries(texts, st.integers(), max_size=2),
+    ),
+    st.builds(Lost, at=moments, calls=st.integers(0, 9), lost_bytes=st.integers(0, 9), why=texts),
+)
+
+
+class TestRecords:
+    @given(records)
+    def test_every_record_comes_back_as_it_was(self, record: Record) -> None:
+        assert from_bytes(memoryview(b"".join(to_bytes(record)))) == record
+
+    @given(written=st.lists(records, max_size=6), data=st.data())
+    def test_a_segment_cut_at_any_byte_gives_the_records_that_are_whole(
+        self, written: list[Record], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        folder = tmp_path_factory.mktemp("cut")
+        frames = [b"".join(frame(to_bytes(record))) for record in written]
+        whole = MAGIC + b"".join(frames)
+        cut = data.draw(st.integers(0, len(whole)))
+        (folder / "1.journal").write_bytes(whole[:cut])
+        ends = [len(MAGIC) + sum(map(len, frames[: n + 1])) for n in range(len(frames))]
+        assert records_in(folder) == [record for record, end in zip(written, ends, strict=True) if end <= cut]
+
+    @given(written=st.lists(records, min_size=1, max_size=4), data=st.data())
+    def test_a_flipped_bit_ends_the_segment_there_and_never_gives_a_wrong_record(
+        self, written: list[Record], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        folder = tmp_path_factory.mktemp("flip")
+        whole = bytearray(MAGIC + b"".join(b"".join(frame(to_bytes(record))) for record in written))
+        whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+        (folder / "1.journal").write_bytes(whole)
+        found = records_in(folder)
+        assert found == written[: len(found)]
+        assert len(found) < len(written)
+
+
+class TestWriting:
+    def test_a_call_reads_back_in_the_order_in_which_it_happened(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path / "journal")
+        exchange = write_one(journal, body=b'{"messages": []}')
+        first, second, third = records_in(tmp_path / "journal")
+        assert isinstance(first, Accepted)
+        assert (first.exchange, first.body, first.body_size) == (exchange, b'{"messages": []}', 16)
+        assert second == ReplyBytes(exchange=exchange, at=second.at, data=b"hello")
+        assert isinstance(third, Ended)
+        assert (third.reason, third.reply_size, third.lost_bytes) == ("done", 5, 0)
+
+    def test_nobody_else_can_read_it(self, tmp_path: Path) -> None:
+        before = os.umask(0)
+        try:
+            write_one(Journal(tmp_path / "journal"))
+        finally:
+            os.umask(before)
+        assert stat.S_IMODE((tmp_path / "journal").stat().st_mode) == 0o700
+        (segment,) = names(tmp_path / "journal")
+        assert stat.S_IMODE((tmp_path / "journal" / segment).stat().st_mode) == 0o600
+
+    def test_credentials_never_reach_the_disk(self, tmp_path: Path) -> None:
+        headers = [("Authorization", "Bearer hidden-1"), ("x-api-key", "hidden-2"), ("user-agent", "curl")]
+        record = Accepted(exchange=uuid4(), at=1.0, key=1, owner=1, recording="full", dialect="d", headers=[*headers])
+        Journal(tmp_path).accept(record)
+        (segment,) = names(tmp_path)
+        assert b"hidden" not in (tmp_path / segment).read_bytes()
+        (kept,) = records_in(tmp_path)
+        assert isinstance(kept, Accepted)
+        assert kept.headers == [("user-agent", "curl")]
+
+    @pytest.mark.parametrize(
+        ("recording", "kept", "not_kept"),
+        [
+            ("full", [b"question", b"answer"], []),
+            ("redacted", [b"question", b"answer"], []),
+            ("no_replies", [b"question"], [b"answer"]),
+            ("metadata", [], [b"question", b"answer"]),
+        ],
+    )
+    def test_the_recording_mode_is_obeyed_before_anything_is_on_disk(
+        self, tmp_path: Path, recording: str, kept: list[bytes], not_kept: list[bytes]
+    ) -> None:
+        journal, exchange = Journal(tmp_path), uuid4()
+        assert journal.accept(accepted(exchange, b"question", recording=recording))
+        journal.reply(exchange, b"answer")
+        journal.end(ended(exchange))
+        (segment,) = names(tmp_path)
+        on_disk = (tmp_path / segment).read_bytes()
+        assert all(word in on_disk for word in kept)
+        assert not any(word in on_disk for word in not_kept)
+        first, *_, last = records_in(tmp_path)
+        assert isinstance(first, Accepted)
+        assert isinstance(last, Ended)
+        assert (first.body_size, last.reply_size) == (8, 6)
+
+    def test_nothing_at_all_is_written_where_recording_is_off(self, tmp_path: Path) -> None:
+        journal, exchange = Journal(tmp_path / "journal"), uuid4()
+        assert not journal.accept(accepted(exchange, recording="off"))
+        journal.reply(exchange, b"answer")
+        journal.end(ended(exchange))
+        assert not (tmp_path / "journal").exists()
+        assert journal.lost.calls == 0
+
+    async def test_bytes_that_wait_are_written_within_half_a_second_without_another_call(self, tmp_path: Path) -> None:
+        journal, exchange = Journal(tmp_path), uuid4()
+        journal.accept(accepted(exchange))
+        journal.reply(exchange, b"a")
+        journal.reply(exchange, b"b")
+        assert len(records_in(tmp_path)) == 1
+        await asyncio.sleep(0.5)
+        _first, gathered = records_in(tmp_path)
+        assert isinstance(gathered, ReplyBytes)
+        assert gathered.data == b"ab"
+        journal.close()
+
+    def test_many_bytes_are_written_at_once(self, tmp_path: Path) -> None:
+        journal, exchange = Journal(tmp_path), uuid4()
+        journal.accept(accepted(exchange))
+        journal.reply(exchange, b"x" * 70_000)
+        assert len(records_in(tmp_path)) == 2
+
+    def test_a_second_end_and_bytes_after_the_end_are_passed_over(self, tmp_path: Path) -> None:
+        journal = Journal(tmp_path)
+        exchange = write_one(journal)
+        journal.reply(exchange, b"late")
+        journal.end(ended(exchange, "client_gone"))
+        assert len(records_in(tmp_path)) == 3
+
+
+class TestSegments:
+    def test_a_full_segment_is_followed_by_another_and_read_in_order(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journals, "SEGMENT_BYTES", 2_000)
+        journal = Journal(tmp_path)
+        written = [write_one(journal, body=b"x" * 700) for _ in range(6)]
+        assert len(names(tmp_path)) > 2
+        assert [record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)] == written
+
+    def test_several_processes_are_read_in_the_order_of_time(self, tmp_path: Path) -> None:
+        here, there = Journal(tmp_path), Journal(tmp_path)
+        written = [write_one(journal) for journal in (here, there, there, here, there, here)]
+        assert len(names(tmp_path)) == 2
+        assert [record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)] == written
+
+    def test_a_reader_gives_each_record_once_and_waits_for_half_written_ones(self, tmp_path: Path) -> None:
+        journal, reader = Journal(tmp_path), Reader(tmp_path)
+        write_one(journal)
+        assert len(list(reader.read())) == 3
+        assert list(reader.read()) == []
+        (segment,) = names(tmp_path)
+        late = b"".join(frame(to_bytes(accepted(uuid4()))))
+        with (tmp_path / segment).open("ab") as file:
+            file.write(late[:20])
+            file.flush()
+            assert list(reader.read()) == []
+            file.write(late[20:])
+        assert len(list(reader.read())) == 1
+
+    def test_a_reader_that_stops_half_way_goes_on_there(self, tmp_path: Path) -> None:
+        here, there = Journal(tmp_path), Journal(tmp_path)
+        for journal in (here, there, here):
+            write_one(journal)
+        reader = Reader(tmp_path)
+        found = []
+        for place, _record in reader.read():
+            found.append(place)
+            if len(found) == 4:
+                break
+        found += [place for place, _record in reader.read()]
+        assert len(found) == len(set(found)) == 9
+
+    def test_what_is_digested_is_removed_as_soon_as_nobody_writes_it(self, tmp_path: Path) -> None:
+        journal, reader = Journal(tmp_path), Reader(tmp_path)
+        write_one(journal)
+        (segment,) = names(tmp_path)
+        assert is_written(tmp_path / segment)
+        list(reader.read())
+        reader.keep({})
+        assert names(tmp_path) == [segment]
+        journal.close()
+        assert not is_written(tmp_path / segment)
+        list(reader.read())
+        reader.keep({})
+        assert names(tmp_path) == []
+
+    def test_what_is_still_needed_stays_and_is_where_the_next_reader_begins(self, tmp_path: Path) -> None:
+        journal, reader = Journal(tmp_path), Reader(tmp_path)
+        write_one(journal)
+        second = write_one(journal)
+        journal.close()
+        (segment,) = names(tmp_path)
+        places = [place for place, _record in reader.read()]
+        reader.keep({segment: places[3].start})
+        assert names(tmp_path) == [segment]
+        again = [record for _place, record in Reader(tmp_path).read()]
+        assert len(again) == 3
+        assert isinstance(again[0], Accepted)
+        assert again[0].exchange == second
+
+    async def test_an_idle_segment_is_left_to_its_readers(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journals, "IDLE_SECONDS", 0.1)
+        journal = Journal(tmp_path)
+        write_one(journal)
+        (segment,) = names(tmp_path)
+        await asyncio.sleep(0.6)
+        assert not is_written(tmp_path / segment)
+        write_one(journal)
+        assert len(records_in(tmp_path)) == 6
+        journal.close()
+
+
+class TestTrouble:
+    def test_past_its_bound_the_call_goes_on_and_the_loss_is_counted_and_told_once_there_is_room(
+        self, tmp_path: Path
+    ) -> None:
+        journal = Journal(tmp_path, most_bytes=10_000)
+        write_one(journal, body=b"x" * 8_000)
+        lost = uuid4()
+        assert not journal.accept(accepted(lost, b"x" * 5_000))
+        journal.reply(lost, b"unheard")
+        journal.end(ended(lost))
+        assert (journal.lost.calls, journal.lost.lost_bytes) == (1, 5_000)
+        journal.most_bytes = 100_000
+        time.sleep(0.3)
+        write_one(journal)
+        told = [record for record in records_in(tmp_path) if isinstance(record, Lost)]
+        assert [(record.calls, record.lost_bytes) for record in told] == [(1, 5_000)]
+        assert lost not in {record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)}
+
+    def test_of_a_reply_that_did_not_fit_the_beginning_is_kept_and_its_end_says_what_is_missing(
+        self, tmp_path: Path
+    ) -> None:
+        journal, exchange = Journal(tmp_path, most_bytes=100_000), uuid4()
+        journal.accept(accepted(exchange))
+        journal.reply(exchange, b"a" * 70_000)
+        journal.reply(exchange, b"b" * 70_000)
+        journal.reply(exchange, b"c")
+        journal.end(ended(exchange))
+        _accepted, kept, end = records_in(tmp_path)
+        assert isinstance(kept, ReplyBytes)
+        assert kept.data == b"a" * 70_000
+        assert isinstance(end, Ended)
+        assert (end.reply_size, end.lost_bytes) == (140_001, 70_001)
+
+    def test_a_full_disk_leaves_whole_records_and_what_was_lost_is_counted(self, tmp_path: Path) -> None:
+        process = subprocess.run(
+            [sys.executable, "-m", "tests.gateway.writer", str(tmp_path), "--full"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        *said, counted = process.stdout.splitlines()
+        kept = {UUID(line.split()[0]) for line in said if line.endswith("kept")}
+        found = records_in(tmp_path)
+        assert {record.exchange for record in found if isinstance(record, Accepted)} == kept
+        assert {record.exchange for record in found if isinstance(record, Ended)} == kept
+        assert len(kept) > 3
+        assert counted.startswith("2 calls")
+        assert sum(record.calls for record in found if isinstance(record, Lost)) == 2
+
+    def test_kill_9_of_the_writer_loses_nothing_that_was_acknowledged(self, tmp_path: Path) -> None:
+        with subprocess.Popen(
+            [sys.executable, "-m", "tests.gateway.writer", str(tmp_path)], stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            said = [process.stdout.readline() for _ in range(400)]
+            (segment,) = names(tmp_path)
+            assert is_written(tmp_path / segment)
+            process.send_signal(signal.SIGKILL)
+        assert not is_written(tmp_path / segment)
+        acknowledged = {UUID(line.split()[0]) for line in said[1:]}
+        found = records_in(tmp_path)
+        assert acknowledged <= {record.exchange for record in found if isinstance(record, Ended)}
+        endless = UUID(said[0].split()[0])
+        assert any(isinstance(record, ReplyBytes) and record.exchange == endless for record in found)
+        assert not any(isinstance(record, Ended) and record.exchange == endless for record in found)
+
+    def test_a_damaged_position_means_reading_from_the_beginning(self, tmp_path: Path) -> None:
+        write_one(Journal(tmp_path))
+        (tmp_path / "position.json").write_text("{")
+        assert len(list(Reader(tmp_path).read())) == 3
