@@ -287,6 +287,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "DESCRIPTION": "The record for programs: sessions, messages, tool calls, search, export and import.",
     "SCHEMA_PATH_PREFIX": "/api/",
+    "SORT_OPERATIONS": False,
     "PREPROCESSING_HOOKS": ["history.api.schema.without_twins"],
     "POSTPROCESSING_HOOKS": ["history.api.schema.tidied"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -10,10 +10,22 @@ Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """A text in which `this` is code."""
+
+    text: str
+
+    @property
+    def pieces(self) -> list[tuple[str, bool]]:
+        """Each with whether it is code."""
+        return [(piece, bool(place % 2)) for place, piece in enumerate(self.text.split("`")) if piece]
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
     name: str
     type: str
-    description: str
+    description: Words
     is_required: bool = False
     where: str = ""
 
@@ -24,11 +36,11 @@ class Operation:
     method: str
     path: str
     summary: str
-    description: str
+    description: Words
     parameters: tuple[Field, ...]
     body: tuple[Field, ...]
     answer: tuple[Field, ...]
-    statuses: tuple[tuple[str, str], ...]
+    statuses: tuple[tuple[str, Words], ...]
     samples: tuple[Mapping[str, str], ...]
 
 
@@ -47,11 +59,13 @@ def _operation(schema: Schema, path: str, method: str, told: Mapping[str, Any]) 
         method=method.upper(),
         path=path,
         summary=told["summary"],
-        description=told["description"],
+        description=Words(told["description"]),
         parameters=tuple(_parameter(schema, one) for one in told.get("parameters", ())),
         body=tuple(_fields(schema, _content(told.get("requestBody", {})))),
         answer=tuple(_fields(schema, _content(told["responses"][success]))),
-        statuses=tuple((status, answer.get("description", "")) for status, answer in told["responses"].items()),
+        statuses=tuple(
+            (status, Words(answer.get("description") or "OK")) for status, answer in told["responses"].items()
+        ),
         samples=tuple(told.get("x-codeSamples", ())),
     )
 
@@ -67,7 +81,7 @@ def _parameter(schema: Schema, told: Mapping[str, Any]) -> Field:
     return Field(
         told["name"],
         type_of(schema, told["schema"]),
-        told.get("description", "") or told["schema"].get("description", ""),
+        Words(told.get("description", "") or told["schema"].get("description", "")),
         told.get("required", False),
         told["in"],
     )
@@ -98,8 +112,8 @@ def _followed(schema: Schema, told: Schema) -> Schema:
     return _followed(schema, found)
 
 
-def _description(schema: Schema, told: Schema) -> str:
-    return str(told.get("description", "")) or str(_followed(schema, told).get("description", ""))
+def _description(schema: Schema, told: Schema) -> Words:
+    return Words(str(told.get("description", "")) or str(_followed(schema, told).get("description", "")))
 
 
 def type_of(schema: Schema, told: Schema) -> str:

@@ -88,6 +88,7 @@ def test_the_page_shows_every_operation_without_foreign_or_inline_code(client: C
         for name, (method, path, _) in OPERATIONS.items():
             assert f'id="{name}"' in page
             assert f'<span class="method">{method}</span> <code>{path}</code>' in page
+        assert "The <code>ETag</code> of the answer" in page
         assert "sessions[].title" in page
         assert not re.search(r'src="http|<style|style="|<script>|onclick', page)
 
