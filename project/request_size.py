@@ -10,6 +10,8 @@ from typing import Any
 
 from django.conf import settings
 
+from history.api.errors import failure
+
 SLACK = 1024 * 1024  # what forms put around files
 
 
@@ -26,12 +28,12 @@ def limited(application: Any) -> Any:
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         measured = _Measured(receive, most=largest())
         if _announced(scope) > measured.most:
-            await _refuse(send)
+            await _refuse(scope, send)
             return
         try:
             await application(scope, measured, send)
         except TooLong:
-            await _refuse(send)
+            await _refuse(scope, send)
 
     return answer
 
@@ -53,7 +55,11 @@ def _announced(scope: Any) -> int:
     return int(length) if length.isdigit() else 0
 
 
-async def _refuse(send: Any) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+async def _refuse(scope: Any, send: Any) -> None:
+    """Under /api/ in the form that errors have there."""
+    kind, body = b"text/plain; charset=utf-8", b"That is more than this server takes at once.\n"
+    if scope.get("path", "").startswith("/api/"):
+        kind, body = b"application/json", failure(413).content
+    headers = [(b"content-type", kind), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": b"That is more than this server takes at once.\n"})
+    await send({"type": "http.response.body", "body": body})

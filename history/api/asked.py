@@ -89,6 +89,10 @@ class ExportAsked(FilteredAsked, ReasonAsked):
     report = serializers.BooleanField(default=False, help_text="Only what the format cannot carry, as JSON.")
 
 
+class ImportAsked(Asked):
+    name = Name(default="file", help_text="What the file is called; for the report.")
+
+
 class MessagesAsked(ReasonAsked):
     before = Number(help_text="Entries older than this one.")
     after = Number(min_value=0, help_text="Entries newer than this one; 0 is the start.")

@@ -19,6 +19,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from history.errors import HistoryOff
 from history.keyring import ApiKeyError, ScopeMissing
 from history.opening import NotPermitted as MayNot
 from history.opening import ReasonNeeded
@@ -57,6 +58,12 @@ class Changed(exceptions.APIException):
     status_code = status.HTTP_412_PRECONDITION_FAILED
     default_code = "changed"
     default_detail = gettext_lazy("It has changed since you read it: read it again.")
+
+
+class Refused(exceptions.APIException):
+    """It makes sense, and they may, but not now."""
+
+    status_code = status.HTTP_409_CONFLICT
 
 
 class TooLarge(exceptions.APIException):
@@ -104,6 +111,8 @@ def _known(error: Exception) -> exceptions.APIException | None:
         return NotPermitted()
     if isinstance(error, ReasonNeeded):
         return NotPermitted(_("This is somebody else's: say why you want to read it."), "reason_needed")
+    if isinstance(error, HistoryOff):
+        return Refused(_("History is off: nothing is written."), "history_off")
     if isinstance(error, OperationalError | InterfaceError):
         logger.error("The API could not use the database.", exc_info=error)
         return Unavailable()
@@ -151,6 +160,7 @@ def failure(status_code: int) -> JsonResponse:
         400: ("malformed", _("This request cannot be understood.")),
         403: ("not_permitted", _("You may not do this.")),
         404: ("not_found", _("There is no such address: /api/docs lists them.")),
+        413: ("too_large", _("That is more than this server takes at once.")),
         500: ("internal", _("Something went wrong here; it is in the log.")),
     }[status_code]
     return JsonResponse(_error(code, message), status=status_code)

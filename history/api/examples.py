@@ -23,6 +23,9 @@ CURL = {
   -H "Authorization: Bearer $KEY\"""",
     "export": """curl "$PARLEY/api/history/export?format=jsonl&mine=true&gzip=true" \\
   -H "Authorization: Bearer $KEY" -o history.jsonl.gz""",
+    "import": """curl -X POST "$PARLEY/api/history/import?name=conversations.zip" \\
+  -H "Authorization: Bearer $KEY" -H "Content-Type: application/octet-stream" --data-binary @$FILE""",
+    "read_import": """curl "$PARLEY/api/history/import/$IMPORT" -H "Authorization: Bearer $KEY\"""",
 }
 
 PYTHON = {
@@ -84,10 +87,22 @@ with api.get(f"{PARLEY}/api/history/export", params={"format": "jsonl", "since":
         if b'"type":"session"' in line or b'"type":"end"' in line:
             print(line.decode())
 """,
+    "import": """
+with open(FILE, "rb") as file:
+    job = api.post(f"{PARLEY}/api/history/import", params={"name": "conversations.zip"}, data=file).json()
+print(job["id"], job["state"])
+""",
+    "read_import": """
+while (job := api.get(f"{PARLEY}/api/history/import/{IMPORT}").json())["state"] in ("waiting", "running"):
+    time.sleep(1)
+for item in job["items"]:
+    print(item["outcome"], item["title"], item["why"])
+""",
 }
 
 SETUP = """
 import os
+import time
 
 import requests
 

@@ -133,9 +133,9 @@ class Since(_Cursor):
 
 class Name(serializers.CharField):
     def __init__(self, **options: Any) -> None:
-        super().__init__(
-            **{"min_length": 1, "max_length": NAME_CHARS, "required": False, "trim_whitespace": False} | options
-        )
+        optional = {} if "default" in options else {"required": False}
+        limits = {"min_length": 1, "max_length": NAME_CHARS, "trim_whitespace": False}
+        super().__init__(**optional | limits | options)
 
 
 class Words(serializers.CharField):

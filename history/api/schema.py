@@ -38,6 +38,7 @@ ALWAYS = (400, 401, 403, 404, 429, 503)
 PATH = {
     "session_id": OpenApiParameter("session_id", UUID, OpenApiParameter.PATH),
     "exchange_id": OpenApiParameter("exchange_id", UUID, OpenApiParameter.PATH),
+    "import_id": OpenApiParameter("import_id", UUID, OpenApiParameter.PATH),
     "seq": OpenApiParameter(
         "seq", {"type": "integer", "minimum": 1, "maximum": LARGEST}, OpenApiParameter.PATH, description="Of an entry."
     ),

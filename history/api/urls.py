@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import URLPattern, path
 
-from history.api import exchanges, exporting, messages, pages, searching, sessions, tool_calls
+from history.api import exchanges, exporting, importing, messages, pages, searching, sessions, tool_calls
 
 
 def both(route: str, view: Any, *, name: str) -> list[URLPattern]:
@@ -23,6 +23,8 @@ urlpatterns = [
     *both("history/exchanges/<str:exchange_id>", exchanges.OneExchange.as_view(), name="exchange"),
     *both("history/search", searching.Search.as_view(), name="search"),
     *both("history/export", exporting.ExportSessions.as_view(), name="export"),
+    *both("history/import", importing.ImportFile.as_view(), name="import"),
+    *both("history/import/<str:import_id>", importing.OneImport.as_view(), name="import-job"),
     *both("schema", pages.Schema.as_view(), name="schema"),
     *both("docs", pages.Docs.as_view(), name="docs"),
 ]

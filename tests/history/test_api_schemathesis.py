@@ -21,6 +21,7 @@ from schemathesis.config import SchemathesisConfig
 
 from history import exchanges, recorder
 from history.api.schema import schema
+from history.models import ImportJob
 from project.accounts.models import User
 from tests.history.rest import secret_of
 from tests.talk import answered, call, result, results, said
@@ -55,7 +56,8 @@ def place(db: None, ada: User) -> dict[str, str]:
     entries = [said("punched cards"), answered("I'll look.", call("c1")), results(result("c1")), answered("None.")]
     recorder.append_many(session, entries, after=0)
     exchange = exchanges.open_exchange(session, owner=ada, after=4)
-    return {"session_id": str(session.pk), "exchange_id": str(exchange.pk), "seq": "2"}
+    done = ImportJob.objects.create(owner=ada, state=ImportJob.State.DONE)
+    return {"session_id": str(session.pk), "exchange_id": str(exchange.pk), "import_id": str(done.pk)}
 
 
 @pytest.fixture
