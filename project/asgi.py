@@ -19,13 +19,14 @@ django_application = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from project import background  # noqa: E402
+from project.pacing import paced  # noqa: E402
 from project.request_size import limited  # noqa: E402
 from relay.routing import sockets  # noqa: E402
 
 
 async def answer_http(scope: Any, receive: Any, send: Any) -> None:
     # The relay is mounted here: paths under /v1/ and /v1beta/ go to its application.
-    await django_application(scope, receive, send)
+    await django_application(scope, receive, paced(send))
 
 
 async def live(scope: Any, receive: Any, send: Any) -> None:

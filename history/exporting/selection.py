@@ -6,19 +6,19 @@ them, and asked for again under the same rule: what was deleted meanwhile is lef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from history import audit
 from history.errors import HistoryError
 from history.exporting.cursors import Cursor
 from history.listing import ListFilters
-from history.models import ApiKey, Session
+from history.models import ApiKey, Exchange, Session
 from history.opening import NotPermitted, checked, open_each
 from history.rights import Purpose, Reach, Viewer, may_with_others, reach_of, served, sessions_for
 
@@ -85,7 +85,8 @@ class Chosen:
     def __iter__(self) -> Iterator[Session]:
         """The sessions as they are now, each opened with the reason that was given."""
         for batch in self._batches():
-            found = list(exportable(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk"))
+            rows = exportable(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk")
+            found = list(rows.annotate(has_exchanges=Exists(Exchange.objects.filter(session=OuterRef("pk")))))
             if self.reason:
                 self._open(found)
             yield from found
@@ -99,7 +100,7 @@ class Chosen:
         who = {"key": self.viewer.pk} if isinstance(self.viewer, ApiKey) else {"actor": person_of(self.viewer)}
         audit.record("export", reason=self.reason, count=len(self), **who, **details)
 
-    def _open(self, sessions: list[Session]) -> None:
+    def _open(self, sessions: Sequence[Session]) -> None:
         if self.viewer is not None:
             open_each(self.viewer, sessions, reason=self.reason, purpose=Purpose.EXPORT)
 

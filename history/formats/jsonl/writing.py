@@ -42,7 +42,8 @@ class Writer:
         for page in pages_of(session):
             yield from self._entries(page)
             last, entries = page[-1], entries + len(page)
-        yield from self._exchanges(session)
+        if getattr(session, "has_exchanges", True):  # known from the query that read it, for many have none
+            yield from self._exchanges(session)
         if last is not None and last.seq < session.version:
             self.notes("lost", "entries were removed while they were exported", where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal

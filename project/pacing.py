@@ -1,0 +1,62 @@
+"""Let a stream wait for whoever reads it, under Daphne too.
+
+`await send(…)` is meant to take as long as the client needs. Uvicorn and Granian do that; Daphne returns at once and
+keeps in memory what the client has not taken yet, all of a large download if the client is slow. Twisted knows when its
+buffer is full and tells whoever registers with it as a producer; that is what this does for each answer in pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+Message = Mapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+
+def paced(send: Send) -> Send:
+    """The same `send`, or where the server does not wait by itself, one that does."""
+    request = _request_behind(send)
+    return send if request is None else _Paced(send, request)
+
+
+def _request_behind(send: Send) -> Any:
+    """Twisted's request, where Daphne is the server: its `send` is a function with the request already filled in."""
+    filled_in = send.args if isinstance(send, partial) else ()
+    return next((one for one in filled_in if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
+
+
+class _Paced:
+    """A producer, in Twisted's words: told to pause when the buffer is full, and to resume when it is empty."""
+
+    def __init__(self, send: Send, request: Any) -> None:
+        self.send, self.request = send, request
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self.is_registered = False
+
+    async def __call__(self, message: Message) -> None:
+        is_piece = message["type"] == "http.response.body" and bool(message.get("more_body"))
+        self._register(is_piece and self.request.channel is not None)
+        await self.send(message)
+        if is_piece:
+            await self.may_go_on.wait()
+
+    def _register(self, wanted: bool) -> None:
+        """Twisted wants to be left before the last piece."""
+        if wanted and not self.is_registered:
+            self.request.registerProducer(self, True)
+        elif self.is_registered and not wanted and self.request.channel is not None:
+            self.request.unregisterProducer()
+        self.is_registered = wanted
+
+    def pauseProducing(self) -> None:  # noqa: N802 - their names
+        self.may_go_on.clear()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        self.may_go_on.set()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        self.may_go_on.set()
