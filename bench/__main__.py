@@ -86,7 +86,7 @@ def _set_up(folder: str, url: str) -> None:
 
 def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     _set_up(folder, url)
-    from bench import importing, measure, record
+    from bench import exporting, importing, measure, record
     from bench.load import load
 
     loaded = load(messages=given.messages, sessions=given.sessions)
@@ -96,6 +96,7 @@ def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     record.measure(loaded, table, rounds=given.rounds)
     importing.measure(table, folder, messages=max(given.messages // 10, 1_000))
     record.verify_all(table)
+    exporting.measure(table, Path(folder))
     record.purge_all(table)
     return 0 if table.reached else 1
 
