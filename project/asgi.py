@@ -26,7 +26,7 @@ from relay.routing import sockets  # noqa: E402
 
 async def answer_http(scope: Any, receive: Any, send: Any) -> None:
     # The relay is mounted here: paths under /v1/ and /v1beta/ go to its application.
-    await django_application(scope, receive, paced(send))
+    await django_application(scope, receive, send)
 
 
 async def live(scope: Any, receive: Any, send: Any) -> None:
@@ -51,4 +51,5 @@ protocols = ProtocolTypeRouter(
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
     background.ensure_started()
-    await protocols(scope, receive, send)
+    # The outermost one, because it has to see what the server itself gave us.
+    await protocols(scope, receive, paced(send) if scope["type"] == "http" else send)
