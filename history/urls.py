@@ -1,11 +1,12 @@
 from django.urls import path
 
-from history.views import browse, charts, entry, exporting, imports, opening, timeline
+from history.views import browse, charts, entry, exporting, imports, lint, opening, timeline
 
 app_name = "history"
 urlpatterns = [
     path("history/", browse.history, name="browse"),
     path("history/export/", exporting.export, name="export"),
+    path("lint/", lint.lint, name="lint"),
     path("charts/", charts.charts, name="charts"),
     path("s/<uuid:session_id>/timeline/", timeline.timeline, name="timeline"),
     path("import/", imports.imports, name="imports"),

@@ -4,7 +4,7 @@
     repairing: the same through `history.repair` and the vendor's encoder
 
 "Rejected" is what a vendor answers with an error; "unportable" what this conversation has and that vendor cannot carry;
-"odd" what is taken by some, or under some conditions. Everything here is pure: JSON in, values out.
+"odd" what only some take, or what is told there in another way. Everything here is pure: JSON in, values out.
 """
 
 from history.linting.given import Given, NotAConversation, given, read_text

@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from history.context import ContextOptions, Snapshot, render_context
-from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, context_of
+from history.dialects import (
+    DIALECTS,
+    CallOptions,
+    DecodedRequest,
+    DialectError,
+    Encoded,
+    Loss,
+    LossCode,
+    context_of,
+)
 from history.linting import anthropic_messages, gemini_generate, openai_chat, openai_responses
 from history.linting.given import FIELDS, MODEL, Given, NotAConversation
 from history.linting.order import check_order, check_tools
@@ -31,6 +40,19 @@ NAMES = {
 }
 # How much to think is said in fields that we hand on as they came.
 SAY_IT_THEMSELVES = ("anthropic-messages", "gemini-generate")
+# What is not lost on the way to another vendor, but told there in another way.
+SAID_DIFFERENTLY = frozenset(
+    {
+        LossCode.SIGNATURE_REPLACED,
+        LossCode.CALL_ID_CHANGED,
+        LossCode.PARTS_REORDERED,
+        LossCode.MEDIA_MOVED,
+        LossCode.MEDIA_AS_TEXT,
+        LossCode.ARGUMENTS_WRAPPED,
+        LossCode.STATUS_NOT_CARRIED,
+        LossCode.SYSTEM_AS_TEXT,
+    }
+)
 # Nothing that is shown depends on it, so that the same conversation always gives the same report.
 _NO_TIME = datetime.fromtimestamp(0, UTC)
 
@@ -83,7 +105,7 @@ def _native(given: Given, walk: Walk, decoded: DecodedRequest, known: Known) -> 
     if given.language in SAY_IT_THEMSELVES:
         known = replace(known, options=replace(known.options, reasoning_effort=""))
     encoded = written_for(given.language, known)
-    lost = [of_loss(loss, known.places) for loss in (*decoded.losses, *encoded.losses)]
+    lost = [of_loss(loss, known.places) for loss in (*decoded.losses, *_of_the_conversation(encoded))]
     body, left_out = _whole(given, encoded, decoded.extra)
     return Verdict(
         dialect=given.language,
@@ -112,11 +134,17 @@ def _foreign(dialect: str, walk: Walk, known: Known) -> Verdict:
 
 
 def _losses(encoded: Encoded, known: Known) -> Iterator[Finding]:
-    for loss in encoded.losses:
+    for loss in _of_the_conversation(encoded):
         told = of_loss(loss, known.places)
         name = loss.code.value.replace("_", "-")
-        rule = Rule(id=f"carrying/{name}", severity=Severity.UNPORTABLE, words=told.sentence)
+        severity = Severity.ODD if loss.code in SAID_DIFFERENTLY else Severity.UNPORTABLE
+        rule = Rule(id=f"carrying/{name}", severity=severity, words=told.sentence)
         yield Finding(rule=rule, place=told.place, about=told.values)
+
+
+def _of_the_conversation(encoded: Encoded) -> Iterator[Loss]:
+    """Without what concerns results that a repair has made up: they stand in no entry."""
+    return (loss for loss in encoded.losses if loss.seq or loss.code is not LossCode.STATUS_NOT_CARRIED)
 
 
 def _whole(given: Given, encoded: Encoded, extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Repair]]:

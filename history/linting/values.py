@@ -11,7 +11,7 @@ from history.entries import nothing
 
 
 class Severity(StrEnum):
-    """How bad it is: refused; taken, but not all of it can go there; taken by some, or not wise."""
+    """How bad it is: refused; taken, but not all of it can go there; taken by some, not wise, or told differently."""
 
     REJECTED = "rejected"
     UNPORTABLE = "unportable"

@@ -33,7 +33,7 @@ def test_results_after_a_later_question_are_late_for_those_who_mind() -> None:
     report = report_on(HELLO, ASKS, HELLO, FOUND)
     assert found(report, "openai-chat") == [("openai-chat/late-answer", "#4")]
     assert found(report, "openai-responses") == [("openai-responses/late-answer", "#4")]
-    assert found(report, "gemini-generate")[0] == ("carrying/signature-replaced", "#2")
+    assert ("carrying/signature-replaced", "#2") in found(report, "gemini-generate")
 
 
 def test_reasoning_goes_home_and_nowhere_else() -> None:

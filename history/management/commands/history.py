@@ -1,4 +1,4 @@
-"""`manage.py history list | show | search | export | import | delete | purge | verify`: the record from a shell.
+"""`manage.py history list | show | search | export | import | delete | purge | verify | lint`: the record from a shell.
 
 Each sub-command is a module of `history.management.history_commands`. Exit codes: 0 done, 1 not found, refused or
 damaged, 2 wrong usage.
@@ -16,7 +16,7 @@ from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError
-from history.management.history_commands import delete, exporting, importing, listing, purge, search, show, verify
+from history.management.history_commands import delete, exporting, importing, lint, listing, purge, search, show, verify
 
 ACTIONS: dict[str, ModuleType] = {
     "list": listing,
@@ -27,6 +27,7 @@ ACTIONS: dict[str, ModuleType] = {
     "delete": delete,
     "purge": purge,
     "verify": verify,
+    "lint": lint,
 }
 
 

@@ -1,0 +1,111 @@
+"""`history lint`: would OpenAI Chat, Responses, Anthropic and Gemini take this conversation?"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.core.management.base import CommandError, CommandParser
+from django.utils.translation import gettext as _
+
+from history.lint_reports import TooLong, as_json, check_length, repair_words, report_on, words_of
+from history.linting import NAMES, NotAConversation, Report, Severity, lint_request, read_text
+from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
+from history.management.history_commands.printing import print_line
+from history.management.output import Stream, print_json, print_table
+from history.rights import Purpose
+
+HELP = (
+    "Say for each of four vendors whether it would take a conversation: the rule broken, the place, a repaired version."
+)
+
+STYLES = {"rejected": "red", "unportable": "yellow", "odd": "yellow", "taken": "green"}
+
+
+def add_arguments(parser: CommandParser) -> None:
+    parser.add_argument(
+        "session", nargs="*", metavar="SESSION", help="ids, or their beginnings; - reads standard input"
+    )
+    parser.add_argument("--file", action="append", default=[], metavar="PATH", help="a request as JSON, or one a line")
+    parser.add_argument("--language", choices=NAMES, default="", help="what it is written in; else it is recognised")
+    parser.add_argument("--vendor", action="append", choices=NAMES, default=[], help="only this one counts")
+    parser.add_argument("--repaired", choices=NAMES, help="print nothing but the repaired version for this vendor")
+    add_viewer(parser)
+
+
+def run(options: Options, *, out: Stream, err: Stream) -> None:
+    if not options["session"] and not options["file"]:
+        raise CommandError(_("Name a session, a file with --file, or - for standard input."))
+    reports = list(_reports(options))
+    if options["repaired"]:
+        _print_repaired(reports, options["repaired"], out)
+    elif options["json"]:
+        told = [{"source": source, **as_json(report, vendors=options["vendor"])} for source, report in reports]
+        print_json(out, {"conversations": told})
+    else:
+        for source, report in reports:
+            _print(source, report, options["vendor"], out)
+    rejected = [source for source, report in reports if as_json(report, vendors=options["vendor"])["rejected"]]
+    if rejected and not options["repaired"]:
+        raise CommandError(_("Would be rejected: %(names)s.") % {"names": ", ".join(rejected)})
+
+
+def _reports(options: Options) -> Iterator[tuple[str, Report]]:
+    viewer = viewer_of(options)
+    for name in options["session"]:
+        if name == "-":
+            yield from _texts("-", sys.stdin.read(), options["language"])
+        else:
+            session = session_named(name, viewer, Purpose.READ)
+            try:
+                yield str(session.pk), report_on(session)
+            except TooLong as error:
+                raise CommandError(f"{name}: {error}") from None
+    for path in options["file"]:
+        yield from _texts(path, _read(path), options["language"])
+
+
+def _read(path: str) -> str:
+    try:
+        check_length(Path(path).stat().st_size // 4)
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, TooLong) as error:
+        raise CommandError(f"{path}: {error}") from None
+
+
+def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, Report]]:
+    try:
+        check_length(len(text))
+        told = read_text(text, language=language)
+        for number, one in enumerate(told, 1):
+            yield source if len(told) == 1 else f"{source}:{number}", lint_request(one)
+    except (NotAConversation, TooLong) as error:
+        raise CommandError(f"{source}: {error}") from None
+
+
+def _print_repaired(reports: list[tuple[str, Report]], vendor: str, out: Stream) -> None:
+    for _source, report in reports:
+        print_json(out, next(verdict.repaired for verdict in report.verdicts if verdict.dialect == vendor))
+
+
+def _print(source: str, report: Report, vendors: list[str], out: Stream) -> None:
+    language = NAMES.get(report.language) or _("a stored session")
+    print_line(out, (source, "bold"), (f"  {language}", "dim"))
+    chosen = [verdict for verdict in report.verdicts if not vendors or verdict.dialect in vendors]
+    counted = [
+        (NAMES[one.dialect], one.outcome, *(sum(f.rule.severity is level for f in one.findings) for level in Severity))
+        for one in chosen
+    ]
+    print_table(out, (_("vendor"), _("outcome"), *(level.value for level in Severity)), counted)
+    for verdict in chosen:
+        if verdict.findings or verdict.repairs:
+            print_line(out)
+            print_line(out, (NAMES[verdict.dialect], "bold"))
+        for finding in verdict.findings:
+            severity = finding.rule.severity.value
+            print_line(out, (f"{severity:<11}", STYLES[severity]), f"{finding.place}  {words_of(finding)}", indent=2)
+            print_line(out, (f"{finding.rule.id}  {finding.rule.answer}".rstrip(), "dim"), indent=13)
+        for repair in verdict.repairs:
+            print_line(out, (f"{_('repaired'):<11}", "green"), f"{repair.place}  {repair_words(repair)}", indent=2)
+    print_line(out)
