@@ -11,7 +11,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from history.context import ContextOptions, entry_view, full_view
-from history.linting import NAMES, Finding, Repair, Report, Verdict, lint_session
+from history.linting import NAMES, Finding, Given, Repair, Report, Verdict, lint_request, lint_session
 from history.models import Blob, Session
 from history.selectors import snapshot
 
@@ -24,11 +24,20 @@ class TooLong(ValueError):
     """The text says what the limit is."""
 
 
-def report_on(session: Session, *, leaf: int | None = None) -> Report:
-    if session.version > MAX_ENTRIES:
-        words = {"limit": f"{MAX_ENTRIES:,}", "count": f"{session.version:,}"}
-        raise TooLong(_("Sessions of up to %(limit)s entries are looked at; this one has %(count)s.") % words)
-    return lint_session(snapshot(session, leaf=leaf), media=_bytes_of)
+def report_on(session: Session) -> Report:
+    _check_count(session.version)
+    return lint_session(snapshot(session), media=_bytes_of)
+
+
+def report_on_request(given: Given) -> Report:
+    _check_count(given.count)
+    return lint_request(given)
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_ENTRIES:
+        words = {"limit": f"{MAX_ENTRIES:,}", "count": f"{count:,}"}
+        raise TooLong(_("Conversations of up to %(limit)s messages are looked at; this one has %(count)s.") % words)
 
 
 def check_length(chars: int) -> None:

@@ -23,6 +23,11 @@ class Given:
     language: str
     is_bare: bool = False
 
+    @property
+    def count(self) -> int:
+        """How many messages it has."""
+        return len(items(self.body.get(FIELDS[self.language])))
+
 
 def read_text(text: str, *, language: str = "") -> list[Given]:
     """One JSON document, or one in each line."""

@@ -17,8 +17,17 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from history.lint_reports import MAX_CHARS, TooLong, as_it_is, check_length, repair_words, report_on, words_of
-from history.linting import NAMES, Finding, NotAConversation, Report, Severity, Verdict, lint_request, read_text
+from history.lint_reports import (
+    MAX_CHARS,
+    TooLong,
+    as_it_is,
+    check_length,
+    repair_words,
+    report_on,
+    report_on_request,
+    words_of,
+)
+from history.linting import NAMES, Finding, NotAConversation, Report, Severity, Verdict, read_text
 from history.models import Session
 from history.selectors import sessions_owned_by
 from history.views.served import session_or_404
@@ -135,7 +144,10 @@ def _pasted(request: HttpRequest) -> HttpResponse:
         given = read_text(text, language=form.cleaned_data["language"])
         if len(given) > 1:
             raise NotAConversation(_now("these are several conversations, one a line: look at one at a time"))
-        return _page(request, form, report=lint_request(given[0]), given=_indented(given[0].body))
+        return _page(request, form, report=report_on_request(given[0]), given=_indented(given[0].body))
+    except TooLong as error:
+        form.add_error(None, str(error))
+        return _page(request, form, status=422)
     except NotAConversation as error:
         form.add_error(None, _now("Not a conversation: %(why)s.") % {"why": error})
         return _page(request, form, status=422)

@@ -84,6 +84,13 @@ def test_what_is_too_long_is_told_with_the_limit(entered: Client, monkeypatch: p
     assert "Up to 10 characters are looked at; this is 11." in entered.post("/lint/", {"file": file}).content.decode()
 
 
+def test_a_request_of_too_many_messages_is_told(entered: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lint_reports, "MAX_ENTRIES", 1)
+    response = entered.post("/lint/", {"text": json.dumps(UNANSWERED)})
+    assert response.status_code == 422
+    assert "this one has 2." in response.content.decode()
+
+
 def test_nothing_that_is_pasted_is_stored(entered: Client) -> None:
     before = (Session.objects.count(), Message.objects.count())
     entered.post("/lint/", {"text": json.dumps(UNANSWERED)})
@@ -104,7 +111,7 @@ def test_a_session_that_is_too_long_is_told(entered: Client, ada: Any, monkeypat
     monkeypatch.setattr(lint_reports, "MAX_ENTRIES", 1)
     response = entered.get(f"/lint/?session={chat_of(ada, 'one', 'two').pk}")
     assert response.status_code == 422
-    assert "this one has 2." in response.content.decode()
+    assert "up to 1 messages are looked at; this one has 2." in response.content.decode()
 
 
 def test_somebody_elses_session_is_not_there_and_staff_say_why_first(

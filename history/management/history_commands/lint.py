@@ -9,8 +9,8 @@ from pathlib import Path
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
-from history.lint_reports import TooLong, as_json, check_length, repair_words, report_on, words_of
-from history.linting import NAMES, NotAConversation, Report, Severity, lint_request, read_text
+from history.lint_reports import TooLong, as_json, check_length, repair_words, report_on, report_on_request, words_of
+from history.linting import NAMES, NotAConversation, Report, Severity, read_text
 from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line
 from history.management.output import Stream, print_json, print_table
@@ -79,7 +79,7 @@ def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, Report]
         check_length(len(text))
         told = read_text(text, language=language)
         for number, one in enumerate(told, 1):
-            yield source if len(told) == 1 else f"{source}:{number}", lint_request(one)
+            yield source if len(told) == 1 else f"{source}:{number}", report_on_request(one)
     except (NotAConversation, TooLong) as error:
         raise CommandError(f"{source}: {error}") from None
 
