@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from history.dialects.loose import items, obj, objs, string
-from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
+from history.dialects.loose import compact, items, obj, objs, string
+from history.formats.base import Conversation, FormatError, Notes, Refused, chained, gettext_noop
 from history.formats.gemini_messages import Messages
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
@@ -57,6 +57,7 @@ class _Log:
         self.messages: dict[str, Mapping[str, Any]] = {}
         self.parents: dict[str, str] = {}
         self.path: list[str] = []
+        self.on_path: set[str] = set()
         self.snapshots: dict[str, str] = {}  # a message that is a summary → the last one that it stands for
 
     def accept(self, line: Mapping[str, Any]) -> None:
@@ -75,20 +76,24 @@ class _Log:
         name = string(message.get("id")) or f"message-{len(self.messages) + 1}"
         if name not in self.messages:
             self.parents[name] = self.path[-1] if self.path else ""
-        if name not in self.path:
+        if name not in self.on_path:
             self.path.append(name)
+            self.on_path.add(name)
         self.messages[name] = message
 
     def rewind(self, target: str) -> None:
-        if target in self.path:
-            self.path = self.path[: self.path.index(target)]
+        if target in self.on_path:
+            self._stand_at(self.path[: self.path.index(target)])
             return
         self.notes(
             "repaired",
             gettext_noop("A rewind names a message that is not there: the conversation begins anew."),
             where=target,
         )
-        self.path = []
+        self._stand_at([])
+
+    def _stand_at(self, path: list[str]) -> None:
+        self.path, self.on_path = path, set(path)
 
     def set(self, change: Mapping[str, Any]) -> None:
         self.record.update({name: value for name, value in change.items() if name != "messages"})
@@ -99,15 +104,16 @@ class _Log:
         """What the model sees from now on. A shorter beginning of what there is takes the rest back."""
         names = [string(message.get("id")) for message in messages]
         if names == self.path[: len(names)]:
-            self.path = names
+            self._stand_at(names)
             return
         covered = self.path[-1] if self.path else ""
+        said = {_said(self.messages[known]) for known in self.path}
         for message, name in zip(messages, names, strict=True):
             if name in self.messages:
                 continue
             if "<state_snapshot>" in str(message.get("content")) and covered:
                 self.snapshots[name] = covered
-            elif self.path and any(_same(message, self.messages[known]) for known in self.path):
+            elif _said(message) in said:
                 self.notes("ignored", gettext_noop("What the model was told again after a compression was left out."))
                 continue
             self.message(message)
@@ -143,5 +149,5 @@ class _Log:
         )
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.get("type") == other.get("type") and one.get("content") == other.get("content")
+def _said(message: Mapping[str, Any]) -> str:
+    return chained(string(message.get("type")), compact(message.get("content")))

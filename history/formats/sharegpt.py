@@ -5,7 +5,6 @@ Everybody who made such a file called the speakers differently. Calls of tools a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,7 +23,7 @@ SPEAKERS = {
     **dict.fromkeys(("function_call", "tool_call", "function-call"), "call"),
     **dict.fromkeys(("observation", "tool", "function", "function_response", "tool_response", "ipython"), "tool"),
 }
-TAGGED = re.compile(r"\A\s*<tool_call>\s*(.*?)\s*</tool_call>\s*\Z", re.DOTALL)
+OPENS, CLOSES = "<tool_call>", "</tool_call>"
 
 
 def recognises(sample: Sample) -> bool:
@@ -83,9 +82,11 @@ def _asked(calls: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _calls(text: str, place: int) -> list[dict[str, Any]]:
-    tagged = TAGGED.match(text)
+    text = text.strip()
+    if text.startswith(OPENS) and text.endswith(CLOSES):
+        text = text[len(OPENS) : -len(CLOSES)].strip()
     try:
-        value = parsed(tagged[1] if tagged else text)
+        value = parsed(text)
     except ValueError:
         return []
     given = [call for call in (value if isinstance(value, list) else [value]) if string(obj(call).get("name"))]

@@ -58,9 +58,9 @@ class _Order:
 
     def place(self, name: str) -> None:
         """The entry, and before it those above it that stand further down in the file."""
-        waiting: list[str] = []
+        waiting: dict[str, None] = {}
         while name and name not in self.places and name in self.tree.items and name not in waiting:
-            waiting.append(name)
+            waiting[name] = None
             name = self.tree.items[name].parent
         missing = name if name and name not in self.places else ""
         for waits in reversed(waiting):

@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from history import importing
 from history.errors import HistoryError
@@ -29,14 +30,21 @@ KEPT_REPORTS = timedelta(days=30)
 KEPT_ITEMS = 1_000
 KEPT_REFUSALS = 2_000
 MAX_FILES = 200
+UNFINISHED = 4  # times the limit of one
 WRITE_EVERY = 1.0
 TIDY_EVERY = timedelta(hours=1)
+
+WENT_WRONG = gettext_noop("Something went wrong here; the log of the server has more.")
 
 _tidied = timezone.now() - TIDY_EVERY
 
 
 class TooLarge(HistoryError):
     """What was sent is more than the house takes at once."""
+
+
+class TooMany(HistoryError):
+    """Whoever sends this has too much lying here that is not imported yet."""
 
 
 class Misplaced(HistoryError):
@@ -52,12 +60,22 @@ class Misplaced(HistoryError):
 
 def create(owner: Any, files: Sequence[tuple[str, int]]) -> ImportJob:
     """A job for files with these names and sizes, which are still to come."""
-    if sum(size for _, size in files) > limit() or len(files) > MAX_FILES:
+    size = sum(size for _, size in files)
+    if size > limit() or len(files) > MAX_FILES:
         raise TooLarge(f"more than {settings.PARLEY_IMPORT_MB} MB, or more than {MAX_FILES} files")
+    if _unfinished(owner) + size > UNFINISHED * limit():
+        raise TooMany("imports that are not finished take too much room")
     named = [{"name": name.replace("\\", "/").rpartition("/")[2][:200] or "file", "size": size} for name, size in files]
     job = ImportJob.objects.create(owner=owner, files=named)
     folder_of(job).mkdir(parents=True, mode=0o700)
     return job
+
+
+def _unfinished(owner: Any) -> int:
+    """What this person's jobs that are not done may take, in bytes."""
+    jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE)
+    lying = [job for job in jobs.only("pk", "files") if folder_of(job).exists()]
+    return sum(file["size"] for job in lying for file in job.files)
 
 
 def limit() -> int:
@@ -146,7 +164,7 @@ def run(job: ImportJob, *, claim: UUID) -> None:
         diary.end(ImportJob.State.FAILED, error=str(error))
         return
     except Exception:
-        diary.end(ImportJob.State.FAILED, error="Something went wrong here; the log of the server has more.")
+        diary.end(ImportJob.State.FAILED, error=WENT_WRONG)
         raise
     diary.end(ImportJob.State.DONE)
     shutil.rmtree(folder, ignore_errors=True)
@@ -193,8 +211,17 @@ def tidy() -> None:
     for job in ImportJob.objects.filter(created_at__lt=now - KEPT_FILES):
         shutil.rmtree(folder_of(job), ignore_errors=True)
     ImportJob.objects.filter(created_at__lt=now - KEPT_REPORTS).delete()
+    _forget_uploads()
     folder = Path(settings.PARLEY_DATA_DIR, "imports")
     names = {str(name) for name in ImportJob.objects.values_list("pk", flat=True)}
     for lying in folder.iterdir() if folder.is_dir() else ():
         if lying.name not in names and lying.stat().st_mtime < time.time() - 3600:
             shutil.rmtree(lying, ignore_errors=True)
+
+
+def _forget_uploads() -> None:
+    """What forms had sent when a process was killed."""
+    folder = Path(settings.FILE_UPLOAD_TEMP_DIR or "")
+    for lying in folder.glob("*.upload*") if settings.FILE_UPLOAD_TEMP_DIR and folder.is_dir() else ():
+        if lying.stat().st_mtime < time.time() - KEPT_FILES.total_seconds():
+            lying.unlink(missing_ok=True)

@@ -53,6 +53,9 @@ def _sent_at_once(request: HttpRequest) -> HttpResponse:
     except jobs.TooLarge:
         messages.error(request, _too_large())
         return _page(request, status=413)
+    except jobs.TooMany:
+        messages.error(request, _too_many())
+        return _page(request, status=413)
     for place, file in enumerate(files):
         _keep(job, place, file)
     jobs.start(job)
@@ -69,6 +72,10 @@ def _keep(job: ImportJob, place: int, file: UploadedFile[bytes]) -> None:
 def _too_large() -> str:
     words = _("That is more than %(megabytes)s MB, or more than %(files)s files. Send it in parts.")
     return words % {"megabytes": settings.PARLEY_IMPORT_MB, "files": jobs.MAX_FILES}
+
+
+def _too_many() -> str:
+    return _("Too much that you sent before is not imported yet. Run it again or remove it first.")
 
 
 # Piece by piece.
@@ -89,6 +96,8 @@ def begin(request: HttpRequest) -> HttpResponse:
         job = jobs.create(request.user, list(zip(names, sizes, strict=True)))
     except jobs.TooLarge:
         return JsonResponse({"error": _too_large()}, status=413)
+    except jobs.TooMany:
+        return JsonResponse({"error": _too_many()}, status=413)
     return JsonResponse(
         {
             "page": reverse("history:import_job", args=[job.pk]),

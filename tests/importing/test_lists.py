@@ -100,6 +100,15 @@ def test_sharegpt_calls_are_json_in_a_text() -> None:
     assert "no JSON" in said_by_notes(found, "repaired")
 
 
+def test_a_call_in_tags_is_read_and_a_long_text_takes_no_time() -> None:
+    tagged = '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
+    endless = "<tool_call>" + " " * 1_000_000
+    turns = [{"from": "function_call", "value": value} for value in (tagged, endless)]
+    found = read_one(document([{"conversations": turns}]))
+    calls = [entry.tool_requests for entry in path_of(found) if isinstance(entry, ModelOutput)]
+    assert [[call.name for call in made] for made in calls] == [["weather"], []]
+
+
 def test_a_session_file_of_nplt_keeps_every_field() -> None:
     record = {
         "session_id": "0f3c-nplt",

@@ -110,6 +110,17 @@ def test_more_than_the_house_takes_is_refused(as_ada: Client, settings: Any) -> 
     assert not ImportJob.objects.exists()
 
 
+def test_what_lies_here_and_is_not_imported_has_a_limit(as_ada: Client, settings: Any) -> None:
+    settings.PARLEY_IMPORT_MB = 1
+    for _ in range(jobs.UNFINISHED):
+        assert as_ada.post("/import/begin/", {"name": ["a.json"], "size": [str(2**20)]}).status_code == 200
+    refused = as_ada.post("/import/begin/", {"name": ["a.json"], "size": [str(2**20)]})
+    assert (refused.status_code, "not imported yet" in refused.json()["error"]) == (413, True)
+    assert send(as_ada, ("talk.jsonl", TALK)).status_code == 413
+    jobs.remove(ImportJob.objects.all()[0])
+    assert send(as_ada, ("talk.jsonl", TALK)).status_code == 302
+
+
 def test_a_job_is_its_owners_alone(as_ada: Client, bob: User) -> None:
     page = send(as_ada, ("talk.jsonl", TALK))["Location"]
     stranger = Client()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import threading
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
+from django.db import connections
 
 from history import importing, recorder, retention
 from history.context import ContextOptions, render_context
@@ -17,7 +19,7 @@ from history.dialects import DIALECTS, CallOptions
 from history.entries import ModelOutput, Summary, ToolResults
 from history.errors import HistoryOff
 from history.formats import jsonl
-from history.importing import Item, Outcome, Report, unpacking
+from history.importing import Item, Outcome, Report, storing, unpacking
 from history.models import AuditEvent, Message, Session
 from history.repair import unpaired
 from history.selectors import entries_of
@@ -310,6 +312,59 @@ def test_a_long_conversation_is_written_in_pieces_and_keeps_its_order(bring: Any
     session = only_session()
     assert (session.version, session.head, session.message_count) == (900, 900, 900)
     assert bring("long.jsonl", lines(*talk))[0][Outcome.THERE] == 1
+
+
+def test_an_import_that_dies_in_the_middle_is_continued_by_the_next(
+    bring: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk = []
+    for n in range(250):
+        talk.append(claude_code("user", f"u{n}", f"a{n - 1}" if n else None, f"Question {n}"))
+        talk.append(claude_code("assistant", f"a{n}", f"u{n}", [text(f"Answer {n}")]))
+    append, calls = storing._append, 0
+
+    def dies(*arguments: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        append(*arguments)
+
+    monkeypatch.setattr(storing, "_append", dies)
+    with pytest.raises(KeyboardInterrupt):
+        bring("long.jsonl", lines(*talk))
+    assert only_session().version == 400
+    report, _ = bring("long.jsonl", lines(*talk))
+    assert (report[Outcome.GROWN], report.entries) == (1, 100)
+    assert (only_session().version, only_session().head) == (500, 500)
+    assert list(verify(sessions=[only_session()])) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_imports_of_the_same_file_at_once_do_not_double_it(ada: User, tmp_path: Path) -> None:
+    talk = [claude_code("user", f"u{n}", f"u{n - 1}" if n else None, f"Line {n}") for n in range(450)]
+    (tmp_path / "long.jsonl").write_bytes(lines(*talk))
+    (tmp_path / "short.jsonl").write_bytes(lines(*TALK).replace(b"5e551017", b"5e551018"))
+    refused: list[Item] = []
+
+    def bring_all() -> None:
+        try:
+            importing.run(
+                ada,
+                importing.files_at([tmp_path]),
+                on_item=lambda item: refused.append(item) if item.outcome == Outcome.REFUSED else None,
+            )
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=bring_all) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == []
+    assert sorted(Session.objects.values_list("version", flat=True)) == [4, 450]
+    assert list(verify()) == []
 
 
 def test_a_summary_stands_for_the_same_entries_in_the_record(bring: Any) -> None:
