@@ -12,6 +12,7 @@ To be used from one thread, that of the event loop; without a running loop, byte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -75,7 +76,7 @@ class Journal:
         self._open: dict[UUID, _Open] = {}
         self._owed: list[bytes] = []
         self._untold = Losses()
-        self._segment = ""
+        self._writer = ""
         self._fd = -1
         self._pid = 0
         self._begun = 0.0
@@ -185,15 +186,18 @@ class Journal:
             self._close_segment()
 
     def _begin_segment(self) -> None:
+        """The new one before the old one is left: a reader takes a writer without any for dead."""
+        if not self._writer.startswith(f"{os.getpid()}-"):
+            self._writer = segments.new_writer()
+        fd = segments.create(self.folder, writer=self._writer)[1]
         self._close_segment()
-        self._segment, self._fd = segments.create(self.folder)
-        self._pid, self._begun, self._length = os.getpid(), time.monotonic(), len(segments.MAGIC)
+        self._fd, self._pid, self._begun, self._length = fd, os.getpid(), time.monotonic(), len(segments.MAGIC)
 
     def _close_segment(self) -> None:
         # After a fork the file is the parent's: its copy of the descriptor is only closed here.
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._pid, self._segment = -1, 0, ""
+        self._fd, self._pid = -1, 0
 
     def _has_room(self, size: int) -> bool:
         now = time.monotonic()
@@ -243,8 +247,12 @@ class Journal:
     def _tick(self) -> None:
         self._timer = None
         self.flush()
-        if time.monotonic() - self._begun >= (SEGMENT_SECONDS if self._open else IDLE_SECONDS):
+        age = time.monotonic() - self._begun
+        if not self._open and age >= IDLE_SECONDS:
             self._close_segment()
+        elif age >= SEGMENT_SECONDS and self._fd >= 0:
+            with contextlib.suppress(OSError):
+                self._begin_segment()
         if self._open or self._fd >= 0:
             self._wake()
 

@@ -11,12 +11,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import heapq
-import json
 import os
 import secrets
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -27,7 +26,6 @@ from relay.gateway.records import NotARecordError, Record, from_bytes
 MAGIC = b"parley journal 1\n"
 FRAME = struct.Struct("<II")
 SUFFIX = ".journal"
-POSITION = "position.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +46,19 @@ def frame(pieces: tuple[bytes, ...]) -> list[bytes]:
     return [FRAME.pack(length, check), *pieces]
 
 
-def create(folder: Path) -> tuple[str, int]:
+def new_writer() -> str:
+    """A name for one that writes, in this process: part of the names of its segments."""
+    return f"{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def writer_of(segment: str) -> str:
+    return segment.removesuffix(SUFFIX).partition("-")[2]
+
+
+def create(folder: Path, *, writer: str) -> tuple[str, int]:
     """A new segment, locked before it can be seen; its name sorts by the time it was begun."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = f"{time.time_ns():020d}-{os.getpid()}-{secrets.token_hex(3)}{SUFFIX}"
+    name = f"{time.time_ns():020d}-{writer}{SUFFIX}"
     hidden = folder / f"{name}.new"
     fd = os.open(hidden, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -141,13 +148,13 @@ def _understood(payload: bytes) -> Record | None:
 class Reader:
     """Goes through all segments of a folder, in the order of time across the processes that write them.
 
-    `read` gives what is new since it was last called. It remembers in memory how far it came; what outlasts it is
-    what `keep` is told: from where somebody else would have to begin.
+    `read` gives what is new since it was last called, or since the position that it was made with. How far it came is
+    for the caller to keep, together with whatever it made of the records.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, since: Mapping[str, int] | None = None) -> None:
         self.folder = folder
-        self.read_to: dict[str, int] = kept_position(folder)
+        self.read_to: dict[str, int] = dict(since or {})
         # Segments that nobody writes any more and that are read to their end.
         self.finished: set[str] = set()
 
@@ -160,15 +167,22 @@ class Reader:
             yield place, record
         self.finished |= ended
 
-    def keep(self, needed_from: Mapping[str, int]) -> None:
-        """Remove segments that are finished and not needed any more, and remember from where the others are needed."""
+    def writers_gone(self) -> set[str]:
+        """Whose segments are all finished: nothing more comes from them. A writer begins a segment before it leaves
+        the one before, so that it is never taken for gone in between."""
+        at_work = {writer_of(name) for name in names(self.folder) if name not in self.finished}
+        return {writer_of(name) for name in self.finished} - at_work
+
+    def position(self, needed_from: Mapping[str, int]) -> dict[str, int]:
+        """From where somebody else would have to begin, given what is still needed of what was read."""
+        return {**self.read_to, **needed_from}
+
+    def remove_all_but(self, needed: Container[str]) -> None:
         for name in sorted(self.finished):
-            if name not in needed_from:
+            if name not in needed:
                 (self.folder / name).unlink(missing_ok=True)
                 self.finished.discard(name)
                 self.read_to.pop(name, None)
-        position = {**self.read_to, **needed_from}
-        _write_position(self.folder, position)
 
 
 def read(
@@ -178,20 +192,3 @@ def read(
     starts = dict(since or {})
     each = (whole_records(folder / name, starts.get(name, 0)) for name in (names(folder) if only is None else only))
     yield from heapq.merge(*each, key=lambda found: found[1].at)
-
-
-def kept_position(folder: Path) -> dict[str, int]:
-    try:
-        kept = json.loads((folder / POSITION).read_text())
-        return {str(name): int(offset) for name, offset in kept.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        # Reading from the beginning is slower and does no harm: what is in the record already is recognised.
-        return {}
-
-
-def _write_position(folder: Path, position: Mapping[str, int]) -> None:
-    hidden = folder / f"{POSITION}.new"
-    fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w") as file:
-        json.dump(position, file)
-    hidden.rename(folder / POSITION)
