@@ -14,7 +14,7 @@ from django.utils import timezone
 from history.exporting.archives import Archive
 from history.exporting.cursors import Cursor, Mark, horizon
 from history.exporting.reports import Report
-from history.exporting.selection import CannotExport, Chosen, Selection, has_everything
+from history.exporting.selection import CannotExport, Chosen, Selection, has_everything, loose_exchanges
 from history.exporting.threads import in_a_thread
 from history.exporting.tombstones import deleted_since
 from history.formats.all_exporters import EXPORTERS, Exporter
@@ -91,6 +91,9 @@ class Export:
         yield writer.head()
         for session in self._sessions():
             yield from writer.session(session, **self._place(session))
+        yield from writer.loose_exchanges(
+            loose_exchanges(self.chosen, since=self.cursor.since if self.cursor else None)
+        )
         if self.cursor is not None:
             for session_id, at in deleted_since(self.chosen, since=self.cursor.since, until=self._ends()):
                 yield writer.deleted(session_id, time_text(at) or "")

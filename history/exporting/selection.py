@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from history import audit
 from history.errors import HistoryError
-from history.exporting.cursors import Cursor
+from history.exporting.cursors import Cursor, Mark
 from history.listing import ListFilters
 from history.models import ApiKey, Exchange, Session
 from history.opening import NotPermitted, checked, open_each
@@ -121,6 +121,18 @@ class Chosen:
 
 
 _RIGHTS = ("owner", "api_key", "hold", "hidden_at", "expires_at")
+
+
+def loose_exchanges(chosen: Chosen, *, since: Mark | None) -> QuerySet[Exchange]:
+    """Calls that belong to no session, which go with an export that is narrowed by nothing but whose it is."""
+    viewer, selection = chosen.viewer, chosen.selection
+    reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
+    if reach is None or selection.sessions is not None or selection.filters != ListFilters():
+        return Exchange.objects.none()
+    rows = Exchange.objects.filter(reach.as_q(), session=None)
+    if selection.mine:
+        rows = rows.filter(owner_id=person_of(viewer))
+    return rows.filter(ended_at__gte=since.at) if since is not None and since.at is not None else rows
 
 
 def has_everything(viewer: Viewer | None) -> bool:

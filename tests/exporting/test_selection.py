@@ -10,12 +10,13 @@ from uuid import uuid4
 import pytest
 from django.contrib.auth.models import Permission
 
-from history import keys, retention
+from history import exchanges, keys, retention
 from history.exporting import CannotExport, NothingSelected, Selection, begin
 from history.listing import ListFilters
-from history.models import AuditEvent
+from history.models import AuditEvent, Exchange
 from history.opening import NotPermitted, ReasonNeeded
 from project.accounts.models import User
+from tests.formats.exported import restored
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
@@ -92,6 +93,23 @@ def test_a_selection_is_narrowed_by_owner_and_filters(ada: User, bob: User) -> N
     assert exported(root, reason="backup") == {"a chat", "relayed", "Bob's", "root's own"}
     assert exported(root, Selection(mine=True)) == {"root's own"}
     assert exported(None, Selection(filters=ListFilters(owner="ada", source="relay"))) == {"relayed"}
+
+
+def test_calls_that_belong_to_no_session_go_with_what_is_narrowed_by_nothing_else(ada: User, bob: User) -> None:
+    key = keys.create(name="k", owner=ada, recording="metadata").api_key
+    exchange = exchanges.open_exchange(None, owner=ada, api_key=key, model="m")
+    exchanges.finish(exchange, None, end_reason="done")
+    calls = [line for line in lines(ada) if line["type"] == "exchange"]
+    assert [(call["owner"], call["key"], call["session"]) for call in calls] == [("ada", key.prefix, None)]
+    assert [line for line in lines(bob) if line["type"] == "exchange"] == []
+    assert [
+        line for line in lines(ada, Selection(filters=ListFilters(source="chat"))) if line["type"] == "exchange"
+    ] == []
+    file = b"".join(begin(ada, Selection(), "jsonl").pieces())
+    Exchange.objects.all().delete()
+    assert restored(file) == []
+    assert b"".join(begin(ada, Selection(), "jsonl").pieces()) == file
+    assert [item.outcome for item in restored(file)] == ["already there"]
 
 
 def test_what_is_deleted_is_not_exported(ada: User) -> None:

@@ -120,17 +120,26 @@ def _call_facts(call: ToolCall) -> dict[str, Any]:
 # Calls to models.
 
 
+def loose_facts(exchange: Exchange) -> dict[str, Any]:
+    """A call that belongs to no session: of a key that records times and counts only."""
+    whose = {"owner": exchange.owner.get_username(), "key": exchange.api_key.prefix if exchange.api_key else None}
+    return {**_own_facts(exchange), **whose, "session": None}
+
+
 def exchange_facts(exchange: Exchange, session: Session, *, message: int | None) -> dict[str, Any]:
     """`message` is the number of the entry that its answer became. Who called is told where it was not the owner."""
-    facts: dict[str, Any] = {"type": "exchange", "id": str(exchange.pk), "message": message}
-    facts |= {name: getattr(exchange, name) for name in EXCHANGE_FACTS}
-    facts |= {name: time_text(getattr(exchange, name)) for name in EXCHANGE_TIMES}
-    facts["cost"] = cost_text(exchange.cost)
+    facts = {**_own_facts(exchange), "message": message}
     if exchange.owner_id != session.owner_id:
         facts["owner"] = exchange.owner.get_username()
     if exchange.api_key_id != session.api_key_id:
         facts["key"] = exchange.api_key.prefix if exchange.api_key else None
     return facts
+
+
+def _own_facts(exchange: Exchange) -> dict[str, Any]:
+    facts: dict[str, Any] = {"type": "exchange", "id": str(exchange.pk), "cost": cost_text(exchange.cost)}
+    facts |= {name: getattr(exchange, name) for name in EXCHANGE_FACTS}
+    return facts | {name: time_text(getattr(exchange, name)) for name in EXCHANGE_TIMES}
 
 
 def exchange_fields(facts: Mapping[str, Any]) -> dict[str, Any]:

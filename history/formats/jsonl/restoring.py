@@ -98,6 +98,8 @@ class _Restore:
         elif kind == "exchange" and self.current is not None:
             if not (self.current.refused or self.current.broken):
                 self.current.exchanges.append(value)
+        elif kind == "exchange" and value.get("session", "") is None:
+            yield from self._take_loose(value)
         elif kind == "blob":
             self.reader.payloads.add(value)
         elif kind == "session":
@@ -187,6 +189,11 @@ class _Restore:
             retention.hide(session, actor=self.people.owner, reason=why)
         outcome: Any = "deleted" if self.deletions else "noted"
         yield Restored(session=session.pk, title=session.title, outcome=outcome, why=why)
+
+    def _take_loose(self, value: Mapping[str, Any]) -> Iterator[Restored]:
+        yield from self._store()
+        if not storing.store_loose(value, self.people):
+            yield Restored(session=None, outcome="already there", title=f"exchange {value.get('id')}")
 
     def _take_section(self, section: Any, value: Mapping[str, Any]) -> Restored:
         if not self.people.is_operator:

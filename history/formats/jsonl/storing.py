@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from history import audit, storage
 from history.bodies import blobs_in, dump
+from history.formats.base import Notes
 from history.formats.jsonl.facts import exchange_fields
 from history.formats.jsonl.incoming import Incoming
 from history.formats.jsonl.laying import Laying
@@ -95,6 +96,21 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     through.objects.bulk_create(links, ignore_conflicts=True)
     if len(links) < len(wanted):
         incoming.notes("lost", "texts that calls to models were made from are not in the file")
+
+
+def store_loose(facts: Mapping[str, Any], people: People) -> bool:
+    """A call that belongs to no session. False: it is here already."""
+    owner, fields = people.named(facts.get("owner")), exchange_fields(facts)
+    if Exchange.objects.filter(pk=fields["id"]).exists():
+        return False
+    with writing():
+        key = people.key(facts.get("key"), owner=owner, notes=Notes())
+        exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
+        exchange.save(force_insert=True)
+        names = blobs_in(dump(exchange.inputs))
+        if names:
+            exchange.blobs.add(*Blob.objects.filter(pk__in=names))
+    return True
 
 
 def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, messages: Mapping[int, int]) -> Exchange:

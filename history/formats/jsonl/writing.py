@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from history.formats.base import Notes
-from history.formats.jsonl.facts import dropped_facts, entry_facts, exchange_facts, session_facts
+from history.formats.jsonl.facts import dropped_facts, entry_facts, exchange_facts, loose_facts, session_facts
 from history.formats.jsonl.lines import HEADER, entry_line, line_of
 from history.formats.jsonl.sections import sections
 from history.models import Blob, Exchange, Message, Session, ToolCall
@@ -54,6 +54,12 @@ class Writer:
             "version": max(last.seq if last else 0, session.trimmed_through), "seal": seal.hex(), **also,
         })  # fmt: skip
 
+    def loose_exchanges(self, rows: QuerySet[Exchange]) -> Iterator[bytes]:
+        """Calls to models that belong to no session, of those that are given; such as have ended."""
+        ended = rows.filter(session=None).exclude(ended_at=None).order_by("started_at", "pk")
+        for exchange in self._exchange_pages(ended):
+            yield exchange if isinstance(exchange, bytes) else line_of(loose_facts(exchange))
+
     def deleted(self, session_id: Any, at: str) -> bytes:
         return line_of({"type": "deleted", "session": str(session_id), "at": at})
 
@@ -84,13 +90,21 @@ class Writer:
         ended = Exchange.objects.filter(session=session).order_by("started_at", "pk")
         running = ended.filter(ended_at=None).count()
         self.notes("ignored", "calls to models that were still running", where=str(session.pk), count=running)
+        for exchange in self._exchange_pages(ended.exclude(ended_at=None)):
+            if isinstance(exchange, bytes):
+                yield exchange
+                continue
+            seq = exchange.message.seq if exchange.message else None
+            yield line_of(exchange_facts(exchange, session, message=seq))
+
+    def _exchange_pages(self, ended: QuerySet[Exchange]) -> Iterator[Exchange | bytes]:
+        """Each with the lines of its blobs before it."""
         last: Exchange | None = None
-        while page := _exchanges_after(last, ended.exclude(ended_at=None)):
+        while page := _exchanges_after(last, ended):
             links = _links(Exchange.blobs.through.objects.filter(exchange_id__in=[e.pk for e in page]), "exchange_id")
             for exchange in page:
                 yield from self._blobs(links.get(exchange.pk, ()))
-                seq = exchange.message.seq if exchange.message else None
-                yield line_of(exchange_facts(exchange, session, message=seq))
+                yield exchange
             self.counts["exchanges"] += len(page)
             last = page[-1]
 

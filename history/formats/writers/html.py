@@ -15,6 +15,7 @@ from history.bodies import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes
 from history.formats.writers.path import Said, bytes_of, said_in, where
+from history.formats.writers.words import speaker
 from history.media import IMAGES, media_type_of
 from history.models import Session
 
@@ -49,6 +50,7 @@ def _shown(said: Said, notes: Notes, place: str) -> dict[str, Any]:
     return {
         "said": said,
         "entry": entry,
+        "speaker": clean(speaker(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
         "told": told,

@@ -12,6 +12,7 @@ from history.bodies import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes
 from history.formats.writers.path import Call, Said, said_in, where
+from history.formats.writers.words import speaker
 from history.models import Session
 
 FENCES = re.compile(r"`{3,}")
@@ -37,7 +38,7 @@ def _head(session: Session) -> str:
 
 def _entry(said: Said, notes: Notes, place: str) -> str:
     entry = said.entry
-    head = f"\n## {_who(said)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
+    head = f"\n## {speaker(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
     if isinstance(entry, ModelInput | ModelOutput):
         told = [_part(part, notes, place) for part in entry.parts] + [_call(call, notes, place) for call in said.calls]
         if isinstance(entry, ModelOutput) and entry.status != "complete":
@@ -50,13 +51,6 @@ def _entry(said: Said, notes: Notes, place: str) -> str:
         notes("lost", f"entries of the kind {entry.kind}", where=place)
         return ""
     return f"{head}\n{entry.text}\n"
-
-
-def _who(said: Said) -> str:
-    entry = said.entry
-    if isinstance(entry, ModelOutput):
-        return " · ".join(filter(None, [_("Assistant"), entry.agent, entry.model]))
-    return {"user": _("User"), "tool": _("Tool results")}.get(entry.role, entry.kind.replace("_", " "))
 
 
 def _part(part: Part, notes: Notes, place: str) -> str:
