@@ -34,8 +34,7 @@ from relay.consumers.doors import key_in
 from relay.consumers.following import Following, found
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
-from relay.consumers.page import GAP_SECONDS, LOOK_SECONDS, NOT_SIGNED_IN, client_of
-from relay.consumers.sockets import Socket
+from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, NOT_SIGNED_IN, Socket, client_of
 from relay.conversation import Sent
 from relay.database import in_database
 from relay.errors import RelayError

@@ -13,12 +13,17 @@ from uuid import UUID
 
 from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.utils import timezone
 
 from relay import broadcast
 
 T = TypeVar("T")
+NOT_SIGNED_IN = 4401
+# How often a socket looks for itself while an answer is written by a process that we do not hear.
+LOOK_SECONDS = 1.0
+# How long it waits for a frame that went missing between processes: by then what it said has been noted.
+GAP_SECONDS = 0.35
 REMEMBERED_SECONDS = 2.0
-
 
 _asked: dict[Hashable, asyncio.Future[Any]] = {}
 
@@ -72,3 +77,9 @@ async def asked_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
         asyncio.get_running_loop().call_later(REMEMBERED_SECONDS, _asked.pop, key, None)
     found: T = await asyncio.shield(_asked[key])
     return found
+
+
+def client_of(scope: Any) -> dict[str, Any]:
+    """Who is connected from where, since when: kept with each call that is made for them."""
+    peer = scope.get("client") or ("", 0)
+    return {"address": str(peer[0]), "connected_at": timezone.now().isoformat()}
