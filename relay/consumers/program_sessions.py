@@ -1,0 +1,88 @@
+"""The sessions of a program: which it may see and change, which is open, and how a new one begins."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+
+from history import recorder
+from history.keyring import holds
+from history.models import Session
+from history.opening import find_opened
+from history.rights import Purpose, find, sessions_for
+from relay.agent.settings import find_agent
+from relay.consumers.intents import Intent
+from relay.consumers.program_events import ProgramEvents
+from relay.database import in_database
+
+
+class Refused(Exception):
+    """`code` is for programs, the text for people."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class ProgramSessions(ProgramEvents):
+    """No session exists before the first message; `fresh` is the name that it will have."""
+
+    fresh: UUID
+
+    def mine(self) -> QuerySet[Session]:
+        """What this door shows: the person's own conversations, or those of the key."""
+        seen = sessions_for(self.api_key or self.user, Purpose.LIST)
+        return seen if self.api_key and holds(self.api_key, "admin") else seen.filter(owner=self.user)
+
+    def require(self, scope: str) -> None:
+        if self.api_key is not None and not holds(self.api_key, scope):
+            raise Refused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
+
+    async def session(self, intent: Intent, *, scope: str = "read") -> Session:
+        self.require(scope)
+        name = intent.text("session") or (str(self.current) if self.current else "")
+        found = await in_database(self._found, name, scope, intent.text("reason")) if name else None
+        if found is None:
+            raise Refused("no_such_session", _("There is no such session."))
+        return found
+
+    def _found(self, name: str, scope: str, reason: str = "") -> Session | None:
+        """To read, for which somebody else's needs a reason, or one's own to change."""
+        viewer = self.api_key or self.user
+        if scope == "read":
+            return find_opened(viewer, name, reason=reason)
+        found = find(viewer, name, Purpose(scope))
+        return found if found and found.owner_id == self.user.pk else None
+
+    async def session_or_new(self, intent: Intent) -> Session:
+        if self.current is None and not intent.text("session"):
+            self.require("write")
+            return await in_database(self.start, intent.text("agent"), "", self.fresh)
+        return await self.session(intent, scope="write")
+
+    def start(self, agent: str, title: str, session_id: UUID) -> Session:
+        if self.api_key is not None and self.api_key.recording not in ("full", "redacted"):
+            raise Refused("not_recorded", _("A conversation is kept here, and this key records none."))
+        if not settings.CHAT_HISTORY_ENABLED:
+            raise Refused("history_off", _("History is off on this server, so the chat takes no message."))
+        found = find_agent(agent)
+        started = {"id": session_id, "owner": self.user, "api_key": self.api_key, "agent": found.name}
+        return recorder.start_session(**started, title=title.strip()[:200])
+
+    async def open_session(self, session: Session) -> None:
+        if self.current == session.pk:
+            return
+        await self.close_session()
+        self.current = session.pk
+        await self.enter(session.pk, version=session.version)
+
+    async def close_session(self) -> None:
+        self.stop_looking()
+        self.following.clear()
+        self.done.clear()
+        if self.current is not None:
+            await self.leave(self.current)
+            self.current = None
