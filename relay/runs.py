@@ -28,8 +28,8 @@ from history.transactions import writing
 from relay import broadcast
 from relay.agent import loop
 from relay.agent.calls import Prepared
-from relay.agent.loop import Turn, TurnFailed
 from relay.agent.settings import RoleName
+from relay.agent.turn import Turn, TurnFailed
 from relay.database import in_database
 from relay.errors import RelayError
 from relay.live import Frame, Piece, merged, piece_of

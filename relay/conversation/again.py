@@ -11,9 +11,9 @@ from history.context import is_task_finished
 from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResults
 from history.models import Message, Session
 from relay import allowances, attachments, runs
-from relay.agent.loop import Turn
 from relay.agent.settings import AgentSettings, find_agent
 from relay.agent.tools.running import answer_all
+from relay.agent.turn import Turn
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
 from relay.conversation.sending import go_on
 from relay.conversation.turns import (

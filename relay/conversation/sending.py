@@ -15,9 +15,9 @@ from history.errors import HistoryError
 from history.models import Session
 from history.transactions import writing
 from relay import allowances, attachments, broadcast
-from relay.agent.loop import Turn
 from relay.agent.settings import find_agent
 from relay.agent.tools.registry import all_tools
+from relay.agent.turn import Turn
 from relay.commands import BadCommand, Command, parse, spoken
 from relay.conversation import typed
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts

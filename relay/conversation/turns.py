@@ -14,9 +14,9 @@ from history.errors import NoSuchEntry
 from history.models import Message, Session
 from history.transactions import writing
 from relay import broadcast, runs
-from relay.agent.loop import Turn
 from relay.agent.settings import AgentSettings
 from relay.agent.tools.registry import toolbox
+from relay.agent.turn import Turn
 from relay.conversation.drafts import Sent
 from relay.models import Run
 

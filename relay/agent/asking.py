@@ -1,0 +1,97 @@
+"""One call to a model within a turn: its answer is heard piece by piece and stored once, whole or cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import replace
+from uuid import UUID
+
+from history import exchanges, recorder
+from history.assembly import Assembler
+from history.entries import ModelOutput
+from history.events import Event
+from history.halves import Halves
+from history.transactions import writing
+from relay import allowances
+from relay.agent.calls import Prepared, outcome_of, prepare_call
+from relay.agent.keeping import move, to_the_end
+from relay.agent.settings import RoleName
+from relay.agent.turn import Said, Turn, TurnFailed, Watcher
+from relay.database import in_database
+from relay.errors import Cut, ProviderError
+from relay.providers.base import CallNotes
+from relay.providers.registry import router
+
+
+async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> Said:
+    route = router().route(turn.agent.model_for(role, picked=turn.model))
+    prepared = await in_database(
+        prepare_call, turn.session_id, leaf=leaf, agent=turn.agent, role=role, route=route, client=turn.client
+    )
+    call = _Call(turn, prepared, role)
+    await watcher.opened(prepared, call.assembler, role=role)
+    try:
+        await call.listen(watcher)
+    except ProviderError as error:
+        await call.store(watcher, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
+        raise TurnFailed(error) from error
+    except asyncio.CancelledError:
+        await to_the_end(call.store(watcher, watcher.stop_reason or "stopped"))
+        raise
+    except BaseException:
+        await to_the_end(call.store(watcher, "server_error"))
+        raise
+    return await to_the_end(call.store(watcher, "done"))
+
+
+class _Call:
+    """An answer in the making."""
+
+    def __init__(self, turn: Turn, prepared: Prepared, role: RoleName) -> None:
+        self.turn, self.prepared, self.role = turn, prepared, role
+        route = prepared.route
+        self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
+        self.halves, self.notes = Halves(), CallNotes()
+        self.begun = time.monotonic()
+        self.latency: float | None = None
+
+    async def listen(self, watcher: Watcher) -> None:
+        provider, prepared = self.prepared.route.provider, self.prepared
+        async with aclosing(provider.call(prepared.context, prepared.options, notes=self.notes)) as events:
+            async for event in events:
+                if self.latency is None:
+                    self.latency = time.monotonic() - self.begun
+                self._take(self.halves.joined(event), watcher)
+        for event in self.halves.rest():
+            self._take(event, watcher)
+
+    def _take(self, event: Event, watcher: Watcher) -> None:
+        self.assembler.feed(event)
+        watcher.fed(event)
+
+    async def store(self, watcher: Watcher, end_reason: str, *, error: ProviderError | None = None) -> Said:
+        output = self.assembler.output(
+            latency=self.latency,
+            duration=time.monotonic() - self.begun,
+            metadata={} if self.role == "executor" else {"role": self.role},
+        )
+        if error is not None:
+            output = replace(output, error=output.error or str(error))
+        seq = await in_database(_finish, watcher.id, self, output, end_reason)
+        await watcher.stored(leaf=seq)
+        return Said(seq, output)
+
+
+def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> int:
+    """The answer becomes a message, and the run stands there."""
+    for content in call.assembler.blobs.values():
+        recorder.store_blob(content, media_type="application/octet-stream")
+    exchange = call.prepared.exchange
+    with writing():
+        outcome = outcome_of(call.prepared, call.notes)
+        appended = exchanges.finish(exchange, output, end_reason=end_reason, error=output.error, **outcome)
+        if output.usage:
+            allowances.note_usage(call.turn.user, tokens=output.usage.input_tokens + output.usage.output_tokens)
+        return move(run_id, appended.seq) if appended else exchange.after

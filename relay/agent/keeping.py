@@ -1,0 +1,48 @@
+"""What a turn writes: entries after its own leaf, and where its run stands, in one step that nobody cuts in half."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+from uuid import UUID
+
+from history import recorder
+from history.entries import Entry
+from history.models import Session
+from history.transactions import writing
+from relay.agent.turn import Turn, Watcher
+from relay.database import in_database
+from relay.models import Run
+
+T = TypeVar("T")
+
+
+async def keep(turn: Turn, watcher: Watcher, entry: Entry, *, after: int) -> int:
+    leaf = await to_the_end(in_database(_append, watcher.id, turn.session_id, entry, after))
+    await watcher.stored(leaf=leaf)
+    return leaf
+
+
+def _append(run_id: UUID, session_id: UUID, entry: Entry, after: int) -> int:
+    with writing():
+        return move(run_id, recorder.append(Session.objects.get(pk=session_id), entry, after=after).seq)
+
+
+def move(run_id: UUID, leaf: int) -> int:
+    Run.objects.filter(pk=run_id).update(leaf=leaf)
+    return leaf
+
+
+def leaf_of(run_id: UUID) -> int:
+    return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Whoever cancels us meanwhile waits until it is stored: half a write would leave a run without its leaf."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

@@ -1,0 +1,66 @@
+"""One turn of an agent as its parts know it: what is to be answered, who is told, what was said, how it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from history.assembly import Assembler
+from history.entries import ModelOutput, ToolRequest, ToolResult
+from history.events import Event
+from relay.agent.calls import Prepared
+from relay.agent.settings import AgentSettings, RoleName
+from relay.errors import ProviderError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What is to be answered: the entry `leaf` of a session, by an agent, on behalf of its owner.
+
+    `answers` are a person's words for open calls of `ask_user`, by call id; `client` says who was connected from where.
+    """
+
+    session_id: UUID
+    user: Any
+    leaf: int
+    agent: AgentSettings
+    model: str = ""
+    answers: Mapping[str, str] = field(default_factory=dict)
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Watcher(Protocol):
+    """Who is told how a turn goes; `stop_reason` says why it was cancelled, if it was."""
+
+    id: UUID
+
+    @property
+    def stop_reason(self) -> str: ...
+
+    async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None: ...
+
+    def fed(self, event: Event) -> None: ...
+
+    async def stored(self, *, leaf: int) -> None: ...
+
+    async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
+
+    def result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One stored answer: where it stands, and what it was."""
+
+    seq: int
+    output: ModelOutput
+
+
+class TurnFailed(Exception):
+    """The turn ended with an error that is stored with its answer."""
+
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__(str(error))
+        self.error = error
