@@ -1,10 +1,11 @@
-"""Which sessions are being answered just now, asked for many at once."""
+"""What is being answered just now, in whichever process: asked of the database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from uuid import UUID
 
+from history.models import Exchange
 from relay.models import Run
 
 
@@ -14,3 +15,9 @@ def answering(session_ids: Iterable[UUID]) -> set[UUID]:
     if not wanted:
         return set()
     return set(Run.objects.filter(session__in=wanted, ended_at=None).values_list("session", flat=True))
+
+
+def open_exchange_of(run: Run) -> Exchange | None:
+    """The call that this run waits for, if it does. Another run may have begun at the same place after it."""
+    waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf)
+    return waiting.filter(started_at__gte=run.started_at).order_by("started_at").first()

@@ -17,8 +17,9 @@ from history.models import Exchange, Message, Session
 from history.selectors import entries_of
 from relay import runs
 from relay.live import Frame, Piece, pieces_of
+from relay.live_runs import SoFar
 from relay.models import Run
-from relay.runs import SoFar
+from relay.running import open_exchange_of
 
 MOST_AHEAD = 1_000
 
@@ -119,7 +120,7 @@ def found(following: Following) -> list[Frame]:
     frames: list[Frame] = []
     for seq, output in _stored_since(run, following.leaf or run.origin):
         frames += following.stored(seq, output)
-    exchange = runs.open_exchange_of(run) if run.ended_at is None else None
+    exchange = open_exchange_of(run) if run.ended_at is None else None
     if exchange is not None:
         frames += following.opened(exchange) + following.catch_up(runs.noted(exchange))
     else:

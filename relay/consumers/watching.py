@@ -7,7 +7,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from relay.live import Change, LiveAnswer
-from relay.runs import SoFar
+from relay.live_runs import SoFar
 
 # By run: as long as a page watches it. All of them live in the one event loop of the server.
 _shared: WeakValueDictionary[str, LiveAnswer] = WeakValueDictionary()

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from history.events import ReasoningPiece, ToolCallPiece
 from history.models import Message, Session
-from relay import runs
+from relay import live_runs
 from relay.models import Agent, Run
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
@@ -53,7 +53,7 @@ def enter(page: Page, site: str, user: Any) -> None:
 
 def let_go(gate: asyncio.Event) -> None:
     """Steps of a script wait in the server's loop, not in ours."""
-    for live in list(runs._running.values()):
+    for live in list(live_runs.running.values()):
         live.loop.call_soon_threadsafe(gate.set)
 
 

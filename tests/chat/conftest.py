@@ -13,7 +13,7 @@ from history import exchanges
 from history.models import Message, Session
 from history.selectors import entries_of, messages_of
 from project.accounts.models import User
-from relay import conversation, runs
+from relay import conversation, live_runs, runs
 from relay.database import close_connections, in_database
 from relay.models import Agent, Run
 from relay.providers import registry, sessions
@@ -74,7 +74,7 @@ class Talk:
         """The newest run of the session, when all of them have ended."""
         here = Run.objects.filter(session=self.session.pk)
         await self.until(lambda: here.exists() and not here.filter(ended_at=None).exists())
-        await self.until(lambda: not runs._running)
+        await self.until(lambda: not live_runs.running)
         return await in_database(lambda: here.order_by("-started_at")[0])
 
     async def head(self) -> int:

@@ -10,7 +10,7 @@ from history.entries import ModelOutput, Text
 from history.events import TextPiece, ToolCallPiece
 from relay.consumers.following import Following
 from relay.live import LiveAnswer, pieces_of
-from relay.runs import SoFar
+from relay.live_runs import SoFar
 
 
 def pieces(n: int, text: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from history import exchanges
 from history.events import ToolCallPiece
 from history.models import Exchange, Message, Session
-from relay import broadcast, conversation, runs
+from relay import broadcast, conversation, live_runs, lost_runs, runs
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import OverAllowance
@@ -146,7 +146,7 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(talk
     long_ago = timezone.now() - timedelta(minutes=1)
     await in_database(lambda: Run.objects.update(heartbeat_at=long_ago))
     await in_database(lambda: Exchange.objects.update(heartbeat_at=long_ago))
-    await in_database(runs.sweep)
+    await in_database(lost_runs.sweep)
     await in_database(exchanges.sweep)
     run = await in_database(Run.objects.get)
     assert run.outcome == Run.Outcome.LOST
@@ -154,7 +154,7 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(talk
     assert (last.content, last.status, last.end_reason) == ("Half an answer", "interrupted", "server_lost")
 
 
-async def until_it_says(text: str, run_id: UUID) -> runs.SoFar:
+async def until_it_says(text: str, run_id: UUID) -> live_runs.SoFar:
     for _ in range(1_000):
         here = await runs.so_far(run_id)
         if here and here.output and here.output.text == text:
@@ -258,8 +258,8 @@ async def test_the_more_pages_watch_the_longer_pieces_are_gathered_and_never_for
     paces = []
     for channel in range(1_000):
         if channel in (0, 100, 999):
-            paces.append(runs._pace())
+            paces.append(live_runs._pace())
         await broadcast.enter(talk.session.pk, f"page-{channel}", version=1)
     for channel in range(1_000):
         await broadcast.leave(talk.session.pk, f"page-{channel}")
-    assert paces == [runs.SHORTEST_PACE, pytest.approx(101 * runs.PACE_PER_TELLING), runs.LONGEST_PACE]
+    assert paces == [live_runs.SHORTEST_PACE, pytest.approx(101 * live_runs.PACE_PER_TELLING), live_runs.LONGEST_PACE]

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from history.dialects import DIALECTS
 from history.models import Session
 from project.accounts.models import User
-from relay import conversation, fragments, runs
+from relay import conversation, fragments, live_runs
 from relay.database import close_connections, in_database
 from relay.models import Run
 from relay.providers.base import Model
@@ -116,7 +116,7 @@ async def queries_of_a_turn(talk: Talk, session: Session) -> int:
 
 
 async def nobody_answers() -> None:
-    while runs._running:  # noqa: ASYNC110 - asking the database would be counted
+    while live_runs.running:  # noqa: ASYNC110 - asking the database would be counted
         await asyncio.sleep(0.01)
 
 

@@ -1,0 +1,159 @@
+"""Runs of this process, and what each tells whoever watches it: numbered frames (`relay.live`) of what has gathered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from history import exchanges
+from history.assembly import Assembler
+from history.entries import ModelOutput, ToolRequest, ToolResult
+from history.events import Event
+from relay import broadcast
+from relay.agent.calls import Prepared
+from relay.agent.settings import RoleName
+from relay.agent.turn import Turn
+from relay.live import Frame, Piece, merged, piece_of
+from relay.models import Run
+
+# Pieces are gathered before they are shown: longer the more there is to tell, to whomever.
+SHORTEST_PACE, PACE_PER_TELLING, LONGEST_PACE = 0.05, 0.0015, 0.5
+
+
+@dataclass(slots=True)
+class _Paced:
+    until: float = 0.0
+    seconds: float = SHORTEST_PACE
+
+
+_paced = _Paced()
+running: dict[UUID, LiveRun] = {}
+_tasks: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """An answer on its way, up to and including frame `n`."""
+
+    exchange: str
+    n: int
+    output: ModelOutput | None
+    names: tuple[str, ...] = ()
+
+
+class LiveRun:
+    """One run of this process: tells its watchers, and can be stopped."""
+
+    def __init__(self, turn: Turn, *, run_id: UUID) -> None:
+        self.id, self.turn = run_id, turn
+        self.n = 0
+        self.stop_reason = ""
+        self.task: asyncio.Task[None] | None = None
+        self.loop = asyncio.get_running_loop()
+        self._exchange: UUID | None = None
+        self._assembler: Assembler | None = None
+        self._shown: ModelOutput | None = None
+        self._names: tuple[str, ...] = ()
+        self._pending: list[Piece] = []
+        self._has_news = asyncio.Event()
+        self._order = asyncio.Lock()
+
+    # What the agent's loop tells us.
+
+    async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
+        self._exchange, self._assembler = prepared.exchange.pk, assembler
+        await self._tell("opened", model=prepared.route.name, role=role, after=prepared.exchange.after)
+        exchanges.note_partial(prepared.exchange.pk, assembler.output(metadata={"n": self.n}))
+
+    def fed(self, event: Event) -> None:
+        piece = piece_of(event)
+        if piece is not None:
+            self._pending.append(piece)
+            self._has_news.set()
+
+    async def stored(self, *, leaf: int) -> None:
+        await self._flush()
+        self._exchange = self._assembler = self._shown = None
+        await self._tell("stored", leaf=leaf)
+
+    async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
+        await self._tell("calling", seq=seq, count=len(requests))
+
+    def result(self, *, seq: int, index: int, result: ToolResult) -> None:
+        told = self._tell("result", seq=seq, index=index, status=result.status, duration=result.duration)
+        keep(self.loop.create_task(told))
+
+    # What watchers ask us.
+
+    def so_far(self) -> SoFar:
+        """Everything up to the last frame; what is gathered for the next one is not in it."""
+        return SoFar(str(self._exchange or ""), self.n, self._shown, self._names)
+
+    def stop(self, reason: str) -> None:
+        if self.task is not None and not self.stop_reason:
+            self.stop_reason = reason
+            self.task.cancel()
+
+    # Frames.
+
+    async def pump(self) -> None:
+        """The first piece at once, then what has gathered."""
+        while True:
+            await self._has_news.wait()
+            await self._flush()
+            await asyncio.sleep(pace())
+
+    async def _flush(self) -> None:
+        async with self._order:
+            await self._flush_in_order()
+
+    async def _flush_in_order(self) -> None:
+        self._has_news.clear()
+        pieces, self._pending = merged(self._pending), []
+        if not pieces or self._assembler is None or self._exchange is None:
+            return
+        self.n += 1
+        self._names = self._assembler.part_names
+        self._shown = self._assembler.output(metadata={"n": self.n, "names": list(self._names)})
+        exchanges.note_partial(self._exchange, self._shown)
+        await self._send({"kind": "pieces", "pieces": pieces})
+
+    async def _tell(self, kind: str, **what: Any) -> None:
+        async with self._order:
+            await self._flush_in_order()
+            if kind == "opened":
+                self._shown, self._names = None, ()
+            self.n += 1
+            await self._send({"kind": kind, **what})
+
+    async def _send(self, frame: Frame) -> None:
+        frame |= {"type": "run.frame", "run": str(self.id), "n": self.n, "exchange": str(self._exchange or "")}
+        await broadcast.tell_session(self.turn.session_id, frame)
+
+    async def ended(self, run: Run) -> None:
+        await self._tell("ended", outcome=run.outcome, error=run.error, leaf=run.leaf)
+
+
+def pace() -> float:
+    """How long pieces are gathered. Looked at twice a second: with many runs, counting them is work of its own."""
+    now = time.monotonic()
+    if now >= _paced.until:
+        _paced.until, _paced.seconds = now + 0.5, _pace()
+    return _paced.seconds
+
+
+def _pace() -> float:
+    """The more there is to tell at once, the longer: all of it together takes no more than a part of our time."""
+    tellings = sum(1 + broadcast.sockets_of(live.turn.session_id) for live in running.values())
+    return min(max(SHORTEST_PACE, PACE_PER_TELLING * tellings), LONGEST_PACE)
+
+
+def keep(task: asyncio.Task[None]) -> asyncio.Task[None]:
+    """A loop holds its tasks loosely: one that nobody holds may vanish in the middle."""
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+    return task

@@ -1,0 +1,49 @@
+"""Runs whose process is gone: they end as soon as what they had of an answer has become a message."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from history import exchanges
+from history.models import Exchange, Session
+from history.transactions import writing
+from relay import broadcast
+from relay.models import QueuedMessage, Run
+from relay.running import open_exchange_of
+
+LIVES_FOR = timedelta(seconds=30)  # without a sign of life, a run counts as lost
+PATIENCE = timedelta(minutes=1)
+KEPT_FOR = timedelta(days=7)
+
+
+def sweep() -> None:
+    """Runs whose process is gone have ended, as soon as what they had of an answer has become a message."""
+    try:
+        exchanges.sweep()
+    finally:
+        now = timezone.now()
+        for run in Run.objects.filter(ended_at=None, heartbeat_at__lt=now - LIVES_FOR):
+            if not _is_being_kept(run) and _end_lost(run):
+                broadcast.tell_session_from_thread(run.session, broadcast.CHANGED)
+        with writing():
+            Run.objects.filter(ended_at__lt=now - KEPT_FOR).delete()
+            # What waits in a session that is gone for good waits for nothing.
+            forgotten = QueuedMessage.objects.filter(created_at__lt=now - KEPT_FOR)
+            forgotten.exclude(session__in=Session.objects.values("pk")).delete()
+
+
+def _is_being_kept(run: Run) -> bool:
+    """Whether its answer will be a message soon. If it cannot, its run waits a minute, not for ever."""
+    exchange = open_exchange_of(run)
+    return exchange is not None and exchange.heartbeat_at > timezone.now() - exchanges.LIVES_FOR - PATIENCE
+
+
+def _end_lost(run: Run) -> bool:
+    """False where it has come to life again meanwhile."""
+    swept = Exchange.objects.filter(session_id=run.session, after=run.leaf, started_at__gte=run.started_at)
+    leaf = swept.filter(end_reason=exchanges.SERVER_LOST).values_list("message__seq", flat=True).first()
+    silent = Run.objects.filter(pk=run.pk, ended_at=None, heartbeat_at=run.heartbeat_at)
+    with writing():
+        return bool(silent.update(ended_at=timezone.now(), outcome=Run.Outcome.LOST, leaf=leaf or run.leaf))
