@@ -40,14 +40,13 @@ WORD, END = re.compile(r"word(\d+)in"), 'id="announcer"'
 
 @dataclass
 class Measured:
-    """CPU seconds of the server by phase, the memory that its sockets took, and what came over them."""
+    """CPU seconds of the server by phase, and what came over its sockets."""
 
     sockets: int
     asking: float = 0.0
     streaming: float = 0.0
     streamed_seconds: float = 0.0  # of all sockets together, by the words that have come: a server may lag behind
     ending: float = 0.0
-    idle_kib: float = 0.0
     frames: int = 0
     first_tokens: list[float] = field(default_factory=list)
 
@@ -83,6 +82,8 @@ def _measure_server(table: Table, server: str, count: int, *, folder: Path) -> N
             ours = run(port, process, addresses, late=late[number * LATECOMERS : (number + 1) * LATECOMERS])
             after = run(port, process, bare)
             _tell(table, f"{server}, {count} sockets, {shape}", ours, before, after)
+    kib = [_idle(server, addresses, folder=folder) for addresses in (own_sessions(f"{server} idle", count), bare)]
+    table.add(Line(f"{server}, {count} sockets: memory of an idle one", kib[0], "KiB", note=f"bare {kib[1]:.0f} KiB"))
 
 
 def _tell(table: Table, what: str, ours: Measured, before: Measured, after: Measured) -> None:
@@ -91,11 +92,26 @@ def _tell(table: Table, what: str, ours: Measured, before: Measured, after: Meas
     note = f"{ours.cpu_per_second:.2f} ms against {bare:.2f} ms, {frames:.0f} frames each, load {load:.0f}"
     table.add(Line(f"{what}: CPU per connection-second", ours.cpu_per_second / bare, "×", GOAL, note=note))
     each = [seconds / ours.sockets * 1000 for seconds in (ours.asking, ours.ending)]
-    note = f"{each[0]:.0f} ms for a question, {each[1]:.0f} ms for an end"
+    note = f"{each[0]:.0f} ms for a question, {each[1]:.0f} ms for the last second and the end"
     table.add(Line(f"{what}: the same with question and end", ours.whole / before.whole, "×", note=note))
     note = f"meanwhile; bare {before.first_token:.0f} ms"
     table.add(Line(f"{what}: first token of somebody else", ours.first_token, "ms", note=note))
-    table.add(Line(f"{what}: memory of an idle socket", ours.idle_kib, "KiB", note=f"bare {before.idle_kib:.0f} KiB"))
+
+
+def _idle(server: str, addresses: Sequence[Address], *, folder: Path) -> float:
+    """KiB of one open socket, in a process that has not had so many before."""
+    with serving(server, folder) as (port, process):
+        run(port, process, own_sessions(f"{server} {addresses[0].path} warm", 5))
+        return asyncio.run(_idle_kib(port, process, addresses))
+
+
+async def _idle_kib(port: int, process: psutil.Process, addresses: Sequence[Address]) -> float:
+    before = process.memory_info().rss
+    sockets = [await _opened(port, address) for address in addresses]
+    await asyncio.sleep(1)
+    grown = process.memory_info().rss - before
+    await asyncio.gather(*(socket.close() for socket in sockets))
+    return grown / len(addresses) / 1024
 
 
 def run(port: int, process: psutil.Process, addresses: Sequence[Address], *, late: Sequence[Address] = ()) -> Measured:
@@ -104,11 +120,9 @@ def run(port: int, process: psutil.Process, addresses: Sequence[Address], *, lat
 
 async def _run(port: int, process: psutil.Process, addresses: Sequence[Address], late: Sequence[Address]) -> Measured:
     measured = Measured(len(addresses))
-    before = process.memory_info().rss
     clients = [Client(await _opened(port, address), address.says) for address in addresses]
     latecomers = [Client(await _opened(port, address), address.says) for address in late]
     await asyncio.sleep(1)
-    measured.idle_kib = (process.memory_info().rss - before) / (len(addresses) + len(late)) / 1024
     async with asyncio.timeout(3 * PATIENCE), asyncio.TaskGroup() as group:
         for client in (*clients, *latecomers):
             group.create_task(client.listen())

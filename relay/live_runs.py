@@ -21,7 +21,7 @@ from relay.live import Frame, Piece, merged, piece_of
 from relay.models import Run
 
 # Pieces are gathered before they are shown: longer the more there is to tell, to whomever.
-SHORTEST_PACE, PACE_PER_TELLING, LONGEST_PACE = 0.05, 0.0015, 0.5
+SHORTEST_PACE, PACE_PER_TELLING, LONGEST_PACE = 0.05, 0.0025, 1.0
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ def pace() -> float:
 
 
 def _pace() -> float:
-    """The more there is to tell at once, the longer: all of it together takes no more than a part of our time."""
+    """The more there is to tell at once, the longer: all of it together takes about a quarter of our time."""
     tellings = sum(1 + broadcast.sockets_of(live.turn.session_id) for live in running.values())
     return min(max(SHORTEST_PACE, PACE_PER_TELLING * tellings), LONGEST_PACE)
 
