@@ -245,8 +245,9 @@ async def test_what_waits_and_is_refused_goes_on_waiting_in_its_place(talk: Talk
         assert (await talk.send(text, after=await talk.head())).is_queued
     gate.set()
     await talk.until_ended()
+    await talk.until(lambda: not live_runs._tasks)  # what its end sets off is done as well
     waiting = QueuedMessage.objects.values_list("text", flat=True)
-    await talk.until(lambda: list(waiting.all()) == ["two", "three"])
+    assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
     with pytest.raises(OverAllowance):
         await conversation.send_queued(talk.user.pk, talk.session.pk, after=await talk.head())
     assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
