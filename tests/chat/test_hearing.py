@@ -20,6 +20,7 @@ from tests.talk import chat_of
 async def test_open_pages_hear_of_a_new_title_and_of_a_delete(ada: User) -> None:
     session = await sync_to_async(chat_of)(ada, "hello")
     layer = get_channel_layer()
+    assert layer is not None
     channel = await layer.new_channel()
     for group in (person_group(ada.pk), session_group(session.pk)):
         await layer.group_add(group, channel)
