@@ -65,6 +65,7 @@ def key(ada: User) -> str:
     return secret_of(ada, "read", "write", "delete", "export", "import", owner_wide=True)
 
 
+@pytest.mark.any_database
 @pytest.mark.usefixtures("_one_connection")
 @asked.parametrize()
 @settings(suppress_health_check=list(HealthCheck))
