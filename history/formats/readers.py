@@ -17,7 +17,7 @@ from history.formats import (
     gemini_checkpoint,
     gemini_cli,
     nplt,
-    openai_messages,
+    requests,
     sharegpt,
 )
 from history.formats.base import Conversation, Refused
@@ -45,7 +45,7 @@ READERS: tuple[Reader, ...] = (
     chatgpt,
     claude_ai,
     sharegpt,
-    openai_messages,
+    requests,
 )
 
 

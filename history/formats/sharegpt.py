@@ -11,7 +11,7 @@ from typing import Any
 from history.dialects.loose import compact, items, obj, objs, parsed, string
 from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.many import each
-from history.formats.openai_messages import conversation
+from history.formats.requests import conversation
 from history.formats.sources import Sample, Source
 
 NAME = "sharegpt"

@@ -39,10 +39,57 @@ TUNED = {
 )
 def test_openai_messages_are_read_however_they_are_put(content: bytes, count: int) -> None:
     found = read_all(content)
-    assert reader_of(content).NAME == "openai"
+    assert reader_of(content).NAME == "requests"
     assert len(found) == count
     assert isinstance(found[0], Conversation)
     assert texts(path_of(found[0]))[-3:] == ["", "sun", "Sunny."]
+
+
+ANTHROPIC: dict[str, Any] = {
+    "model": "claude-x",
+    "system": "Be brief.",
+    "messages": [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "weather", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "sun"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "Sunny."}]},
+    ],
+}
+GEMINI: dict[str, Any] = {
+    "systemInstruction": {"parts": [{"text": "Be brief."}]},
+    "contents": [
+        {"role": "user", "parts": [{"text": "Weather?"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "weather", "args": {}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "weather", "response": {"output": "sun"}}}]},
+        {"role": "model", "parts": [{"text": "Sunny."}]},
+    ],
+}
+RESPONSES: dict[str, Any] = {
+    "instructions": "Be brief.",
+    "input": [
+        {"role": "user", "content": "Weather?"},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "sun"},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Sunny."}]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "client"),
+    [(ANTHROPIC, "Anthropic"), (GEMINI, "Gemini"), (RESPONSES, "OpenAI")],
+    ids=lambda one: str(one)[:9],
+)
+def test_requests_of_other_vendors_are_read_in_their_own_language(request_: dict[str, Any], client: str) -> None:
+    found = read_one(document(request_))
+    assert found.client == client
+    path = path_of(found)
+    assert [type(entry) for entry in path] == [SystemInstructionSet, ModelInput, ModelOutput, ToolResults, ModelOutput]
+    _, _, call, results, _ = path
+    assert isinstance(call, ModelOutput)
+    assert isinstance(results, ToolResults)
+    assert results.results[0].call_id == call.tool_requests[0].call_id
+    assert texts(path)[-2:] == ["sun", "Sunny."]
 
 
 def test_instructions_and_tools_hold_from_the_start_and_weights_are_named_as_lost() -> None:

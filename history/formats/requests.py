@@ -1,4 +1,5 @@
-"""Conversations as lists of OpenAI messages: one per line (the form for fine-tuning), in one list, or one alone.
+"""Conversations as vendors' requests: OpenAI messages, one per line (the form for fine-tuning), in one list or alone,
+and what Anthropic, Gemini and OpenAI Responses are sent.
 
 There are no ids and no times in them: ids are made from what is said, so that the same line again is known.
 """
@@ -19,9 +20,17 @@ from history.formats.times import Clock
 from history.formats.trees import chain, with_ids
 from history.formats.wire import CHANNEL
 
-NAME = "openai"
+NAME = "requests"
 CLIENT = "OpenAI"
+CLIENTS = {
+    "openai-chat": "OpenAI",
+    "openai-responses": "OpenAI",
+    "anthropic-messages": "Anthropic",
+    "gemini-generate": "Gemini",
+}
+ANTHROPIC = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"})
 ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+SAID = ("messages", "contents", "input")
 IDS = ("id", "conversation_id", "session_id", "uuid", "custom_id")
 TIMES = ("timestamp", "created_at", "created", "create_time")
 NO_TIMES = gettext_noop("The conversation has no times: its entries have that of the import.")
@@ -30,21 +39,33 @@ NO_TIMES = gettext_noop("The conversation has no times: its entries have that of
 def recognises(sample: Sample) -> bool:
     if sample.shape == "array" and sample.items and all(_is_message(item) for item in sample.items):
         return True
-    return any(_has_messages(item) for item in sample.items)
+    return any(_dialect_of(item) for item in sample.items)
 
 
 def _is_message(value: Any) -> bool:
     return string(obj(value).get("role")) in ROLES and ("content" in value or "tool_calls" in value)
 
 
-def _has_messages(item: Mapping[str, Any]) -> bool:
-    messages = items(item.get("messages"))
-    return bool(messages) and _is_message(messages[0])
+def _dialect_of(item: Mapping[str, Any]) -> str:
+    """In whose language it is written; '': in none that we know."""
+    messages, contents, given = (items(item.get(name)) for name in ("messages", "contents", "input"))
+    if messages and _is_message(messages[0]):
+        return "anthropic-messages" if _is_anthropic(item) else "openai-chat"
+    if contents and isinstance(obj(contents[0]).get("parts"), list):
+        return "gemini-generate"
+    return "openai-responses" if given and ("role" in obj(given[0]) or "type" in obj(given[0])) else ""
+
+
+def _is_anthropic(item: Mapping[str, Any]) -> bool:
+    if "system" in item or "anthropic_version" in item:
+        return True
+    blocks = (block for message in objs(item.get("messages")) for block in objs(message.get("content")))
+    return any(string(block.get("type")) in ANTHROPIC for block in blocks)
 
 
 def read(source: Source) -> Iterator[Conversation | Refused]:
     if source.sample.shape == "array" and all(_is_message(item) for item in source.sample.items):
-        yield conversation({"messages": source.document()}, client=CLIENT, notes=Notes())
+        yield next(_conversation({"messages": source.document()}))
         return
     yield from each(source, _conversation)
 
@@ -53,15 +74,16 @@ def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
     notes = Notes()
     weights = sum("weight" in message for message in objs(item.get("messages")))
     notes("lost", gettext_noop("The weight of a message for training is not kept."), count=weights)
-    yield conversation(item, client=CLIENT, notes=notes)
+    dialect = _dialect_of(item) or "openai-chat"
+    yield conversation(item, client=CLIENTS[dialect], notes=notes, dialect=dialect)
 
 
-def conversation(item: Mapping[str, Any], *, client: str, notes: Notes) -> Conversation:
-    """One conversation from a body with `messages`, and perhaps `tools`, as OpenAI Chat takes it."""
+def conversation(item: Mapping[str, Any], *, client: str, notes: Notes, dialect: str = "openai-chat") -> Conversation:
+    """One conversation from a body as the vendor takes it."""
     clock = Clock(next((item[name] for name in TIMES if item.get(name)), None))
     if clock.first is None:
         notes("lost", NO_TIMES)
-    request = DIALECTS["openai-chat"].decode_request(item, at=clock.last)
+    request = DIALECTS[dialect].decode_request(item, at=clock.last)
     return Conversation(
         source_id=_id_of(item),
         client=client,
@@ -78,8 +100,8 @@ def _id_of(item: Mapping[str, Any]) -> str:
     """Its own id, with how it begins, because not everybody's ids are unique; without one, all that it says."""
     given = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
     if given:
-        return f"{given[:100]}/{chained('', compact(items(item.get('messages'))[:1]))[:12]}"
-    return chained("", compact({name: item.get(name) for name in ("messages", "tools", "functions")}))
+        return f"{given[:100]}/{chained('', compact([items(item.get(name))[:1] for name in SAID]))[:12]}"
+    return chained("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
 
 
 def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:
