@@ -99,7 +99,7 @@ def load(*, messages: int, sessions: int) -> Loaded:
     talk = Talk(seed=42)
     small = max(1, sessions // 1_000)
     each = max(2, (messages - LONG_SESSION - SHORT_SESSION) // max(1, sessions - 2))
-    long, short = (_fill([owners["large"]], talk, size)[0] for size in (LONG_SESSION, SHORT_SESSION))
+    long, short = (fill([owners["large"]], talk, size)[0] for size in (LONG_SESSION, SHORT_SESSION))
     others = [name for name in owners if name != SMALL_OWNER]
     spread = random.Random(3)
     names = [
@@ -107,14 +107,14 @@ def load(*, messages: int, sessions: int) -> Loaded:
     ]
     together = max(1, ENTRIES_TOGETHER // each)
     for start in range(0, len(names), together):
-        _fill([owners[name] for name in names[start : start + together]], talk, each)
+        fill([owners[name] for name in names[start : start + together]], talk, each)
         _tell(LONG_SESSION + (start + together) * each, messages, begin)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return Loaded(long, short, owners[SMALL_OWNER], owners["large"], time.perf_counter() - begin)
 
 
-def _fill(owners: Sequence[Any], talk: Talk, messages: int) -> list[Session]:
+def fill(owners: Sequence[Any], talk: Talk, messages: int) -> list[Session]:
     """A session of so many entries for each of these owners, all of them in a few statements."""
     with writing():
         sessions = [_started(owner, talk) for owner in owners]

@@ -107,7 +107,7 @@ def list_sessions(
     return SessionPage(page, Cursor(page[-1].last_activity_at, page[-1].pk) if more else None)
 
 
-def titled(sessions: QuerySet[Session], typed: str, *, limit: int) -> list[Session]:
+def titled(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
     """Those whose title has all the words, newest first.
 
     Among the newest ones: titles have no index. Compared here, because SQLite knows capitals of English letters only.
@@ -116,7 +116,7 @@ def titled(sessions: QuerySet[Session], typed: str, *, limit: int) -> list[Sessi
     if not words:
         return []
     newest = sessions.order_by("-last_activity_at", "-id").values_list("pk", "title")
-    has_all = (pk for pk, title in newest[:LOOKED_THROUGH] if all(word in title.casefold() for word in words))
+    has_all = (pk for pk, title in newest[:among] if all(word in title.casefold() for word in words))
     ids = list(islice(has_all, limit))
     found = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     return [found[pk] for pk in ids if pk in found]

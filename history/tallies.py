@@ -51,7 +51,8 @@ def recount() -> int:
     if newest is None:
         return rebuild()
     marks = list(StaleDay.objects.order_by("pk").values_list("pk", "day")[:MOST_MARKS])
-    days = {day for _pk, day in marks} | set(_days(min(newest, _today() - ONE_DAY), _today()))
+    last_two = {_today() - ONE_DAY, _today()}  # also if nothing is left of them
+    days = {day for _pk, day in marks} | last_two | {day for day in _days_since(newest) if day <= _today()}
     for day in sorted(days):
         count_day(day)
     StaleDay.objects.filter(pk__in=[pk for pk, _day in marks]).delete()
@@ -63,15 +64,10 @@ def rebuild() -> int:
     with writing():
         DayTally.objects.all().delete()
         StaleDay.objects.all().delete()
-    counted, last = 0, datetime.min.replace(tzinfo=UTC)
-    while at := Message.objects.filter(created_at__gte=last).order_by("created_at").values_list("created_at").first():
-        day = at[0].astimezone(UTC).date()
+    days = list(_days_since(date.min))
+    for day in days:
         count_day(day)
-        counted += 1
-        if day == date.max:
-            break
-        last = _begin(day + ONE_DAY)
-    return counted
+    return len(days)
 
 
 def count_day(day: date) -> None:
@@ -173,7 +169,13 @@ def _begin(day: date) -> datetime:
     return datetime.combine(day, time.min, tzinfo=UTC)
 
 
-def _days(first: date, last: date) -> Iterator[date]:
-    while first <= last:
-        yield first
-        first += ONE_DAY
+def _days_since(day: date) -> Iterator[date]:
+    """The days on which anything was written, from this one on."""
+    while (
+        at := Message.objects.filter(created_at__gte=_begin(day)).order_by("created_at").values_list("created_at")[:1]
+    ):
+        day = at[0][0].astimezone(UTC).date()
+        yield day
+        if day == date.max:
+            return
+        day += ONE_DAY

@@ -20,6 +20,7 @@ from history.models import Message, Session, ToolCall
 
 TURNS = 20
 MOST_CALLS = 40
+MOST_TOGETHER = 1_000
 NARROWEST = 0.6
 
 
@@ -82,7 +83,7 @@ def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
     asked = list(inputs.values_list("seq", "created_at")[: TURNS + 1])
     page = asked[:TURNS][::-1]
     borders = [*(seq for seq, _at in page), before or session.version + 1]
-    spans = [_spans(session, first=first, until=until) for first, until in pairwise(borders)]
+    spans = _spans_of_turns(session, borders)
     turns = [_turn(seq, at, found) for (seq, at), found in zip(page, spans, strict=True)]
     return Timeline(
         turns=tuple(_with_waits(turns))[::-1],
@@ -95,16 +96,42 @@ def _on_path(session: Session) -> QuerySet[Message]:
     return Message.objects.filter(session=session, on_path=True)
 
 
-def _spans(session: Session, *, first: int, until: int) -> tuple[list[Span], int]:
-    """The calls of one turn in the order in which they began, and how many more there are."""
-    answers = _on_path(session).filter(seq__gt=first, seq__lt=until, kind=ModelOutput.kind).order_by("seq")
+def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list[Span], int]]:
+    """The calls between each two of these entries in the order in which they began, and how many more there are."""
+    answers = _on_path(session).filter(kind=ModelOutput.kind).order_by("seq")
+    together = list(_answers(answers.filter(seq__gt=borders[0], seq__lt=borders[-1]))[: MOST_TOGETHER + 1])
+    turns: list[tuple[list[Mapping[str, Any]], int]] = []
+    for first, until in pairwise(borders):
+        if len(together) <= MOST_TOGETHER:
+            rows = [row for row in together if first < row["seq"] < until]
+            turns.append((rows[:MOST_CALLS], max(0, len(rows) - MOST_CALLS)))
+        else:
+            inside = answers.filter(seq__gt=first, seq__lt=until)
+            turns.append((list(_answers(inside)[:MOST_CALLS]), max(0, inside.count() - MOST_CALLS)))
+    tools = _tools([row["pk"] for rows, _left in turns for row in rows])
+    return [_in_order(rows, tools, left) for rows, left in turns]
+
+
+def _answers(answers: QuerySet[Message]) -> Any:
     columns = ("pk", "seq", "model", "created_at", "duration", "latency", "status")
-    rows = list(answers.values(*columns, "exchange__started_at", "exchange__ended_at")[:MOST_CALLS])
-    calls = ToolCall.objects.filter(message_id__in=[row["pk"] for row in rows], duration__isnull=False)
-    tools = calls.order_by("pk").values("name", "message__seq", "created_at", "started_at", "duration", "status")
-    found = sorted([*_of_models(rows), *_of_tools(tools[: 2 * MOST_CALLS])], key=lambda span: (span.began, span.seq))
-    unread = max(0, answers.count() - len(rows)) if len(rows) == MOST_CALLS else 0
-    return found[:MOST_CALLS], unread + max(0, len(found) - MOST_CALLS)
+    return answers.values(*columns, "exchange__started_at", "exchange__ended_at")
+
+
+def _tools(message_ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
+    """Calls of tools by the number of the answer that asked for them."""
+    calls = ToolCall.objects.filter(message_id__in=message_ids, duration__isnull=False).order_by("pk")
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in calls.values("name", "message__seq", "created_at", "started_at", "duration", "status")[:MOST_TOGETHER]:
+        found.setdefault(row["message__seq"], []).append(row)
+    return found
+
+
+def _in_order(
+    rows: Sequence[Mapping[str, Any]], tools: Mapping[int, Sequence[Mapping[str, Any]]], left: int
+) -> tuple[list[Span], int]:
+    used = [call for row in rows for call in tools.get(row["seq"], ())]
+    found = sorted([*_of_models(rows), *_of_tools(used)], key=lambda span: (span.began, span.seq))
+    return found[:MOST_CALLS], left + max(0, len(found) - MOST_CALLS)
 
 
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:

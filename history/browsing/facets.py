@@ -20,11 +20,12 @@ from django.utils.translation import pgettext
 from history.browsing.asked import Asked
 from history.models import ApiKey, Message, Session, ToolCall
 
-AMONG = 1_000
+AMONG = 500
 """So many of the newest sessions or messages are counted."""
 VALUES = 8
 """So many values of a facet are shown, the most frequent first, besides those that are ticked."""
 TOOL_SESSIONS = 50
+MOST_CALLS = 2_000
 COLUMNS = ("source", "api_key_id", "owner_id", "agent", "model")
 TICKED = ("source", "owner", "agent", "model", "status")
 
@@ -77,7 +78,7 @@ def spread_of_sessions(found: QuerySet[Session]) -> Spread:
 
 def tools_of(sessions: Sequence[UUID]) -> Counter[Any]:
     """Which tools these sessions have called, and in how many of them; looked at are so many calls that it is quick."""
-    calls = ToolCall.objects.filter(session_id__in=sessions).order_by().values_list("session_id", "name")[: 2 * AMONG]
+    calls = ToolCall.objects.filter(session_id__in=sessions).order_by().values_list("session_id", "name")[:MOST_CALLS]
     return Counter(name for _session, name in set(calls))
 
 

@@ -22,6 +22,7 @@ from history.search import Filters, Hit, newest_hits, search
 PAGE = 30
 HITS = 20
 TITLES = 5
+TITLES_AMONG = 1_000
 NOBODY = (-1,)  # whom a name means that nobody has
 
 
@@ -87,7 +88,7 @@ def _titles(viewer: Viewer, asked: Asked) -> Sequence[Session]:
     if asked.tool or asked.status:
         return []
     listed = sessions_for(viewer, Purpose.LIST).filter(asked.list_filters.conditions())
-    return titled(listed, asked.words, limit=TITLES)
+    return titled(listed, asked.words, limit=TITLES, among=TITLES_AMONG)
 
 
 def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[Group]:

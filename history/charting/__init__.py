@@ -4,6 +4,6 @@ asked (an address, read and written) → points (rows of `tallies`, folded) → 
 """
 
 from history.charting.asked import Asked
-from history.charting.charts import Chart, Picture, picture_for
+from history.charting.charts import Chart, Picture, headlines, picture_for
 
-__all__ = ["Asked", "Chart", "Picture", "picture_for"]
+__all__ = ["Asked", "Chart", "Picture", "headlines", "picture_for"]

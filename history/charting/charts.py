@@ -191,20 +191,28 @@ def _line(values: Sequence[Number], top: float) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
-def headlines(viewer: Viewer) -> list[dict[str, Any]]:
-    """The last thirty days in four numbers, each with its line."""
+@dataclass(frozen=True, slots=True)
+class Headline:
+    name: str
+    number: Any
+    line: str
+
+
+def headlines(viewer: Viewer) -> list[Headline]:
+    """The last thirty days in four numbers, each with its line; none where nothing was recorded."""
     points = points_for(viewer, Asked(range="30d"))
     totals, whole = points.totals(), _whole(points)
-    cut = totals["cut_short"] / totals["answers"] if totals["answers"] else None
+    share = 100 * totals["cut_short"] / totals["answers"] if totals["answers"] else None
     numbers: list[tuple[str, Any, Measure]] = [
         ("sessions", totals["sessions"], _sum("sessions")),
         ("tokens", _tokens(totals), _tokens),
         ("latency", _median(totals), _median),
-        ("cut_short", cut, _sum("cut_short")),
+        ("cut_short", share, _sum("cut_short")),
     ]
-    found = []
-    for name, number, measure in numbers:
-        values = [measure(sums) for sums in whole]
-        line = _line(values, max((value for value in values if value), default=0))
-        found.append({"name": name, "number": number, "line": line})
-    return found if any(totals.values()) else []
+    if not any(totals.values()):
+        return []
+    return [Headline(name, number, _drawn([measure(sums) for sums in whole])) for name, number, measure in numbers]
+
+
+def _drawn(values: Sequence[Number]) -> str:
+    return _line(values, max((value for value in values if value), default=0))

@@ -9,7 +9,6 @@ from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.db.models import Sum
-from django.db.models.functions import TruncMonth, TruncWeek
 from django.utils.translation import gettext as _
 
 from history.charting.asked import Asked, Step
@@ -82,14 +81,12 @@ def wait_below(share: float, sums: Sums) -> float | None:
 
 
 def _rows(reach: Reach, asked: Asked) -> Iterator[Mapping[str, Any]]:
+    """Summed by day; weeks and months are folded here, because SQLite would ask Python for each row's."""
     found = DayTally.objects.filter(reach.as_q(), day__gte=asked.first, day__lte=asked.last).order_by()
-    point: Any = {"day": "day", "week": TruncWeek("day"), "month": TruncMonth("day")}[asked.step]
-    sums = {f"n_{name}": Sum(name) for name in COUNTS}
     column = COLUMNS.get(asked.by)
-    names = [column] if column else []
-    grouped = found.values(*names, "day") if point == "day" else found.annotate(at=point).values(*names, "at")
-    for row in grouped.annotate(**sums):
-        yield {**row, "point": row.get("at", row.get("day")), "value": row[column] if column else ""}
+    grouped = found.values(*([column] if column else []), "day")
+    for row in grouped.annotate(**{f"n_{name}": Sum(name) for name in COUNTS}):
+        yield {**row, "point": _begin(row["day"], asked.step), "value": row[column] if column else ""}
 
 
 def _largest(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
@@ -134,6 +131,8 @@ def _days(asked: Asked) -> Iterator[date]:
 
 
 def _begin(day: date, step: Step) -> date:
+    if step == "month":
+        return day.replace(day=1)
     return day - timedelta(days=day.weekday()) if step == "week" else day
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -11,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from history.browsing import Asked, browse, browse_on
+from history.charting import headlines
 
 
 @login_required
@@ -23,7 +26,10 @@ def history(request: HttpRequest) -> HttpResponse:
     if is_htmx and asked.before:
         return _varied(render(request, "history/browse/_rows.html", {"browse": browse_on(request.user, asked)}))
     template = "history/browse/_answer.html" if is_htmx else "history/browse/page.html"
-    response = render(request, template, {"browse": browse(request.user, asked)})
+    context: dict[str, Any] = {"browse": browse(request.user, asked)}
+    if not is_htmx and not asked.is_narrowed and not asked.before:
+        context["headlines"] = headlines(request.user)
+    response = render(request, template, context)
     if is_htmx:
         response["HX-Push-Url"] = reverse("history:browse") + asked.here.removesuffix("?")
     return _varied(response)

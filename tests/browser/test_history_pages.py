@@ -68,7 +68,10 @@ def sessions(ada: Any) -> list[Session]:
     return made
 
 
-def test_the_list_is_searched_narrowed_and_taken_back(signed_in: Page, see: See, sessions: list[Session]) -> None:
+def test_the_list_is_searched_narrowed_and_taken_back(
+    signed_in: Page, see: See, ada: Any, sessions: list[Session]
+) -> None:
+    record_of_weeks(ada)
     signed_in.goto("/history/")
     expect(signed_in.locator(".hit")).to_have_count(6)
     see("history")

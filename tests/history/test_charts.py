@@ -250,6 +250,23 @@ def test_a_person_sees_their_own_numbers_and_staff_what_they_may_list(
     assert "Nothing was recorded in this time" in read(client, "?whose=me")
 
 
+def test_history_begins_with_the_last_thirty_days_in_four_numbers(reader: Client, ada: Any, bob: Any) -> None:
+    assert 'class="headlines"' not in reader.get("/history/").content.decode()
+    talk(ada, at=timezone.now() - timedelta(days=2))
+    talk(ada, at=timezone.now() - timedelta(days=40))
+    talk(bob, at=timezone.now())
+    tallies.recount()
+    html = reader.get("/history/").content.decode()
+    shown = re.findall(r"<strong>([^<]*)</strong><span>([^<]*)</span>", html)
+    assert shown == [
+        ("1", "sessions in 30 days"),
+        ("120", "tokens"),
+        ("0.8 s", "to the first token, median"),
+        ("0.0 %", "answers cut short"),
+    ]
+    assert 'class="headlines"' not in reader.get("/history/?q=why").content.decode()
+
+
 @pytest.mark.parametrize("query", ["?range=x&by=y", "?range=all", "?by=owner", "?whose=me", "?range=%00&by=%00"])
 def test_no_address_is_an_error(reader: Client, query: str) -> None:
     assert "Nothing was recorded in this time" in read(reader, query)

@@ -11,9 +11,9 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from history import exchanges, recorder
+from history import exchanges, recorder, timelines
 from history.models import Exchange, Session
-from history.timelines import MOST_CALLS, TURNS, timeline_of
+from history.timelines import MOST_CALLS, timeline_of
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -70,7 +70,7 @@ def test_a_call_of_ours_is_measured_from_when_it_was_sent(ada: Any) -> None:
 
 def test_a_long_session_is_shown_a_page_at_a_time(ada: Any, django_assert_max_num_queries: Any) -> None:
     session = chat_of(ada, *[f"text {number}" for number in range(100)])
-    with django_assert_max_num_queries(3 + 3 * TURNS):
+    with django_assert_max_num_queries(5):
         page = timeline_of(session)
     seen = [turn.seq for turn in page.turns]
     while page.next_before:
@@ -79,7 +79,11 @@ def test_a_long_session_is_shown_a_page_at_a_time(ada: Any, django_assert_max_nu
     assert seen == list(range(99, 0, -2))
 
 
-def test_a_turn_of_many_calls_says_how_many_are_left_out(ada: Any) -> None:
+@pytest.mark.parametrize("together", [1_000, 10])
+def test_a_turn_of_many_calls_says_how_many_are_left_out(
+    ada: Any, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timelines, "MOST_TOGETHER", together)
     session = chat_of(ada, "Go on")
     recorder.append_many(session, [answered(f"step {number}") for number in range(MOST_CALLS + 7)], after=1)
     turn = timeline_of(session).turns[0]
