@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import override_settings
@@ -271,3 +272,46 @@ def test_agents_travel_along_and_only_the_operator_restores_them(ada: User) -> N
     assert outcomes["agent cook"] == "imported"
     assert outcomes["agent assistant"] == "already there"
     assert everything(sections=True) == file
+
+
+DEEP = json.loads("[" * 900 + "]" * 900)
+ID = "c0ffee00-0000-4000-8000-000000000000"
+DROPPED = {"kind": "model_output", "role": "assistant", "at": "2026-01-01T00:00:00+00:00"}
+ENTRY = {"type": "entry", "seq": 3, "parent": 2, "created_at": "2026-01-01T00:00:00+00:00", "seal": "00" * 32}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {**ENTRY, "seq": 2**70},
+        {**ENTRY, "parent": 7},
+        {**ENTRY, "seal": "zz"},
+        {**ENTRY, "seal": "00" * 5_000},
+        {**ENTRY, "body": {"kind": "model_input"}, "salt": "ab"},
+        {**ENTRY, "body": 5},
+        {**ENTRY, "created_at": "yesterday"},
+        {**ENTRY, "dropped": []},
+        {**ENTRY, "dropped": {**DROPPED, "latency": "fast"}},
+        {**ENTRY, "dropped": {**DROPPED, "input_tokens": -1}},
+        {**ENTRY, "dropped": {**DROPPED, "metadata": "none"}},
+        {**ENTRY, "dropped": {**DROPPED, "calls": [{"index": 0, "name": "x", "created_at": None, "status": 5}]}},
+        {**ENTRY, "dropped": {**DROPPED, "calls": [{"index": 0, "name": "x", "status": "pending"}]}},
+        {"type": "exchange", "id": "x"},
+        {"type": "exchange", "id": ID, "ended_at": "2026-01-01", "end_reason": "done", "after": "x"},
+        {"type": "blob", "sha256": "x", "data": "not base64!"},
+        {"type": "session", "id": 5},
+        {"type": "session", "id": ID, "owner": "ada", "source": "chat", "metadata": {"a": DEEP}},
+        {"type": "something else"},
+    ],
+)  # fmt: skip
+def test_a_line_that_nobody_should_have_written_breaks_nothing(ada: User, line: dict[str, Any]) -> None:
+    _, second = sorted((chat_of(ada, "one", "two") for _ in range(2)), key=lambda session: session.pk)
+    lines = everything().splitlines(keepends=True)
+    wipe()
+    items = restored([*lines[:4], json.dumps(line).encode(), *lines[4:]])
+    assert {item.session: item.outcome for item in items}[second.pk] == "imported"
+    assert [entry.text for entry in selectors.entries_of(list(Message.objects.filter(session=second.pk)))] == [
+        "one",
+        "two",
+    ]
+    assert findings() == []

@@ -11,6 +11,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
 
+from django.db import models
+
 from history.formats.base import FormatError
 from history.formats.jsonl.lines import time_of, time_text
 from history.models import Exchange, Message, Session, ToolCall
@@ -103,13 +105,12 @@ def dropped_facts(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]
 def dropped_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
         raise FormatError("an entry without its texts must say what kind and role it had")
-    known = {name: facts[name] for name in ROW_FACTS if name in facts}
-    return {**fitting(Message, known), "dropped_at": _time(facts, "at")}
+    return {**_checked(Message, facts, ROW_FACTS), "dropped_at": _time(facts, "at")}
 
 
 def call_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
     times = {name: time_of(facts[name]) for name in CALL_TIMES if facts.get(name) is not None}
-    return {**fitting(ToolCall, {name: facts[name] for name in CALL_FACTS if name in facts}), **times}
+    return {**_checked(ToolCall, facts, CALL_FACTS), **times}
 
 
 def _call_facts(call: ToolCall) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def _own_facts(exchange: Exchange) -> dict[str, Any]:
 
 
 def exchange_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
-    known = fitting(Exchange, {name: facts[name] for name in EXCHANGE_FACTS if name in facts})
+    known = _checked(Exchange, facts, EXCHANGE_FACTS)
     times = {name: time_of(facts[name]) for name in EXCHANGE_TIMES if facts.get(name) is not None}
     if "ended_at" not in times or not known.get("end_reason"):
         raise FormatError("a call to a model must say when and why it ended")
@@ -151,6 +152,27 @@ def exchange_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Single values. What is wrong is said, not guessed.
+
+
+def _checked(model: type[models.Model], facts: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those of the facts that there are, as the columns of their names take them."""
+    found = {name: facts[name] for name in names if name in facts}
+    for name, value in found.items():
+        column = model._meta.get_field(name)
+        if value is None and getattr(column, "null", False):
+            continue
+        wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
+        if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
+            raise FormatError(f"{name} cannot be {str(value)[:40]!r}")
+    return fitting(model, found)
+
+
+_TYPES: dict[type[models.Field[Any, Any]], tuple[type, ...]] = {
+    models.BooleanField: (bool,),
+    models.IntegerField: (int,),
+    models.FloatField: (float, int),
+    models.JSONField: (dict,),
+}
 
 
 def id_of(facts: Mapping[str, Any], name: str) -> UUID:
@@ -167,11 +189,15 @@ def whole(facts: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def hash_of(facts: Mapping[str, Any], name: str) -> bytes:
+def hash_of(facts: Mapping[str, Any], name: str, *, size: int = 32) -> bytes:
+    """Empty where there is none."""
     try:
-        return bytes.fromhex(facts.get(name) or "")
+        found = bytes.fromhex(facts.get(name) or "")
     except (TypeError, ValueError):
-        raise FormatError(f"{name} is no hash: {facts.get(name)!r}") from None
+        found = b"?"
+    if len(found) not in (0, size):
+        raise FormatError(f"{name} is no hash: {str(facts.get(name))[:80]!r}")
+    return found
 
 
 def mapping(facts: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -115,6 +115,8 @@ class EntryReader:
             "created_at": time_of(line.get("created_at")),
             "seal": hash_of(line, "seal"),
         }
+        if not common["seal"]:
+            raise FormatError(f"entry {seq} has no seal")
         if not parent < seq:
             raise FormatError(f"entry {seq} cannot stand after entry {parent}")
         if "dropped" in line:
@@ -122,8 +124,10 @@ class EntryReader:
         return self._whole(line, common)
 
     def _whole(self, line: Mapping[str, Any], common: dict[str, Any]) -> Laid:
-        written, salt = line.get("body"), hash_of(line, "salt")
+        written, salt = line.get("body"), hash_of(line, "salt", size=16)
         body = written if isinstance(written, str) else dump(written)
+        if body[:1] != "{":
+            raise FormatError(f"entry {common['seq']} has no body")
         names = frozenset(blobs_in(body))
         try:
             entry = unpack(body, {name: self.payloads[name] for name in names})

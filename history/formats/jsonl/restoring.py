@@ -72,7 +72,7 @@ class _Restore:
                 check_header(value)
                 return
             yield from self._take(value)
-        except FormatError as error:
+        except (FormatError, RecursionError) as error:
             if is_first:
                 raise
             yield from self._complain(str(error))
