@@ -96,6 +96,16 @@ def test_calls_to_models_come_back_with_what_they_were_made_from(ada: User) -> N
     assert findings() == []
 
 
+def test_a_call_to_a_model_that_makes_no_sense_costs_only_itself(ada: User) -> None:
+    session = chat_of(ada, "hello")
+    exchanges.finish(exchanges.open_exchange(session, owner=ada, after=1), answered("hi"), end_reason="done")
+    file = everything().replace(b'"attempts":1', b'"attempts":"many"')
+    wipe()
+    (item,) = restored(file)
+    assert (item.outcome, item.entries) == ("imported", 2)
+    assert "attempts" in item.notes[0].what
+
+
 def test_a_restored_session_goes_on(ada: User) -> None:
     session = chat_of(ada, "hello", "hi")
     file = everything()

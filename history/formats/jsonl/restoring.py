@@ -15,7 +15,7 @@ from history import retention
 from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes
 from history.formats.jsonl import storing
-from history.formats.jsonl.facts import id_of, session_fields, whole
+from history.formats.jsonl.facts import exchange_fields, id_of, session_fields, whole
 from history.formats.jsonl.incoming import Incoming, Known
 from history.formats.jsonl.lines import check_header, read_line
 from history.formats.jsonl.people import People
@@ -97,6 +97,7 @@ class _Restore:
             self._take_entry(self.current, value)
         elif kind == "exchange" and self.current is not None:
             if not (self.current.refused or self.current.broken):
+                exchange_fields(value)  # raises where it is none
                 self.current.exchanges.append(value)
         elif kind == "exchange" and value.get("session", "") is None:
             yield from self._take_loose(value)

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from history import audit, storage
 from history.bodies import blobs_in, dump
-from history.formats.base import Notes
+from history.formats.base import FormatError, Notes
 from history.formats.jsonl.facts import exchange_fields
 from history.formats.jsonl.incoming import Incoming
 from history.formats.jsonl.laying import Laying
@@ -114,7 +114,11 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
 
 
 def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, messages: Mapping[int, int]) -> Exchange:
-    owner = people.named(facts["owner"]) if "owner" in facts else incoming.owner
+    try:
+        owner = people.named(facts["owner"]) if "owner" in facts else incoming.owner
+    except FormatError:
+        incoming.notes("lost", "who made a call to a model: it is the owner's now", where=str(facts["owner"]))
+        owner = incoming.owner
     key = people.key(facts["key"], owner=owner, notes=incoming.notes) if "key" in facts else incoming.key
     fields = exchange_fields(facts)
     return Exchange(
