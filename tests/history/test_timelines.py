@@ -8,8 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Permission
-from django.test import Client
+from django.db import connections
+from django.test import AsyncClient, Client
 
 from history import exchanges, recorder, timelines
 from history.models import Exchange, Session
@@ -141,4 +143,20 @@ def test_an_answer_shows_what_it_cost_and_when_it_began(client: Client, ada: Any
     html = client.get(f"/s/{session.pk}/").content.decode()
     assert "$0.0123" in html
     assert 'title="first token after 0.4 s">2.0 s' in html
-    assert f'data-copy="/history/export/?session={session.pk}&amp;format=markdown"' in html
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_the_button_that_copies_everything_gets_the_conversation_as_text(
+    async_client: AsyncClient, ada: Any
+) -> None:
+    session = await sync_to_async(chat_of)(ada, "What is *slow*?", "The disk.", title="Slow")
+    await async_client.aforce_login(ada)
+    page = (await async_client.get(f"/s/{session.pk}/")).content.decode()
+    address = re.search(r'data-copy="(/history/export/[^"]*)"', page)
+    assert address
+    response: Any = await async_client.get(address[1].replace("&amp;", "&"))
+    assert response.status_code == 200
+    text = b"".join([piece async for piece in response.streaming_content]).decode()
+    assert "What is *slow*?" in text
+    assert "The disk." in text
+    await sync_to_async(connections.close_all)()
