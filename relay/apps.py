@@ -9,8 +9,9 @@ class RelayConfig(AppConfig):
     def ready(self) -> None:
         from history import changes
         from history.formats.jsonl import register_section
-        from relay import hearing
+        from relay import hearing, persons
         from relay.agents_in_exports import SECTION
 
         register_section(SECTION)
+        persons.register()
         changes.listen(hearing.session_changed)

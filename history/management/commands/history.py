@@ -1,5 +1,6 @@
-"""`manage.py history list | show | search | export | import | delete | purge | verify | lint`: the record from a shell.
+"""`manage.py history`: the record from a shell.
 
+`list | show | search | export | import | delete | purge | verify | lint | person`
 Each sub-command is a module of `history.management.history_commands`. Exit codes: 0 done, 1 not found, refused or
 damaged, 2 wrong usage.
 """
@@ -16,7 +17,18 @@ from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError
-from history.management.history_commands import delete, exporting, importing, lint, listing, purge, search, show, verify
+from history.management.history_commands import (
+    delete,
+    exporting,
+    importing,
+    lint,
+    listing,
+    person,
+    purge,
+    search,
+    show,
+    verify,
+)
 
 ACTIONS: dict[str, ModuleType] = {
     "list": listing,
@@ -28,6 +40,7 @@ ACTIONS: dict[str, ModuleType] = {
     "purge": purge,
     "verify": verify,
     "lint": lint,
+    "person": person,
 }
 
 

@@ -1,0 +1,97 @@
+"""`history person USER`: everything about one person into a file, or erased with a receipt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+from django.core.serializers.json import DjangoJSONEncoder
+from django.utils.translation import gettext as _
+
+from history.management.history_commands.asked import Options, user_named
+from history.management.history_commands.printing import print_line, progress_bar
+from history.management.output import Stream, print_json, print_table
+from history.persons import Receipt, erase_person, give_person, plan_for
+
+HELP = "Give everything about one person, or erase it, with a receipt. Erasing is a dry run unless --yes is given."
+
+
+def add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("user", metavar="USER", help="a user name")
+    deed = parser.add_mutually_exclusive_group(required=True)
+    deed.add_argument("--export", metavar="FILE", help="a zip (….zip), or a folder that is made for it")
+    deed.add_argument("--erase", action="store_true", help="for good, past the trash; never what is held")
+    parser.add_argument("--yes", action="store_true", help="erase it")
+    parser.add_argument("--reason", default="", help="kept in the audit trail; needed to erase")
+    parser.add_argument("--receipt", metavar="FILE", help="write the receipt into this file, too")
+
+
+def run(options: Options, *, out: Stream, err: Stream) -> None:
+    person = user_named(options["user"])
+    if options["export"]:
+        _export(person, options, out)
+    elif options["yes"]:
+        _erase(person, options, out)
+    else:
+        _plan(person, options, out=out, err=err)
+
+
+def _export(person: Any, options: Options, out: Stream) -> None:
+    with progress_bar(_("Exporting")) as advance:
+        manifest = give_person(person, Path(options["export"]), reason=options["reason"], progress=advance)
+    if options["json"]:
+        print_json(out, manifest)
+        return
+    rows = [(file["name"], f"{file.get('rows', 0):,}", f"{file['bytes']:,}") for file in manifest["files"]]
+    print_table(out, (_("file"), _("rows"), _("bytes")), rows)
+
+
+def _plan(person: Any, options: Options, *, out: Stream, err: Stream) -> None:
+    plan = plan_for(person)
+    if options["json"]:
+        kept = [str(pk) for pk in plan.kept]
+        counts = {name: getattr(plan, name) for name in ("sessions", "entries", "exchanges", "keys")}
+        print_json(out, {"dry_run": True, "would_remove": counts, "would_keep": kept})
+        return
+    rows = [(_("sessions"), plan.sessions), (_("entries"), plan.entries), (_("keys"), plan.keys)]
+    print_table(out, (_("what goes"), _("count")), [(words, f"{count:,}") for words, count in rows])
+    for session in plan.kept:
+        print_line(out, _("kept, under hold: %(session)s") % {"session": session})
+    print_line(err, _("Nothing was erased: add --yes and a --reason to do it."))
+
+
+def _erase(person: Any, options: Options, out: Stream) -> None:
+    if not options["reason"].strip():
+        raise CommandError(_("Erasing needs a reason: add --reason."), returncode=2)
+    place = _new_file(options["receipt"]) if options["receipt"] else None
+    with progress_bar(_("Erasing")) as advance:
+        receipt = erase_person(person, reason=options["reason"], progress=advance)
+    if place:
+        place.write_text(json.dumps(receipt.to_json(), cls=DjangoJSONEncoder, ensure_ascii=False, indent=2) + "\n")
+    if options["json"]:
+        print_json(out, receipt.to_json())
+    else:
+        _print(receipt, out)
+
+
+def _new_file(name: str) -> Path:
+    """Made before anything is erased: a receipt that cannot be written is found out in time."""
+    try:
+        Path(name).touch(mode=0o600, exist_ok=False)
+    except OSError as error:
+        words = {"path": name, "why": error.strerror}
+        raise CommandError(_("%(path)s cannot be written (%(why)s).") % words) from error
+    return Path(name)
+
+
+def _print(receipt: Receipt, out: Stream) -> None:
+    facts = {"user": receipt.person["username"], "at": receipt.at.isoformat(), "reason": receipt.reason}
+    for name, value in facts.items():
+        print_line(out, f"{name}  {value}")
+    print_line(out, _("The account is now called %(name)s.") % {"name": receipt.person["now"]})
+    print_table(out, (_("removed"), _("count")), [(name, f"{count:,}") for name, count in receipt.removed.items()])
+    for kept in receipt.kept:
+        print_line(out, f"{_('kept')}  {kept['session']}  ({kept['why']})")
+    print_line(out, f"audit  #{receipt.checkpoint['audit_seq']} {receipt.checkpoint['audit_seal']}")
