@@ -17,6 +17,7 @@ from typing import Any
 
 from history.context_entries import ContextEntry, Role
 from history.entries import Part, ResultStatus, Text, ToolRequest, ToolResult, nothing
+from history.marked import gettext_noop as _
 
 OPENING = "(The conversation begins with the following message of yours.)"
 NO_RESULT: dict[ResultStatus, str] = {
@@ -55,28 +56,28 @@ class Code(StrEnum):
 
 # For people; a page translates them by code and fills in the values of the remark.
 SENTENCES: dict[Code, str] = {
-    Code.EMPTY_TEXT_DROPPED: "An empty text was left out.",
-    Code.EMPTY_MESSAGE_LEFT_OUT: "A message with nothing in it was left out.",
-    Code.MISPLACED_CALL_REMOVED: "The call of %(name)s was left out: only a model can call a tool.",
-    Code.RESULT_SUPPLIED: "The call of %(name)s has no result; it was answered as %(status)s.",
-    Code.ORPHAN_RESULT_REMOVED: "A result of %(name)s was left out: no call before it asked for it.",
-    Code.DUPLICATE_RESULT_REMOVED: "A second result for the same call of %(name)s was left out.",
-    Code.RESULTS_MOVED: "Results that stood further down were put directly after their calls.",
-    Code.RESULTS_MERGED: "The results for the calls of one answer were put into one message.",
-    Code.RESULTS_REORDERED: "Results were put into the order of their calls.",
-    Code.RESULT_NAME_CORRECTED: "A result named %(given)s answers a call of %(name)s and was renamed.",
-    Code.CALL_ID_SUPPLIED: "The call of %(name)s had no id and got %(call_id)s.",
-    Code.CALL_ID_MADE_UNIQUE: "The call id %(given)s was used twice; this one became %(call_id)s.",
-    Code.OPENING_SUPPLIED: "The conversation began with an answer; an opening message was put before it.",
-    Code.FAILED_ANSWER_LEFT_OUT: "An answer that failed before it said anything was left out.",
-    Code.INVALID_ANSWERS_LEFT_OUT: "%(count)s answers in a row were left out because one of them is empty.",
-    Code.LIVE_SCREEN_LEFT_OUT: "There was no message to show the live screen with.",
-    Code.LIMIT_TURNS: "No more than the newest %(limit)s turns are used.",
-    Code.LIMIT_MESSAGES: "Older turns were left out: together they are more than %(limit)s messages.",
-    Code.LIMIT_TOKENS: "Older turns were left out: together they are more than %(limit)s tokens.",
-    Code.TURN_CUT: "The newest turn is longer than %(limit)s messages; the middle of it was left out.",
-    Code.OVER_MESSAGES: "The least that can be sent has more than %(limit)s messages; it was kept.",
-    Code.OVER_TOKENS: "The newest turn alone has more than %(limit)s tokens; it was kept whole.",
+    Code.EMPTY_TEXT_DROPPED: _("An empty text was left out."),
+    Code.EMPTY_MESSAGE_LEFT_OUT: _("A message with nothing in it was left out."),
+    Code.MISPLACED_CALL_REMOVED: _("The call of %(name)s was left out: only a model can call a tool."),
+    Code.RESULT_SUPPLIED: _("The call of %(name)s has no result; it was answered as %(status)s."),
+    Code.ORPHAN_RESULT_REMOVED: _("A result of %(name)s was left out: no call before it asked for it."),
+    Code.DUPLICATE_RESULT_REMOVED: _("A second result for the same call of %(name)s was left out."),
+    Code.RESULTS_MOVED: _("Results that stood further down were put directly after their calls."),
+    Code.RESULTS_MERGED: _("The results for the calls of one answer were put into one message."),
+    Code.RESULTS_REORDERED: _("Results were put into the order of their calls."),
+    Code.RESULT_NAME_CORRECTED: _("A result named %(given)s answers a call of %(name)s and was renamed."),
+    Code.CALL_ID_SUPPLIED: _("The call of %(name)s had no id and got %(call_id)s."),
+    Code.CALL_ID_MADE_UNIQUE: _("The call id %(given)s was used twice; this one became %(call_id)s."),
+    Code.OPENING_SUPPLIED: _("The conversation began with an answer; an opening message was put before it."),
+    Code.FAILED_ANSWER_LEFT_OUT: _("An answer that failed before it said anything was left out."),
+    Code.INVALID_ANSWERS_LEFT_OUT: _("%(count)s answers in a row were left out because one of them is empty."),
+    Code.LIVE_SCREEN_LEFT_OUT: _("There was no message to show the live screen with."),
+    Code.LIMIT_TURNS: _("No more than the newest %(limit)s turns are used."),
+    Code.LIMIT_MESSAGES: _("Older turns were left out: together they are more than %(limit)s messages."),
+    Code.LIMIT_TOKENS: _("Older turns were left out: together they are more than %(limit)s tokens."),
+    Code.TURN_CUT: _("The newest turn is longer than %(limit)s messages; the middle of it was left out."),
+    Code.OVER_MESSAGES: _("The least that can be sent has more than %(limit)s messages; it was kept."),
+    Code.OVER_TOKENS: _("The newest turn alone has more than %(limit)s tokens; it was kept whole."),
 }
 
 

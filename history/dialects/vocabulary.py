@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from history.context import Context, to_context
 from history.entries import ModelInput, ModelOutput, ToolDefinition, ToolResults, nothing
 from history.events import Event, Failed
+from history.marked import gettext_noop as _
 from history.repair import repair
 
 Said = ModelInput | ModelOutput | ToolResults
@@ -46,25 +47,25 @@ class LossCode(StrEnum):
 
 # For people; a page translates them by code and fills in the values of the loss.
 SENTENCES: dict[LossCode, str] = {
-    LossCode.REASONING_UNSIGNED: "Reasoning without a signature was not sent.",
-    LossCode.REASONING_FOREIGN: "Reasoning that belongs to %(provider)s was not sent to another provider.",
-    LossCode.REASONING_NOT_CARRIED: "Reasoning was not sent: this call takes none back.",
-    LossCode.REASONING_ALONE: "Reasoning was not sent because what it led to is missing.",
-    LossCode.SIGNATURE_REPLACED: "The signature of the call of %(name)s is lost; a placeholder was sent.",
-    LossCode.MEDIA_UNAVAILABLE: "The bytes of %(name)s were not found; a note was sent in its place.",
-    LossCode.MEDIA_NOT_CARRIED: "%(name)s (%(media_type)s) cannot be sent there; a note was sent in its place.",
-    LossCode.MEDIA_AS_TEXT: "%(name)s was sent as plain text.",
-    LossCode.MEDIA_MOVED: "Media in a result of %(tool)s was moved into the message after it.",
-    LossCode.PART_NOT_CARRIED: "A part of type %(type)s was not sent: it belongs to another vendor.",
-    LossCode.PARTS_REORDERED: "What was said after a tool call was put before it.",
-    LossCode.ARGUMENTS_WRAPPED: "The cut-off arguments of %(name)s were sent as text inside an object.",
-    LossCode.CALL_ID_CHANGED: "The call id %(given)s became %(call_id)s.",
-    LossCode.STATUS_NOT_CARRIED: "That the call of %(name)s was %(status)s is told by its text only.",
-    LossCode.SYSTEM_AS_TEXT: "An instruction in mid-conversation was sent as marked user text.",
-    LossCode.MESSAGE_LEFT_OUT: "A message of which nothing could be sent was left out.",
-    LossCode.TOOL_NOT_CARRIED: "The tool %(name)s is run by another vendor and was not offered.",
-    LossCode.OPTION_NOT_CARRIED: "The option %(name)s was not sent: this vendor has none like it.",
-    LossCode.ATTRIBUTION_LEFT_OUT: "A client's billing header was left out of the system instruction.",
+    LossCode.REASONING_UNSIGNED: _("Reasoning without a signature was not sent."),
+    LossCode.REASONING_FOREIGN: _("Reasoning that belongs to %(provider)s was not sent to another provider."),
+    LossCode.REASONING_NOT_CARRIED: _("Reasoning was not sent: this call takes none back."),
+    LossCode.REASONING_ALONE: _("Reasoning was not sent because what it led to is missing."),
+    LossCode.SIGNATURE_REPLACED: _("The signature of the call of %(name)s is lost; a placeholder was sent."),
+    LossCode.MEDIA_UNAVAILABLE: _("The bytes of %(name)s were not found; a note was sent in its place."),
+    LossCode.MEDIA_NOT_CARRIED: _("%(name)s (%(media_type)s) cannot be sent there; a note was sent in its place."),
+    LossCode.MEDIA_AS_TEXT: _("%(name)s was sent as plain text."),
+    LossCode.MEDIA_MOVED: _("Media in a result of %(tool)s was moved into the message after it."),
+    LossCode.PART_NOT_CARRIED: _("A part of type %(type)s was not sent: it belongs to another vendor."),
+    LossCode.PARTS_REORDERED: _("What was said after a tool call was put before it."),
+    LossCode.ARGUMENTS_WRAPPED: _("The cut-off arguments of %(name)s were sent as text inside an object."),
+    LossCode.CALL_ID_CHANGED: _("The call id %(given)s became %(call_id)s."),
+    LossCode.STATUS_NOT_CARRIED: _("That the call of %(name)s was %(status)s is told by its text only."),
+    LossCode.SYSTEM_AS_TEXT: _("An instruction in mid-conversation was sent as marked user text."),
+    LossCode.MESSAGE_LEFT_OUT: _("A message of which nothing could be sent was left out."),
+    LossCode.TOOL_NOT_CARRIED: _("The tool %(name)s is run by another vendor and was not offered."),
+    LossCode.OPTION_NOT_CARRIED: _("The option %(name)s was not sent: this vendor has none like it."),
+    LossCode.ATTRIBUTION_LEFT_OUT: _("A client's billing header was left out of the system instruction."),
 }
 
 

@@ -13,9 +13,9 @@ from history.dialects import DIALECTS, CallOptions, Encoded, Loss
 from history.dialects.vocabulary import SENTENCES as OF_LOSSES
 from history.entries import OtherPart, Part, ToolDefinition, ToolRequest
 from history.linting.given import MODEL
-from history.linting.rules.words import gettext_noop as _
 from history.linting.values import Repair
 from history.linting.walking import TOOL_NAME
+from history.marked import gettext_noop as _
 from history.repair import SENTENCES as OF_REPAIRS
 from history.repair import Code, Remark, with_opening
 

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from history.linting.values import Severity
+from history.marked import gettext_noop as _
 
 Written = dict[str, tuple[Severity, str, str]]
 
 REJECTED, ODD = Severity.REJECTED, Severity.ODD
 
-
-def gettext_noop(text: str) -> str:
-    """Marks a text to be translated by whoever shows it: nothing here knows a language."""
-    return text
-
-
-_ = gettext_noop
 
 OF_TOOLS: Written = {
     "tool-name": (

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from history.branches import versions_of
 from history.context import VIEWS, ContextOptions, entry_view, render_context
 from history.context_entries import ContextEntry
-from history.entries import KINDS, Entry, ModelOutput, ToolResults, entry_to_json
+from history.entries import KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
 from history.management.history_commands.asked import (
     Options,
     add_viewer,
@@ -20,8 +20,9 @@ from history.management.history_commands.asked import (
     session_named,
     viewer_of,
 )
+from history.management.history_commands.markdown import print_markdown
 from history.management.history_commands.printing import Piece, print_line, print_lines
-from history.management.output import Stream, as_cell, print_json
+from history.management.output import Stream, as_cell, is_a_terminal, print_json
 from history.models import Message, Session
 from history.previews import Preview, entries_in_brief, preview
 from history.rights import Purpose
@@ -136,7 +137,7 @@ def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Str
     print_line(out, (f"#{message.seq}  ", "dim"), (term_for(message), "bold cyan"), *_facts(message, others))
     text = preview(message.content if isinstance(entry, ModelOutput) else entry.text, TEXT_CHARS)
     if not isinstance(entry, ToolResults):
-        print_lines(out, f"{text.text}{_rest(text)}", indent=4)
+        _print_text(entry, f"{text.text}{_rest(text)}", out)
     if isinstance(entry, ModelOutput):
         for request in entry.tool_requests:
             print_line(out, ("→ ", "dim"), (request.name, "bold"), " ", _on_a_line(request.arguments), indent=4)
@@ -144,6 +145,14 @@ def _print_entry(message: Message, entry: Entry, others: Sequence[int], out: Str
         for result in entry.results:
             said = _on_a_line(result.error or result.text)
             print_line(out, ("← ", "dim"), (result.name, "bold"), " ", _status(result.status), " ", said, indent=4)
+
+
+def _print_text(entry: Entry, text: str, out: Stream) -> None:
+    """On a terminal what people and models say is read as Markdown; the rest, and everything in a pipe, as it is."""
+    if is_a_terminal(out) and isinstance(entry, ModelInput | ModelOutput | Summary):
+        print_markdown(out, text, indent=4)
+    else:
+        print_lines(out, text, indent=4)
 
 
 def term_for(message: Message) -> str:
