@@ -86,14 +86,16 @@ def _set_up(folder: str, url: str) -> None:
 
 def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     _set_up(folder, url)
-    from bench import exporting, importing, measure, pages, record
+    from bench import admin, exporting, importing, measure, pages, record
     from bench.load import load
 
+    with_few = admin.before(rounds=given.rounds)
     loaded = load(messages=given.messages, sessions=given.sessions)
     table = measure.Table()
     print(f"\n\n### {given.database}: {given.messages:,} messages in {given.sessions:,} sessions\n\n{measure.HEAD}")
     table.add(measure.Line("loading", given.messages / loaded.seconds, "/s", note=f"{loaded.seconds:.0f} s"))
     pages.measure(loaded, table, rounds=given.rounds)
+    admin.measure(with_few, table, rounds=given.rounds)
     record.measure(loaded, table, rounds=given.rounds)
     importing.measure(table, folder, messages=max(given.messages // 10, 1_000))
     record.verify_all(table)
