@@ -47,7 +47,8 @@ class Endpoint:
 
     `key_variable` is where the key is to be written, for people. `azure_api_version` means Azure's older addresses,
     with the deployment in the path. `lists_models`: its own list of models is asked for and offered; then
-    `models_are_guessed` says that those of ours which are not in it do not exist.
+    `models_are_guessed` says that those of ours which are not in it do not exist. `also_speaks` are languages that
+    the same address takes besides; `paths` are further addresses that the relay may pass on to it.
     """
 
     name: str
@@ -65,6 +66,8 @@ class Endpoint:
     models_are_guessed: bool = False
     switches: Switches = field(default_factory=Switches)
     patience: Patience = field(default_factory=Patience)
+    also_speaks: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
 
     @property
     def is_configured(self) -> bool:
@@ -74,6 +77,18 @@ class Endpoint:
     def secrets(self) -> tuple[str, ...]:
         """Whatever must not be shown, should a vendor repeat it to us."""
         return tuple(text for text in (self.api_key, *self.headers.values()) if len(text) >= 8)
+
+    def speaks(self, dialect: str) -> bool:
+        return dialect == self.dialect or dialect in self.also_speaks
+
+    def passes(self, method: str, path: str) -> bool:
+        """Whether the operator lists this address: as it is, or as everything below one."""
+        for listed in self.paths:
+            verb, _, wanted = listed.rpartition(" ")
+            below = wanted.endswith("/*") and path.startswith(wanted[:-1])
+            if verb in ("", method) and (below or path == wanted):
+                return True
+        return False
 
     def url(self, path: str, *, model: str = "") -> str:
         """The address of a path of the dialect."""

@@ -72,7 +72,7 @@ class HttpProvider:
         self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
     ) -> AsyncGenerator[Event, None]:
         notes = notes or CallNotes()
-        request = self._request(context, options, notes)
+        request = self.request_for(context, options, notes)
         try:
             answer = await self._open(request, notes)
             try:
@@ -92,7 +92,7 @@ class HttpProvider:
         """Where the next attempt goes. A provider that starts its own server does so here."""
         return self.endpoint
 
-    def _request(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
+    def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
         model = next((model for model in self.models if model.name == options.model), None)
         switches = (model and model.switches) or self.endpoint.switches
         options = replace(options, provider=self.name, stream=True, switches=switches)

@@ -87,6 +87,12 @@ def default_dialect(vendor: Vendor, base_url: str) -> str:
     return "openai-chat" if vendor.name == "openai" and not is_openai(base_url) else vendor.dialect
 
 
+def other_dialects(dialect: str, base_url: str) -> tuple[str, ...]:
+    """OpenAI takes both of its languages at one address."""
+    both = ("openai-chat", "openai-responses")
+    return tuple(name for name in both if name != dialect) if dialect in both and is_openai(base_url) else ()
+
+
 def default_switches(dialect: str, base_url: str) -> Switches:
     """Servers that only speak like OpenAI are behind its newest fields."""
     return Switches(legacy_max_tokens=dialect == "openai-chat" and not is_openai(base_url))

@@ -182,7 +182,7 @@ class LocalProvider(HttpProvider):
             found = await asyncio.to_thread(self.server.start)
         return replace(self.endpoint, base_url=f"{found.address}/v1", api_key=found.key)
 
-    def _request(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
+    def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
         """Whatever it is offered: it knows no tools, and needs an end."""
         options = replace(
             options,
@@ -190,4 +190,4 @@ class LocalProvider(HttpProvider):
             temperature=TEMPERATURE if options.temperature is None else options.temperature,
             reasoning_effort="",
         )
-        return super()._request(replace(context, tools=()), options, notes)
+        return super().request_for(replace(context, tools=()), options, notes)

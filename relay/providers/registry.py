@@ -19,7 +19,7 @@ from relay.providers.base import Model, Provider, Route
 from relay.providers.catalogue import Catalogue
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
 from relay.providers.http import HttpProvider, Trouble
-from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches
+from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches, other_dialects
 from relay.providers.local import SERVER, LocalProvider, missing_packages
 from relay.providers.nearby import LM_STUDIO, OLLAMA
 
@@ -104,10 +104,14 @@ class Router:
         provider = self.provider(first) if rest else None
         return _offered(provider, rest) if provider else None
 
+    def named_alike(self, name: str) -> Iterator[Route]:
+        """Whoever lists a model of exactly this name."""
+        offers = (_listed(provider, name) for provider in self._everybody())
+        yield from (route for route in offers if route)
+
     def _bare(self, name: str) -> Route | None:
         """Names of models may have slashes of their own."""
-        offers = (_listed(provider, name) for provider in self._everybody())
-        return next((route for route in offers if route), None)
+        return next(self.named_alike(name), None)
 
     def _of_family(self, name: str) -> Route | None:
         """Newer than any list, but its name says whose it is."""
@@ -187,6 +191,7 @@ def _from_variables(vendor: Vendor) -> Endpoint:
         models=vendor.models if base_url == vendor.base_url else (),
         models_are_guessed=True,
         switches=default_switches(dialect, base_url),
+        also_speaks=other_dialects(dialect, base_url),
     )
 
 

@@ -19,16 +19,22 @@ from relay.errors import AccessRefused
 USER_AGENT = "Parley"
 # Kept open between calls for so long; vendors close after a minute or more.
 KEEPALIVE_SECONDS = 30.0
+NONE_OF_OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, aiohttp.ClientSession]] = WeakKeyDictionary()
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[bool, bool], aiohttp.ClientSession]] = (
+    WeakKeyDictionary()
+)
 
 
-def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:
-    """`keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment."""
+def session(*, keeps_alive: bool = True, is_bare: bool = False) -> aiohttp.ClientSession:
+    """`keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment.
+
+    `is_bare`: it adds nothing to a request and unpacks nothing of a reply, for bytes that are somebody else's.
+    """
     of_loop = _sessions.setdefault(asyncio.get_running_loop(), {})
-    found = of_loop.get(keeps_alive)
+    found = of_loop.get((keeps_alive, is_bare))
     if found is None or found.closed:
-        found = of_loop[keeps_alive] = _new_session(keeps_alive=keeps_alive)
+        found = of_loop[keeps_alive, is_bare] = _new_session(keeps_alive=keeps_alive, is_bare=is_bare)
     return found
 
 
@@ -38,7 +44,7 @@ async def close() -> None:
         await found.close()
 
 
-def _new_session(*, keeps_alive: bool) -> aiohttp.ClientSession:
+def _new_session(*, keeps_alive: bool, is_bare: bool) -> aiohttp.ClientSession:
     if keeps_alive:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
     else:
@@ -47,7 +53,9 @@ def _new_session(*, keeps_alive: bool) -> aiohttp.ClientSession:
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         # Never compressed: a stream must not wait until a block is full.
-        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        headers=None if is_bare else {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
+        skip_auto_headers=NONE_OF_OURS if is_bare else None,
+        auto_decompress=not is_bare,
         trust_env=False,
         middlewares=(_stay_here,),
     )

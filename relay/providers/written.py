@@ -1,4 +1,4 @@
-"""The file of PARLEY_PROVIDERS: TOML that says where further models are, read once, when Parley starts.
+"""The file of PARLEY_PROVIDERS: TOML that says where further models are and which names lead there, read at the start.
 
 Every key is known by name and type. Anything else raises `WrongFile` with one sentence that says where it stands and
 what to write, because a misspelt key that is silently ignored costs somebody an evening.
@@ -9,14 +9,22 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from history.dialects import DIALECTS, Switches
 from relay.providers.base import Model
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, KEY_HEADERS, Endpoint, Patience, is_address, is_key
-from relay.providers.known import DEMO_NAME, VENDOR_OF_NAME, Vendor, default_dialect, default_switches
+from relay.providers.known import (
+    DEMO_NAME,
+    VENDOR_OF_NAME,
+    Vendor,
+    default_dialect,
+    default_switches,
+    other_dialects,
+)
+from relay.providers.rules import Rule, Target
 
 Variables = Callable[[str], str]
 Table = Mapping[str, Any]
@@ -37,7 +45,11 @@ PROVIDER_KEYS: dict[str, type | tuple[type, ...]] = {
     "connect_seconds": (int, float),
     "idle_seconds": (int, float),
     "attempts": int,
+    "also_speaks": list,
+    "paths": list,
 }
+ROUTE_KEYS: dict[str, type | tuple[type, ...]] = {"model": str, "to": list}
+TARGET_KEYS: dict[str, type | tuple[type, ...]] = {"provider": str, "model": str, "weight": (int, float)}
 MODEL_KEYS: dict[str, type | tuple[type, ...]] = {
     "name": str,
     "label": str,
@@ -51,12 +63,13 @@ WORDS: dict[type | tuple[type, ...], str] = {
     str: "a text in quotes",
     bool: "true or false",
     int: "a whole number",
-    (int, float): "a number of seconds",
+    (int, float): "a number",
     dict: "a table like { … }",
     list: "a list like [ … ]",
 }
 # As they are stored with every answer.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
+PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*\*?")
 LONGEST_MODEL = 100
 MOST_SECONDS = 86_400
 MOST_ATTEMPTS = 10
@@ -66,24 +79,62 @@ class WrongFile(ValueError):
     """One sentence: what is wrong where, and what to write."""
 
 
-def read_file(path: Path, *, variables: Variables) -> tuple[Endpoint, ...]:
-    """Where the file's providers are. `variables` gives the values that `api_key_env` names."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file says."""
+
+    providers: tuple[Endpoint, ...] = ()
+    routes: tuple[Rule, ...] = ()
+
+
+def read_file(path: Path, *, variables: Variables) -> Written:
+    """The file's providers and routes. `variables` gives the values that `api_key_env` names."""
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise WrongFile(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WrongFile(f"it is not TOML ({error}); write it as docs/providers.md shows") from None
-    return read_tables(written, variables=variables)
+    return Written(read_tables(written, variables=variables), read_routes(written))
+
+
+def _tables(written: Table, name: str) -> list[Table]:
+    tables = written.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise WrongFile(f"“{name}” is no list of tables; write [[{name}]] before each")
+    return tables
+
+
+def read_routes(written: Table) -> tuple[Rule, ...]:
+    return tuple(_rule(table, place) for place, table in enumerate(_tables(written, "routes"), 1))
+
+
+def _rule(table: Table, place: int) -> Rule:
+    where = f"route {place}"
+    _check(table, ROUTE_KEYS, where)
+    if not table.get("model") or not table.get("to"):
+        raise WrongFile(f'{where} does not say what leads where; write model = "claude-*" and to = ["provider"]')
+    return Rule(model=table["model"], targets=tuple(_target(target, where) for target in table["to"]))
+
+
+def _target(written: object, where: str) -> Target:
+    """A table, or in short `provider` or `provider/model`."""
+    if isinstance(written, str):
+        provider, _, model = written.partition("/")
+        written = {"provider": provider, "model": model}
+    if not isinstance(written, dict):
+        raise WrongFile(f'{where} leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}')
+    _check(written, TARGET_KEYS, where)
+    if not NAME.fullmatch(written.get("provider", "")) or written.get("weight", 1) < 0:
+        raise WrongFile(f"{where} leads to {written!r}; write the name of a provider, and a weight of 0 or more")
+    return Target(**written)
 
 
 def read_tables(written: Table, *, variables: Variables) -> tuple[Endpoint, ...]:
     for key in written:
-        if key != "providers":
-            raise WrongFile(f"it has the key “{key}” at its top; write only [[providers]] there")
-    tables = written.get("providers", [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WrongFile("“providers” is no list of tables; write [[providers]] before each")
+        if key not in ("providers", "routes"):
+            raise WrongFile(f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there")
+    tables = _tables(written, "providers")
     found = tuple(_endpoint(table, place, variables) for place, table in enumerate(tables, 1))
     names = [endpoint.name for endpoint in found]
     for name in names:
@@ -117,7 +168,26 @@ def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
         lists_models=bool(table.get("list_models", not models)),
         switches=_switches(table.get("switches", {}), start.switches, where),
         patience=_patience(table, where),
+        also_speaks=_also_speaks(table, start, where),
+        paths=_paths(table, where),
     )
+
+
+def _also_speaks(table: Table, start: Endpoint, where: str) -> tuple[str, ...]:
+    written = table.get("also_speaks")
+    if written is None:
+        return () if start.azure_api_version else other_dialects(start.dialect, start.base_url)
+    for dialect in written:
+        if dialect not in DIALECTS:
+            raise WrongFile(f"{where} also speaks {dialect!r}; write some of {', '.join(DIALECTS)}")
+    return tuple(written)
+
+
+def _paths(table: Table, where: str) -> tuple[str, ...]:
+    for path in table.get("paths", []):
+        if not isinstance(path, str) or not PATH.fullmatch(path):
+            raise WrongFile(f'{where} has the path {path!r}; write paths like "/v1/files/*" or "POST /v1/batches"')
+    return tuple(table.get("paths", []))
 
 
 def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str) -> Endpoint:

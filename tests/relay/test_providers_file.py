@@ -13,7 +13,7 @@ from history.dialects import Switches
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.known import VENDORS
 from relay.providers.registry import Router, router_from_settings
-from relay.providers.written import MODEL_KEYS, PROVIDER_KEYS, WrongFile, read_file, read_tables
+from relay.providers.written import MODEL_KEYS, PROVIDER_KEYS, WrongFile, read_file, read_routes, read_tables
 from tests.house.processes import ROOT, manage
 
 OLLAMA = 'name = "ollama"\ndialect = "openai-chat"\nbase_url = "http://127.0.0.1:11434/v1"\n'
@@ -83,7 +83,13 @@ def test_the_order_of_the_file_comes_before_the_vendors(settings: Any) -> None:
 
 
 WRONG = {
-    "routes = 1": "routes",
+    "roads = 1": "roads",
+    "routes = 1": "[[routes]]",
+    "[[routes]]\nmodel = 'x'": "to = ",
+    "[[routes]]\nmodel = 'x'\nto = [1]": "provider/model",
+    "[[routes]]\nmodel = 'x'\nto = [{ provider = 'Big Box' }]": "name of a provider",
+    "[[routes]]\nmodel = 'x'\nto = [{ provider = 'box', weight = -1 }]": "weight",
+    "[[routes]]\nmodel = 'x'\nfrom = []\nto = ['box']": "from",
     "providers = 1": "[[providers]]",
     "[[providers]]\nlabel = 'x'": "name",
     "[[providers]]\nname = 'Big Box'": "name",
@@ -109,6 +115,8 @@ WRONG = {
     f"[[providers]]\n{OLLAMA}switches = {{ alternate_roles = 'yes' }}": "alternate_roles",
     f"[[providers]]\n{OLLAMA}switches = {{ system_role = 'king' }}": "developer",
     f"[[providers]]\n{OLLAMA}idle_seconds = 0": "idle_seconds",
+    f"[[providers]]\n{OLLAMA}also_speaks = ['klingon']": "klingon",
+    f"[[providers]]\n{OLLAMA}paths = ['files']": "/v1/files/*",
     f"[[providers]]\n{OLLAMA}attempts = 99": "attempts",
     f"[[providers]]\n{OLLAMA}azure_api_version = '2024-10-21'": "deployments",
     "[[providers]]\nname = 'x'\ndialect = 'openai-responses'\nbase_url = 'http://x'\nazure_api_version = 'v'": "azure",
@@ -118,7 +126,7 @@ WRONG = {
 @pytest.mark.parametrize("text", WRONG)
 def test_whatever_is_wrong_is_named_with_what_to_write(text: str) -> None:
     with pytest.raises(WrongFile) as caught:
-        read(text)
+        (read(text), read_routes(tomllib.loads(text)))
     message = str(caught.value)
     assert WRONG[text] in message
     assert "write" in message
@@ -157,5 +165,18 @@ def test_the_example_in_the_docs_can_be_read_and_every_key_is_explained(tmp_path
     [example] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     file = tmp_path / "providers.toml"
     file.write_text(example, encoding="utf-8")
-    assert len(read_file(file, variables=lambda name: "key" if name.endswith("KEY") else "")) == 7
+    written = read_file(file, variables=lambda name: "key" if name.endswith("KEY") else "")
+    assert len(written.providers) == 7
     assert [key for key in (*PROVIDER_KEYS, *MODEL_KEYS) if f"`{key}`" not in text] == []
+
+
+def test_routes_are_read_as_the_docs_write_them() -> None:
+    text = (ROOT / "docs" / "relay.md").read_text(encoding="utf-8")
+    example = re.findall(r"```toml\n(\[\[routes\]\].*?)```", text, re.DOTALL)[0]
+    local, alias = read_routes(tomllib.loads(example))
+    assert (local.matches("claude-opus-5-5"), local.matches("gpt"), local.targets[0].model) == (True, False, "qwen3:8b")
+    assert [(target.provider, target.weight) for target in alias.targets] == [
+        ("openai", 3),
+        ("azure", 1),
+        ("openrouter", 0),
+    ]
