@@ -27,6 +27,7 @@ from django.utils.module_loading import import_string
 
 from project.leases import Held, name_of_process
 from relay import runs
+from relay.gateway import recording, shared
 from relay.providers.registry import close_all
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,11 @@ JOBS: list[Job] = [
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),
     Job(name="run imports", run="history.importing.jobs.work", every=1, once_per="process"),
+    Job(name="count what keys use", run="relay.gateway.limits.sync", every=1, once_per="process", at_end=True),
+    Job(
+        name="note issued answers", run="relay.gateway.ownership.write_issued", every=1, once_per="process", at_end=True
+    ),
+    Job(name="tidy counts of keys", run="relay.gateway.uses.tidy", every=300, once_per="installation"),
     Job(name="list models", run="relay.providers.registry.refresh", every=300, once_per="process"),
 ]
 
@@ -195,11 +201,13 @@ async def drain() -> None:
     """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
 
     Answers on their way end first, so that what there is of them is written by the jobs that are still there. After it
-    no call to a model goes on, and the demo model's process is gone.
+    no call to a model goes on, the demo model's process is gone, and the relay's journal is left to its readers.
     """
     await runs.drain()
     await asyncio.to_thread(stop)
     await close_all()
+    await shared.close()
+    recording.begin_anew()
 
 
 def _stop_with_daphne() -> None:

@@ -18,7 +18,9 @@ from django.utils.translation import gettext_lazy as _
 
 from project.env import Environment, local_url
 from project.keyfiles import key_from
+from relay.prices import Price, WrongPrices, read_prices
 from relay.providers.endpoints import Endpoint, is_address, is_key
+from relay.providers.rules import Rule
 from relay.providers.written import WrongFile, read_file
 
 django_stubs_ext.monkeypatch()
@@ -110,15 +112,32 @@ ANTHROPIC_BASE_URL = _service_url("ANTHROPIC_BASE_URL", example="https://api.ant
 GEMINI_API_KEY = _service_key("GEMINI_API_KEY")
 GOOGLE_GEMINI_BASE_URL = _service_url("GOOGLE_GEMINI_BASE_URL", example="https://generativelanguage.googleapis.com")
 PARLEY_PROVIDERS: tuple[Endpoint, ...] = ()
+PARLEY_ROUTES: tuple[Rule, ...] = ()
 _providers = env.path("PARLEY_PROVIDERS", Path(), base=BASE_DIR)
 if _providers != Path():
     try:
-        PARLEY_PROVIDERS = read_file(_providers, variables=lambda name: (env.variables.get(name) or "").strip())
+        _written = read_file(_providers, variables=lambda name: (env.variables.get(name) or "").strip())
+        PARLEY_PROVIDERS, PARLEY_ROUTES = _written.providers, _written.routes
     except WrongFile as error:
         env.refuse("PARLEY_PROVIDERS", str(error))
 PARLEY_DEMO_MODEL = env.flag("PARLEY_DEMO_MODEL", True)
 PARLEY_FIND_LOCAL_MODELS = env.flag("PARLEY_FIND_LOCAL_MODELS", True)
 PARLEY_LOOPBACK_ONLY = env.flag("PARLEY_LOOPBACK_ONLY", False)
+
+# The relay: what programs send, and what becomes of it
+
+PARLEY_PRICES: tuple[Price, ...] = ()
+_prices = env.path("PARLEY_PRICES", Path(), base=BASE_DIR)
+if _prices != Path():
+    try:
+        PARLEY_PRICES = read_prices(_prices)
+    except WrongPrices as error:
+        env.refuse("PARLEY_PRICES", str(error))
+PARLEY_RELAY_BODY_MB = env.whole_number("PARLEY_RELAY_BODY_MB", 64, least=1, most=1024)
+PARLEY_RELAY_KEEPALIVE_SECONDS = env.whole_number("PARLEY_RELAY_KEEPALIVE_SECONDS", 15, most=3600)
+PARLEY_RELAY_ON_DISCONNECT = env.choice("PARLEY_RELAY_ON_DISCONNECT", "abort", among=("abort", "drain"))
+PARLEY_RELAY_DRAIN_SECONDS = env.whole_number("PARLEY_RELAY_DRAIN_SECONDS", 60, least=1, most=3600)
+PARLEY_RELAY_DRAINS = env.whole_number("PARLEY_RELAY_DRAINS", 16, most=10_000)
 
 # Chat
 

@@ -165,3 +165,69 @@ class RecentMessage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user_id} {self.at:%H:%M:%S}"
+
+
+class KeyUse(models.Model):
+    """What one key used on one day, chiefly through the relay. It outlives the sessions in which it was used."""
+
+    key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
+    day = models.DateField(_("day"), db_index=True)
+    requests = models.PositiveBigIntegerField(_("requests"), default=0)
+    tokens = models.PositiveBigIntegerField(_("tokens"), default=0)
+    cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
+
+    class Meta:
+        verbose_name = _("use of a key")
+        verbose_name_plural = _("use of keys by day")
+        ordering = ["-day", "key"]
+        constraints = [models.UniqueConstraint(fields=["key", "day"], name="key_use_one_row_per_day")]
+
+    def __str__(self) -> str:
+        return f"{self.key_id} {self.day}"
+
+
+class KeyMinute(models.Model):
+    """The same for one minute (counted since 1970), of keys that have a limit for it: gone when the minute is."""
+
+    key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
+    minute = models.PositiveBigIntegerField(db_index=True)
+    requests = models.PositiveBigIntegerField(default=0)
+    tokens = models.PositiveBigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key", "minute"], name="key_minute_once")]
+
+    def __str__(self) -> str:
+        return f"{self.key_id} {self.minute}"
+
+
+class KeyStreams(models.Model):
+    """How many calls of a key one process is carrying. Without a sign of life for a few seconds it carries none."""
+
+    key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
+    process = models.CharField(max_length=120)
+    count = models.PositiveIntegerField(default=0)
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["key", "process"], name="key_streams_of_process")]
+
+    def __str__(self) -> str:
+        return f"{self.key_id} {self.process} {self.count}"
+
+
+class IssuedId(models.Model):
+    """The vendor's name of an answer or a conversation that it keeps, and the key that it was given to.
+
+    Everybody's lie behind one account upstream, so a key may go on only from what was given to it.
+    """
+
+    key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
+    name = models.CharField(max_length=200)
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name", "key"], name="issued_id_once")]
+
+    def __str__(self) -> str:
+        return self.name

@@ -31,6 +31,8 @@ WRONG = {
     "ANTHROPIC_BASE_URL": "https://",
     "GOOGLE_GEMINI_BASE_URL": "https://example.org/?key=1",
     "PARLEY_PROVIDERS": "no-such-file.toml",
+    "PARLEY_PRICES": "no-such-file.toml",
+    "PARLEY_RELAY_ON_DISCONNECT": "wait",
     "PARLEY_DEMO_MODEL": "perhaps",
     "SECRET_KEY": "short",
     "PARLEY_FINGERPRINT_KEY": "short",

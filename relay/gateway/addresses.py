@@ -1,0 +1,87 @@
+"""Which call stands at which address: the language it is in, and whether it is a conversation, a count or else.
+
+The addresses are the vendors' own. What is not in this table is not carried: files, batches and stored answers of
+everybody lie behind one account upstream, so whoever wants such a path names it in the file of PARLEY_PROVIDERS.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from relay.gateway.records import Kind
+
+ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
+
+POSTED: dict[str, tuple[str, Kind]] = {
+    "/v1/messages": (ANTHROPIC, "chat"),
+    "/v1/messages/count_tokens": (ANTHROPIC, "count"),
+    "/v1/chat/completions": (CHAT, "chat"),
+    "/v1/responses": (RESPONSES, "chat"),
+    "/v1/responses/input_tokens": (RESPONSES, "count"),
+    **dict.fromkeys(
+        (
+            *("/v1/embeddings", "/v1/moderations"),
+            *("/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations"),
+            *("/v1/images/generations", "/v1/images/edits", "/v1/images/variations"),
+        ),
+        (CHAT, "other"),
+    ),
+}
+VERBS: dict[str, Kind] = {
+    "generateContent": "chat",
+    "streamGenerateContent": "chat",
+    "countTokens": "count",
+    "embedContent": "other",
+    "batchEmbedContents": "other",
+}
+_OF_GEMINI = re.compile(r"/v1(?:beta)?/models/(?P<model>[^:]+):(?P<verb>\w+)")
+_OF_OPENAI = "/v1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """`model` and `verb` are Gemini's, who writes them into the path."""
+
+    dialect: str
+    kind: Kind
+    path: str
+    model: str = ""
+    verb: str = ""
+
+    def below(self, dialect_of_base: str) -> str:
+        """The path as it follows a base URL: OpenAI's has the version in it, the others' have not."""
+        if dialect_of_base.startswith("openai"):
+            return self.path.removeprefix(_OF_OPENAI)
+        return self.path
+
+    def with_model(self, model: str) -> Address:
+        if not self.model:
+            return self
+        path = self.path.replace(f"/models/{self.model}:", f"/models/{quote(model, safe='')}:", 1)
+        return Address(dialect=self.dialect, kind=self.kind, path=path, model=model, verb=self.verb)
+
+
+def find(method: str, path: str) -> Address | None:
+    if method != "POST":
+        return None
+    if known := POSTED.get(path):
+        return Address(dialect=known[0], kind=known[1], path=path)
+    found = _OF_GEMINI.fullmatch(path)
+    kind = VERBS.get(found["verb"]) if found else None
+    if found is None or kind is None:
+        return None
+    return Address(dialect=GEMINI, kind=kind, path=path, model=found["model"], verb=found["verb"])
+
+
+def spoken_by(path: str, headers: Mapping[str, str]) -> str:
+    """The language of a caller at an address that says nothing of it: an error must be in a form that it reads."""
+    if found := POSTED.get(path):
+        return found[0]
+    if "anthropic-version" in headers:
+        return ANTHROPIC
+    if path.startswith("/v1beta") or "x-goog-api-key" in headers or _OF_GEMINI.fullmatch(path):
+        return GEMINI
+    return CHAT

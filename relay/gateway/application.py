@@ -1,0 +1,175 @@
+"""The programs' door: a bare ASGI application for /v1 and /v1beta, which `project.asgi` mounts in front of Django.
+
+A call goes through here in one piece: who calls, what, where to; the journal; the upstream; the reply. Everything that
+goes wrong before the first byte of a reply is told in the caller's own envelope, whatever comes after it in the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.conf import settings
+
+from history.keyring import ApiKeyError
+from relay.errors import NoSuchModel, ProviderError
+from relay.gateway import addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
+from relay.gateway import headers as heads
+from relay.gateway.addresses import Address
+from relay.gateway.calls import Call, Scope
+from relay.gateway.carrying import carry
+from relay.gateway.client import Client
+from relay.gateway.leaving import Leaving
+from relay.gateway.recording import Recording, mode_of
+from relay.gateway.refusals import Refusal
+from relay.gateway.routes import Upstream
+from relay.gateway.telling import json_headers
+from relay.gateway.translating import count, translate
+
+logger = logging.getLogger(__name__)
+
+MOUNTED = ("/v1/", "/v1beta/")
+
+
+def serves(path: str) -> bool:
+    return path.startswith(MOUNTED)
+
+
+async def application(scope: Scope, receive: Any, send: Any) -> None:
+    client = Client(receive, send)
+    pairs, exchange = heads.read(scope["headers"]), uuid4()
+    try:
+        await _answer(scope, pairs, receive, client, exchange)
+    except Refusal as refusal:
+        await _refuse(scope, dict(pairs), client, exchange, refusal)
+    except bodies.ClientGone:
+        pass
+    except Exception:  # the border: whatever it is, the caller is told in a form that it reads
+        logger.exception("A call to %s failed in the relay.", scope["path"])
+        if not client.has_begun:
+            await _refuse(scope, dict(pairs), client, exchange, Refusal("The relay failed.", "server"))
+    finally:
+        client.close()
+
+
+async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client, exchange: UUID) -> None:
+    headers, query = dict(pairs), scope["query_string"].decode("latin-1")
+    try:
+        key = await callers.identified(headers, query)
+    except ApiKeyError as error:
+        raise refusals.of_key(error) from None
+    method, path = scope["method"], scope["path"]
+    if await own.answer(method, path, headers, key, client):
+        return
+    call = Call(
+        exchange=exchange,
+        method=method,
+        path=path,
+        query=heads.without_key(query),
+        pairs=pairs,
+        headers=headers,
+        peer=(scope.get("client") or ("",))[0],
+        key=key,
+        address=addresses.find(method, path) or _listed(method, path, headers),
+    )
+    async with limits.admitted(call):
+        await _read_body(call, receive)
+        await _send_on(call, client)
+
+
+def _listed(method: str, path: str, headers: dict[str, str]) -> Address:
+    if routes.listed_by(method, path) is None:
+        raise Refusal(f"There is nothing at {method} {path} here.", "not_found")
+    return Address(dialect=addresses.spoken_by(path, headers), kind="other", path=path)
+
+
+async def _read_body(call: Call, receive: Any) -> None:
+    limit = settings.PARLEY_RELAY_BODY_MB * 1024 * 1024
+    try:
+        if int(call.headers.get("content-length") or 0) > limit:
+            raise bodies.TooLarge
+        call.body = await bodies.read(receive, limit=limit)
+        call.told = bodies.unpacked(call.body, call.headers.get("content-encoding", ""), limit=limit)
+    except bodies.TooLarge:
+        words = f"The request is larger than {settings.PARLEY_RELAY_BODY_MB} MB, the most that is taken here."
+        raise Refusal(words, "too_large") from None
+    except bodies.Unreadable as error:
+        raise Refusal(f"The request cannot be read: {error}.") from None
+    except ValueError:
+        raise Refusal("The request has no proper content-length.") from None
+    if call.address.kind == "other":
+        return
+    call.asked = bodies.looked_into(call.told)
+    call.recording = mode_of(call.key)
+    call.naming = naming.named(call.headers, call.asked, key=call.key.pk)
+    if naming.BODY_FIELD in call.asked:
+        call.told = call.body = bodies.without_field(call.told, naming.BODY_FIELD)
+        call.has_lost_session_field = call.is_changed = True
+    await ownership.check(call)
+
+
+async def _send_on(call: Call, client: Client) -> None:
+    upstreams = _upstreams(call)
+    recording = Recording(call)
+    recording.accept(upstreams[0])
+    leaving = Leaving()
+    client.watch(leaving.client_is_gone)
+    try:
+        await _carried(call, upstreams, client, recording)
+    except ProviderError as error:
+        recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
+        raise Refusal(error.message, error.kind, headers=_retry(error)) from None
+    except asyncio.CancelledError:
+        recording.end("client_gone" if client.is_gone else "stopped")
+        if not leaving.has_let_go():
+            raise
+    finally:
+        leaving.close()
+        recording.end("client_gone" if client.is_gone else "server_lost")
+        limits.note(call, recording)
+        ownership.note_issued(call, recording.head)
+
+
+async def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> None:
+    if upstreams[0].is_native(call.address.dialect):
+        await carry(call, upstreams, client, recording)
+    elif call.address.kind == "chat":
+        await translate(call, upstreams, client, recording)
+    else:
+        await count(call, client, recording)
+
+
+def _upstreams(call: Call) -> list[Upstream]:
+    try:
+        if call.address.kind == "other":
+            return _passing(call)
+        if not call.model:
+            raise Refusal("you must provide a model parameter")
+        return routes.upstreams_for(call.model, dialect=call.address.dialect, sticky=call.sticky)
+    except NoSuchModel as error:
+        raise Refusal(f"The model '{error.model}' does not exist here.", "not_found") from None
+
+
+def _passing(call: Call) -> list[Upstream]:
+    if provider := routes.listed_by(call.method, call.path):
+        return [Upstream(provider=provider, model="", dialect=call.address.dialect)]
+    asked = bodies.looked_into(call.told)
+    call.asked = {"model": asked.get("model") or bodies.model_in_form(call.told)}
+    found = routes.passing(call.address.dialect, model=call.model)
+    if not found:
+        raise Refusal(f"No provider here takes {call.path}.", "not_found")
+    return found
+
+
+def _retry(error: ProviderError) -> tuple[tuple[str, str], ...]:
+    return (("retry-after", f"{error.retry_after:.0f}"),) if error.retry_after else ()
+
+
+async def _refuse(scope: Scope, headers: dict[str, str], client: Client, exchange: UUID, refusal: Refusal) -> None:
+    address = addresses.find(scope["method"], scope["path"])
+    status, body = refusal.told(address.dialect if address else addresses.spoken_by(scope["path"], headers))
+    ours = [(name.encode(), value.encode()) for name, value in refusal.headers]
+    await client.begin(status, [*json_headers(body), (b"x-parley-exchange-id", str(exchange).encode()), *ours])
+    await client.write(body, is_last=True)

@@ -1,0 +1,163 @@
+"""The body of a call: read whole up to a size, unpacked if it came compressed, and looked into once.
+
+It goes on as it came, to the byte. Two things may be taken out or replaced, each by cutting bytes and never by writing
+the JSON anew: the field `sessionId`, which is ours, and the model's name where the operator's routes say another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import zstandard
+
+from history.dialects.loose import obj
+
+Receive = Callable[[], Awaitable[Any]]
+
+_FORM_MODEL = re.compile(rb'name="model"(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,200})\r\n')
+
+
+class TooLarge(Exception):
+    """More than may be sent."""
+
+
+class Unreadable(Exception):
+    """Compressed in a way that we do not know, or not at all."""
+
+
+class ClientGone(Exception):
+    """Nobody waits for an answer any more."""
+
+
+async def read(receive: Receive, *, limit: int) -> bytes:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return _within(first, limit)
+    return await _rest(receive, [first], limit)
+
+
+async def _rest(receive: Receive, pieces: list[bytes], limit: int) -> bytes:
+    size, more = len(pieces[0]), True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > limit:
+            raise TooLarge
+        pieces.append(piece)
+        more = message.get("more_body", False)
+    return b"".join(pieces)
+
+
+def _within(body: bytes, limit: int) -> bytes:
+    if len(body) > limit:
+        raise TooLarge
+    return body
+
+
+def unpacked(body: bytes, encoding: str, *, limit: int) -> bytes:
+    """As it was before it was compressed. A small body that would become a huge one stops at the limit."""
+    for word in reversed([word.strip().lower() for word in encoding.split(",")]):
+        if word not in ("", "identity"):
+            body = _unpacked(body, word, limit)
+    return body
+
+
+def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
+    try:
+        if encoding == "zstd":
+            with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(body) as reader:
+                return _within(reader.read(limit + 1), limit)
+        if encoding in ("gzip", "x-gzip", "deflate"):
+            return _inflated(body, limit, wbits=_wbits(body, encoding))
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise Unreadable(f"the body is not {encoding} ({error})") from None
+    raise Unreadable(f"the body is compressed as {encoding}; gzip, deflate and zstd are read here")
+
+
+def _wbits(body: bytes, encoding: str) -> int:
+    """What is called deflate comes with a header or, from some, without."""
+    if encoding != "deflate":
+        return 31
+    return 15 if len(body) > 1 and body[0] & 0x0F == 8 and (body[0] * 256 + body[1]) % 31 == 0 else -15
+
+
+def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
+    inflating = zlib.decompressobj(wbits)
+    whole = inflating.decompress(body, limit + 1)
+    if not inflating.eof and len(whole) <= limit:
+        raise Unreadable("the compressed body is cut off")
+    return _within(whole, limit)
+
+
+# What it says.
+
+
+def looked_into(body: bytes) -> Mapping[str, Any]:
+    """The object that it is; nothing where it is none."""
+    try:
+        return obj(json.loads(body))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def model_in_form(body: bytes) -> str:
+    """Sounds and pictures are sent as forms."""
+    found = _FORM_MODEL.search(body)
+    return found[1].decode("utf-8", "replace") if found else ""
+
+
+def without_field(body: bytes, name: str) -> bytes:
+    """The same bytes without a top-level field and one comma beside it."""
+    for start, end, field, _ in reversed(_fields(body)):
+        if field == name:
+            before, after = body[:start].rstrip(), body[end:].lstrip()
+            if before.endswith(b","):
+                body = before[:-1] + after
+            else:
+                body = before + after.removeprefix(b",")
+    return body
+
+
+def with_value(body: bytes, name: str, value: str) -> bytes:
+    """The same bytes with another text in a top-level field."""
+    for _, end, field, value_start in reversed(_fields(body)):
+        if field == name:
+            body = body[:value_start] + json.dumps(value, ensure_ascii=False).encode() + body[end:]
+    return body
+
+
+def _fields(body: bytes) -> list[tuple[int, int, str, int]]:
+    """Each top-level field: where it begins and ends, its name, where its value begins. In bytes."""
+    text = body.decode("utf-8", "surrogateescape")
+    decoder, found = json.JSONDecoder(), []
+    place = _skip(text, _skip(text, 0) + 1)
+    while place < len(text) and text[place] == '"':
+        name, after_name = decoder.raw_decode(text, place)
+        value_start = _skip(text, _skip(text, after_name) + 1)
+        _, end = decoder.raw_decode(text, value_start)
+        found.append((place, end, name, value_start))
+        place = _skip(text, end)
+        place = _skip(text, place + 1) if text[place : place + 1] == "," else len(text)
+    if text.isascii():
+        return found
+    return [(_bytes_before(text, a), _bytes_before(text, b), name, _bytes_before(text, c)) for a, b, name, c in found]
+
+
+def _skip(text: str, place: int) -> int:
+    while text[place : place + 1] in (" ", "\t", "\r", "\n"):
+        place += 1
+    return place
+
+
+def _bytes_before(text: str, place: int) -> int:
+    return len(text[:place].encode("utf-8", "surrogateescape"))

@@ -1,0 +1,39 @@
+"""Who calls: a key of ours, wherever a vendor's SDK puts its own. It is read here and goes no further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from history import keys
+from history.keyring import ApiKeyError, MalformedKey, prefix_of
+from history.models import ApiKey
+from relay.database import in_database
+from relay.gateway.headers import key_in
+
+SCOPE = "relay"
+
+
+class KeyMissing(ApiKeyError):
+    """The caller sent none at all."""
+
+
+async def identified(headers: Mapping[str, str], query: str) -> ApiKey:
+    """The caller's key, good for the relay; else an ApiKeyError that says why not."""
+    given = list(_given(headers, query))
+    if not given:
+        raise KeyMissing("No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=.")
+    # Some clients send two: theirs in one place and ours in another.
+    raw = next((word for word in given if prefix_of(word)), "")
+    if not raw:
+        raise MalformedKey("This is not an API key of Parley: it looks like parley_<prefix>_<secret>.")
+    known = keys.recall(raw, scope=SCOPE)
+    return known if known is not None else await in_database(keys.authenticate, raw, scope=SCOPE)
+
+
+def _given(headers: Mapping[str, str], query: str) -> Iterator[str]:
+    kind, _, credential = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and credential:
+        yield credential.strip()
+    yield from (headers[name] for name in ("x-api-key", "x-goog-api-key", "api-key") if headers.get(name))
+    if query and (key := key_in(query)):
+        yield key

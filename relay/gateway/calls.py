@@ -1,0 +1,62 @@
+"""One call as it came in, and what is found out about it before it is sent on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid4
+
+from history.dialects.loose import items, string
+from history.models import ApiKey
+from relay.gateway import headers as heads
+from relay.gateway.addresses import Address
+from relay.gateway.naming import Naming
+from relay.gateway.records import Attempt
+
+Scope = Mapping[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """`body` is what goes on, `told` the same as it can be read; `asked` is its object."""
+
+    method: str
+    path: str
+    query: str
+    pairs: heads.Pairs
+    headers: dict[str, str]
+    peer: str
+    exchange: UUID = field(default_factory=uuid4)
+    at: float = field(default_factory=time.time)
+    key: ApiKey
+    recording: str = "off"
+    address: Address
+    body: bytes = b""
+    told: bytes = b""
+    asked: Mapping[str, Any] = field(default_factory=dict)
+    naming: Naming = field(default_factory=Naming)
+    has_lost_session_field: bool = False
+    is_changed: bool = False
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def model(self) -> str:
+        return self.address.model or string(self.asked.get("model"))
+
+    @property
+    def wants_stream(self) -> bool:
+        if self.address.verb:
+            return self.address.verb == "streamGenerateContent"
+        return self.asked.get("stream") is True
+
+    @property
+    def sticky(self) -> bytes:
+        """What stays the same while a conversation goes on: its session, else how it began."""
+        if self.naming.session:
+            return self.naming.session.bytes
+        begun = next(
+            (items(self.asked.get(name))[:1] for name in ("messages", "contents", "input") if self.asked.get(name)), ()
+        )
+        return f"{self.key.pk}\0{begun!r}".encode("utf-8", "surrogatepass")

@@ -1,0 +1,96 @@
+"""The caller's side of a call: what it is sent, whether it is still there, and a sign of life while a model thinks.
+
+Comments keep proxies and impatient clients from giving up. They are ours, so they stand only between two events of a
+stream and are no part of what is recorded. One task waits for the caller to go away; nothing else would tell us while
+the model is silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+Send = Callable[[Any], Awaitable[None]]
+Receive = Callable[[], Awaitable[Any]]
+Headers = Iterable[tuple[bytes, bytes]]
+
+COMMENT = b": keepalive\n\n"
+EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class Client:
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self.is_gone = self.has_begun = self.is_told_all = False
+        self._receive, self._send = receive, send
+        self._watch: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
+        self._keepalive = self._last = 0.0
+        self._is_busy = False
+        self._tail = b""
+
+    def watch(self, when_gone: Callable[[], None]) -> None:
+        """Once the body has been read, the next thing that the server has to say is that the caller has left."""
+        self._watch = self._loop.create_task(self._wait(when_gone))
+
+    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0) -> None:
+        """`keepalive`: seconds of silence after which a stream of events gets a comment; 0: it gets none."""
+        self.has_begun = True
+        await self._pass({"type": "http.response.start", "status": status, "headers": list(headers)})
+        if keepalive:
+            self._keepalive, self._last = keepalive, self._loop.time()
+            self._timer = self._loop.call_later(keepalive, self._look)
+
+    async def write(self, chunk: bytes, *, is_last: bool = False) -> None:
+        if self._comment is not None:
+            await self._comment
+        self._is_busy = True
+        await self._pass({"type": "http.response.body", "body": chunk, "more_body": not is_last})
+        self._is_busy, self.is_told_all = False, is_last
+        if self._keepalive:
+            self._last = self._loop.time()
+            self._tail = chunk[-4:] if len(chunk) >= 4 else (self._tail + chunk)[-4:]
+
+    def cut(self) -> None:
+        """End the connection without its proper end, so that nobody takes half a reply for a whole one.
+
+        Most servers do that when an application returns early. Daphne would leave the caller waiting: it is told.
+        """
+        for protocol in getattr(self._send, "args", ()):
+            transport = getattr(getattr(protocol, "channel", None), "transport", None)
+            if transport is not None:
+                transport.loseConnection()
+
+    def close(self) -> None:
+        for waiting in (self._watch, self._timer, self._comment):
+            if waiting is not None:
+                waiting.cancel()
+
+    async def _wait(self, when_gone: Callable[[], None]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.is_gone = True
+        when_gone()
+
+    async def _pass(self, message: Any) -> None:
+        if not self.is_gone:
+            try:
+                await self._send(message)
+            except OSError:  # how some servers say that nobody is there
+                self.is_gone = True
+
+    def _look(self) -> None:
+        """Due a comment? Only between two events, and only if nothing is just being sent."""
+        left = self._last + self._keepalive - self._loop.time()
+        if left <= 0 and not self._is_busy and (not self._tail or self._tail.endswith(EVENT_ENDS)):
+            self._comment = self._loop.create_task(self._say())
+            self._last, left = self._loop.time(), self._keepalive
+        self._timer = self._loop.call_later(max(left, 0.05), self._look)
+
+    async def _say(self) -> None:
+        try:
+            await self._pass({"type": "http.response.body", "body": COMMENT, "more_body": True})
+        finally:
+            self._comment = None

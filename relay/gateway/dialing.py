@@ -1,0 +1,116 @@
+"""Asking an upstream, and the next one if it fails before it has said anything.
+
+What the last one says is the caller's to read, an error too: its body and its headers pass untouched, because clients
+decide by them whether to try again. So nothing is tried twice here at the same place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from relay.errors import ProviderError, Unreachable
+from relay.gateway import routes
+from relay.gateway.calls import Call
+from relay.gateway.records import Attempt
+from relay.gateway.routes import Upstream
+from relay.providers import sessions
+from relay.providers.answers import network_errors
+from relay.providers.endpoints import Endpoint, host_of
+from relay.providers.retries import retry_after
+
+# What another upstream may do better: it is busy, broken, or does not know us any more.
+ANOTHER_MAY_HELP = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    url: str
+    headers: CIMultiDict[str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An upstream has answered; `first` is what had to be read of it already to know that it will go on."""
+
+    upstream: Upstream
+    endpoint: Endpoint
+    response: aiohttp.ClientResponse
+    first: bytes = b""
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    @property
+    def is_stream(self) -> bool:
+        return self.response.content_type == "text/event-stream"
+
+    async def next(self) -> bytes:
+        with network_errors(self.endpoint, has_begun=True):
+            return await self.response.content.readany()
+
+
+Make = Callable[[Upstream, Endpoint], Request]
+
+
+async def dial(call: Call, upstreams: Sequence[Upstream], make: Make) -> Reply:
+    """The first upstream that answers. Raises the ProviderError of the last one that could not be reached."""
+    for place, upstream in enumerate(upstreams):
+        is_last = place + 1 == len(upstreams)
+        began = time.monotonic()
+        try:
+            reply = await _attempt(call, upstream, make, is_last=is_last)
+        except ProviderError as error:
+            call.attempts.append(Attempt(upstream.provider.name, 0, time.monotonic() - began, error.message))
+            routes.cool(upstream.provider.name, seconds=error.retry_after)
+            if is_last:
+                raise
+            continue
+        call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
+        if reply.status not in ANOTHER_MAY_HELP:
+            routes.warm(upstream.provider.name)
+            return reply
+        routes.cool(upstream.provider.name, seconds=retry_after(reply.response.headers))
+        if is_last:
+            return reply
+        reply.response.close()
+    raise Unreachable("no upstream was left to ask")
+
+
+async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool) -> Reply:
+    endpoint = await upstream.provider.reach()
+    request = make(upstream, endpoint)
+    session = sessions.session(keeps_alive=upstream.provider.keeps_alive, is_bare=True)
+    patience = endpoint.patience
+    with network_errors(endpoint, has_begun=False):
+        response = await session.request(
+            call.method,
+            URL(request.url, encoded=True),
+            data=request.body or None,
+            headers=request.headers,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle),
+            allow_redirects=False,
+        )
+    if is_last or response.status in ANOTHER_MAY_HELP:
+        return Reply(upstream=upstream, endpoint=endpoint, response=response)
+    try:
+        return Reply(upstream=upstream, endpoint=endpoint, response=response, first=await _first(endpoint, response))
+    except BaseException:
+        response.close()
+        raise
+
+
+async def _first(endpoint: Endpoint, response: aiohttp.ClientResponse) -> bytes:
+    """While there is somebody else to ask, an answer counts only once it has begun."""
+    with network_errors(endpoint, has_begun=False):
+        first = await response.content.readany()
+    if not first and response.status == 200:
+        raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
+    return first

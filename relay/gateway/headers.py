@@ -1,0 +1,85 @@
+"""Headers by block list, both ways: whatever a vendor invents tomorrow passes, what is between two hops does not.
+
+Towards the vendor nothing goes that says who the caller is to us or to a proxy, and no credential of theirs; back comes
+nothing of the connection itself, and no cookie of the operator's account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl, unquote_plus
+
+from multidict import CIMultiDict
+
+from relay.gateway.records import CREDENTIALS
+
+Pairs = list[tuple[str, str]]
+
+BETWEEN_HOPS = frozenset(
+    {
+        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "expect"),
+        *("proxy-authenticate", "proxy-authorization"),
+    }
+)
+NOT_SENT = (
+    BETWEEN_HOPS
+    | CREDENTIALS
+    | {"host", "content-length", "accept-encoding", "forwarded", "via", "x-real-ip", "cdn-loop", "true-client-ip"}
+)
+NOT_SENT_BEGINNINGS = ("x-forwarded-", "cf-", "x-crs-", "x-parley-")
+NOT_RETURNED = BETWEEN_HOPS | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
+# Worth keeping of a reply: whose call it was to the vendor, and how much the account has left.
+KEPT_BEGINNINGS = ("x-ratelimit-", "anthropic-ratelimit-", "retry-after", "x-should-retry", "openai-", "x-parley-not-")
+KEPT = frozenset({"request-id", "x-request-id", "content-type", "content-encoding"})
+
+
+def read(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
+
+
+def sent(pairs: Pairs, ours: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
+    """What goes to the vendor: the caller's, with those of the provider in the place of the same ones."""
+    named = _named_by_connection(pairs)
+    passed: CIMultiDict[str] = CIMultiDict(
+        pair
+        for pair in pairs
+        if pair[0] not in NOT_SENT and pair[0] not in named and not pair[0].startswith(NOT_SENT_BEGINNINGS)
+    )
+    for name, value in ours:
+        passed[name] = value
+    # A stream must not wait until a block is full.
+    passed["Accept-Encoding"] = "identity"
+    return passed
+
+
+def returned(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    return [(lower, value) for name, value in raw if (lower := name.lower()).decode("latin-1") not in NOT_RETURNED]
+
+
+def kept(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
+    return [pair for pair in read(raw) if pair[0] in KEPT or pair[0].startswith(KEPT_BEGINNINGS)]
+
+
+def _named_by_connection(pairs: Pairs) -> set[str]:
+    for name, value in pairs:
+        if name == "connection" and value.lower() not in ("keep-alive", "close"):
+            return {word.strip().lower() for word in value.split(",")}
+    return set()
+
+
+# A key may also stand in the address, where every log would show it.
+
+
+def key_in(query: str) -> str:
+    return next((value for name, value in parse_qsl(query) if name == "key"), "") if "key=" in query else ""
+
+
+def without_key(query: str) -> str:
+    """The same question without a key; everything else to the letter."""
+    return "&".join(_but_key(query)) if "key" in query or "%" in query else query
+
+
+def _but_key(query: str) -> Iterator[str]:
+    for piece in query.split("&"):
+        if unquote_plus(piece.partition("=")[0]) != "key":
+            yield piece

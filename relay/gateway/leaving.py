@@ -1,0 +1,45 @@
+"""When the caller goes away: the call is let go at once, or drained for a while so that the record has all of it.
+
+Draining is bounded in time and in number, because a vendor is paid for what nobody reads. Letting go means cancelling
+the task that carries the call, wherever it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from django.conf import settings
+
+_drained: set[Leaving] = set()
+
+
+class Leaving:
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self._timer: asyncio.TimerHandle | None = None
+        self._let_go = False
+
+    def client_is_gone(self) -> None:
+        if settings.PARLEY_RELAY_ON_DISCONNECT == "drain" and len(_drained) < settings.PARLEY_RELAY_DRAINS:
+            _drained.add(self)
+            seconds = settings.PARLEY_RELAY_DRAIN_SECONDS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.let_go)
+        else:
+            self.let_go()
+
+    def let_go(self) -> None:
+        if self._task is not None:
+            self._let_go = True
+            self._task.cancel()
+
+    def has_let_go(self) -> bool:
+        """Whether it was us who cancelled; then the task may end as if nothing had happened."""
+        if self._let_go and self._task is not None:
+            self._task.uncancel()
+        return self._let_go
+
+    def close(self) -> None:
+        _drained.discard(self)
+        self._task = None
+        if self._timer is not None:
+            self._timer.cancel()

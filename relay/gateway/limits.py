@@ -1,0 +1,260 @@
+"""What a key may use: requests and tokens in a minute, calls at once, tokens and money in a day and a month.
+
+Every process counts in memory and looks there, so a call waits for nobody. What the processes count comes together
+once a second: each writes what it has and reads what all have (`sync`). With Redis the minute and the calls at once are
+counted there instead, so that they hold to the call. The minute is the clock's; the day and the month are those of
+PARLEY_TIME_ZONE. Tokens and cost are known when a call has ended: whoever has a little left may make one more.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from datetime import time as clock
+from decimal import Decimal
+from typing import Any, Generic, TypeVar
+from zoneinfo import ZoneInfo
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from history.models import ApiKey
+from relay.database import in_database
+from relay.gateway import shared, uses
+from relay.gateway.calls import Call
+from relay.gateway.recording import Recording
+from relay.gateway.refusals import Refusal
+from relay.gateway.uses import Total, Use
+
+logger = logging.getLogger(__name__)
+
+# A key that was not seen for so long need not be kept up to date.
+ACTIVE_SECONDS = 120.0
+P = TypeVar("P", int, date)
+PER_MINUTE = ("requests_per_minute", "tokens_per_minute")
+BUDGETS = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
+
+
+@dataclass(slots=True)
+class Count(Generic[P]):
+    """What all processes have counted, what is just being written, and what is new since."""
+
+    period: P
+    known: Use = field(default_factory=Use)
+    writing: Use = field(default_factory=Use)
+    new: Use = field(default_factory=Use)
+
+    @property
+    def used(self) -> Use:
+        return self.known + self.writing + self.new
+
+
+@dataclass(slots=True)
+class Account:
+    """One key in this process."""
+
+    minute: Count[int]
+    day: Count[date]
+    month_before: Use = field(default_factory=Use)
+    running: set[str] = field(default_factory=set)
+    elsewhere: int = 0
+    seen: float = 0.0
+    is_limited: bool = False
+    is_loaded: bool = False
+
+
+_lock = threading.Lock()
+_accounts: dict[int, Account] = {}
+
+
+def is_limited(key: ApiKey) -> bool:
+    return any(getattr(key, name) is not None for name in (*PER_MINUTE, *BUDGETS, "concurrent_streams"))
+
+
+class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
+    """Around a call: counts it in, or refuses it; counts it out, however it ends."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.name = str(call.exchange)
+        self.is_shared = False
+
+    async def __aenter__(self) -> None:
+        key = self.call.key
+        account = account_of(key.pk)
+        account.is_limited = is_limited(key)
+        if account.is_limited:
+            await self._check(key, account)
+        with _lock:
+            account.minute.new += Use(requests=1)
+            account.day.new += Use(requests=1)
+            account.running.add(self.name)
+
+    async def __aexit__(self, *_: object) -> None:
+        with _lock:
+            account_of(self.call.key.pk, is_locked=True).running.discard(self.name)
+        if self.is_shared:
+            await shared.leave(self.call.key.pk, self.name)
+
+    async def _check(self, key: ApiKey, account: Account) -> None:
+        if not account.is_loaded:
+            await _load(key.pk)
+        _check_budget(key, account)
+        counted = await shared.enter(key, self.name) if shared.is_there() else None
+        self.is_shared = counted is not None
+        minute = counted or shared.Counted(
+            requests=account.minute.used.requests,
+            tokens=account.minute.used.tokens,
+            running=len(account.running) + account.elsewhere,
+        )
+        try:
+            _check_pace(key, minute)
+        except Refusal:
+            if self.is_shared:
+                await shared.leave(key.pk, self.name, request_too=True)
+            raise
+
+
+def account_of(key: int, *, is_locked: bool = False, is_seen: bool = True) -> Account:
+    """The key's account in the present minute and day."""
+    if not is_locked:
+        with _lock:
+            return account_of(key, is_locked=True, is_seen=is_seen)
+    minute, day = this_minute(), today()
+    account = _accounts.get(key)
+    if account is None:
+        account = _accounts[key] = Account(minute=Count(minute), day=Count(day))
+    if account.minute.period != minute:
+        account.minute = Count(minute)
+    if account.day.period != day:
+        uses.leave_over(key, account.day.period, account.day.new + account.day.writing)
+        account.day, account.is_loaded = Count(day), False
+    if is_seen:
+        account.seen = time.monotonic()
+    return account
+
+
+def note(call: Call, recording: Recording) -> None:
+    """What it used, once that is known."""
+    usage = recording.usage
+    if usage is None:
+        return
+    used = Use(tokens=usage.input_tokens + usage.output_tokens, cost=recording.cost)
+    with _lock:
+        account = account_of(call.key.pk, is_locked=True)
+        account.minute.new += used
+        account.day.new += used
+    if shared.is_there() and call.key.tokens_per_minute is not None:
+        shared.note_tokens(call.key.pk, used.tokens)
+
+
+def sync() -> None:
+    """The background's job: write what this process counted, read what all of them did."""
+    with _lock:
+        active = {key: account for key, account in _accounts.items() if _is_active(account)}
+        for key in _accounts.keys() - active.keys():
+            del _accounts[key]
+        for account in active.values():
+            for count in (account.minute, account.day):
+                count.writing, count.new = count.writing + count.new, Use()
+        days = {key: account.day for key, account in active.items()}
+        minutes = {key: account.minute for key, account in active.items() if account.is_limited}
+        running = {key: len(active[key].running) for key in minutes}
+    uses.add_days({key: (count.period, count.writing) for key, count in days.items()})
+    _written(days)
+    if minutes:
+        uses.add_minutes({key: (count.period, count.writing) for key, count in minutes.items()}, running=running)
+        _written(minutes)
+        for key in minutes:
+            _take(key, uses.total_of(key, minute=this_minute(), day=today()))
+        shared.keep_alive({key: active[key].running for key in minutes})
+
+
+def _written(counts: Mapping[int, Count[Any]]) -> None:
+    with _lock:
+        for count in counts.values():
+            count.known, count.writing = count.known + count.writing, Use()
+
+
+def _take(key: int, total: Total) -> None:
+    with _lock:
+        account = account_of(key, is_locked=True, is_seen=False)
+        account.minute.known, account.day.known = total.minute, total.day
+        account.month_before, account.elsewhere, account.is_loaded = total.month_before, total.elsewhere, True
+
+
+def forget_all() -> None:
+    with _lock:
+        _accounts.clear()
+
+
+def _is_active(account: Account) -> bool:
+    unwritten = account.day.new + account.day.writing
+    return bool(account.running or unwritten) or time.monotonic() - account.seen < ACTIVE_SECONDS
+
+
+async def _load(key: int) -> None:
+    """The first time in this process: what others have counted. Without the database the call goes on."""
+    try:
+        total = await in_database(uses.total_of, key, minute=this_minute(), day=today())
+    except (DatabaseError, InterfaceError):
+        logger.warning("What the key %d has used cannot be read; it passes.", key)
+        return
+    _take(key, total)
+
+
+# Over a limit?
+
+
+def _check_pace(key: ApiKey, counted: shared.Counted) -> None:
+    wait = 60 - int(time.time()) % 60
+    if key.requests_per_minute is not None and counted.requests >= key.requests_per_minute:
+        raise _over(f"{key.requests_per_minute} requests per minute", wait)
+    if key.tokens_per_minute is not None and counted.tokens >= key.tokens_per_minute:
+        raise _over(f"{key.tokens_per_minute} tokens per minute", wait)
+    if key.concurrent_streams is not None and counted.running >= key.concurrent_streams:
+        raise _over(f"{key.concurrent_streams} calls at once", 1)
+
+
+def _check_budget(key: ApiKey, account: Account) -> None:
+    of_day = account.day.used
+    of_month = account.month_before + of_day
+    for limit, used, unit, until in (
+        (key.tokens_per_day, of_day.tokens, "tokens per day", _tomorrow),
+        (key.cost_per_day, of_day.cost, "cost per day", _tomorrow),
+        (key.tokens_per_month, of_month.tokens, "tokens per month", _next_month),
+        (key.cost_per_month, of_month.cost, "cost per month", _next_month),
+    ):
+        if limit is not None and used >= limit:
+            wait = max(1, int((until() - datetime.now(_zone())).total_seconds()))
+            raise _over(f"{Decimal(limit).normalize():f} {unit}", wait, ("x-should-retry", "false"))
+
+
+def _over(limit: str, wait: int, *more: tuple[str, str]) -> Refusal:
+    words = f"This key is over its limit of {limit}. It goes on in {wait} seconds."
+    return Refusal(words, "rate_limit", headers=(("retry-after", str(wait)), *more))
+
+
+def this_minute() -> int:
+    return int(time.time()) // 60
+
+
+def today() -> date:
+    return datetime.now(_zone()).date()
+
+
+def _tomorrow() -> datetime:
+    return datetime.combine(today() + timedelta(days=1), clock.min, tzinfo=_zone())
+
+
+def _next_month() -> datetime:
+    first = (today().replace(day=1) + timedelta(days=32)).replace(day=1)
+    return datetime.combine(first, clock.min, tzinfo=_zone())
+
+
+def _zone() -> ZoneInfo:
+    return ZoneInfo(settings.TIME_ZONE)

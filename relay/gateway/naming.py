@@ -1,0 +1,107 @@
+"""Which session a call names, as far as the call itself says it: no database is asked.
+
+A name that a client gives is a name within its key, so the session's id is made from both. Ids that we make say to
+whom they were given: their second half is a MAC over the first and the key. So any process knows at once, with the
+database away and before anything is digested, that an id is its caller's; only the ids of sessions that came about in
+another way have to be looked up. What the call does not say (fingerprints, the sticky hash) is the digester's to find.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from history.dialects.loose import obj, parsed, string
+
+HEADER, CLIENT_ID, NEW = "header", "client id", "new"
+EXPLICIT = ("x-parley-session-id", "x-crs-session-id")
+FORCED_NEW = ("x-parley-new-session", "x-crs-new-session")
+NO = ("", "0", "false", "no", "off")
+BODY_FIELD = "sessionId"
+
+# In this order; the first that says something counts. Some proxies drop names with underscores, some clients send them.
+OF_CLIENTS = (
+    *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
+    *("x-session-id", "x-session-affinity"),
+)
+_LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
+LONGEST = 200
+_HALF = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """`to_check`: the session belongs to this key only if the database says so."""
+
+    session: UUID | None = None
+    recognised_by: str = ""
+    is_new: bool = False
+    to_check: bool = False
+
+
+def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
+    explicit = next((headers[name] for name in EXPLICIT if headers.get(name)), "") or string(body.get(BODY_FIELD))
+    if explicit.lower() == "new" or any(headers.get(name, "").lower() not in NO for name in FORCED_NEW):
+        return Naming(session=_issued(secrets.token_bytes(_HALF), key=key), recognised_by=NEW, is_new=True)
+    if explicit:
+        return _explicit(explicit[:LONGEST], key=key)
+    if name := next(client_names(headers, body), ""):
+        return Naming(session=session_id(name[:LONGEST], key=key), recognised_by=CLIENT_ID)
+    return Naming()
+
+
+def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
+    """What the client itself calls this conversation. Subagents of Claude Code share the session, so they are added."""
+    if session := headers.get("x-claude-code-session-id"):
+        agent = headers.get("x-claude-code-agent-id", "")
+        yield f"{session}/{agent}" if agent else session
+    yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
+    yield from (value for name, value in headers.items() if value and _LIKE_A_SESSION.fullmatch(name))
+    if session := session_in_user_id(string(obj(body.get("metadata")).get("user_id"))):
+        yield session
+
+
+def session_in_user_id(user_id: str) -> str:
+    """Claude Code writes it into Anthropic's `metadata.user_id`: as JSON, before 2.1.78 at the end of a long name."""
+    if user_id.startswith("{"):
+        try:
+            return string(obj(parsed(user_id)).get("session_id"))
+        except ValueError:
+            return ""
+    return user_id.rpartition("_session_")[2] if "_session_" in user_id else ""
+
+
+def session_id(name: str, *, key: int) -> UUID:
+    """The id of the session that this key calls by this name: the same in every process."""
+    return _issued(_mac(b"name", key, name.encode("utf-8", "surrogatepass")), key=key)
+
+
+def is_issued_to(session: UUID, *, key: int) -> bool:
+    return hmac.compare_digest(_issued(session.bytes[:_HALF], key=key).bytes, session.bytes)
+
+
+def _explicit(name: str, *, key: int) -> Naming:
+    """Ours, or any name that the caller likes."""
+    try:
+        session = UUID(name)
+    except ValueError:
+        return Naming(session=session_id(name, key=key), recognised_by=HEADER)
+    return Naming(session=session, recognised_by=HEADER, to_check=not is_issued_to(session, key=key))
+
+
+def _issued(first: bytes, *, key: int) -> UUID:
+    first = first[:6] + bytes([first[6] & 0x0F | 0x80]) + first[7:_HALF]
+    second = _mac(b"issued", key, first)
+    return UUID(bytes=first + bytes([second[0] & 0x3F | 0x80]) + second[1:_HALF])
+
+
+def _mac(purpose: bytes, key: int, what: bytes) -> bytes:
+    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, b"%s:%d:%s" % (purpose, key, what), hashlib.sha256)[:_HALF]

@@ -1,0 +1,128 @@
+"""What the relay answers itself: which models there are, in the shape of whoever asks, and how it stands with a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from history.dialects.loose import as_bytes
+from history.models import ApiKey
+from relay.database import in_database
+from relay.gateway import limits, uses
+from relay.gateway.addresses import ANTHROPIC, GEMINI, spoken_by
+from relay.gateway.client import Client
+from relay.gateway.recording import mode_of
+from relay.gateway.refusals import Refusal
+from relay.gateway.telling import json_headers
+from relay.gateway.uses import Total, Use
+from relay.providers import registry
+from relay.providers.base import Route
+
+ME = "/v1/me"
+LISTS = ("/v1/models", "/v1beta/models")
+# When a model came about is the vendor's to know; SDKs want a moment all the same.
+SOME_DAY = "2026-01-01T00:00:00Z"
+METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
+LIMITS = (*limits.PER_MINUTE, "concurrent_streams", *limits.BUDGETS)
+
+
+async def answer(method: str, path: str, headers: Mapping[str, str], key: ApiKey, client: Client) -> bool:
+    """False: that is not one of ours."""
+    if method != "GET":
+        return False
+    if path == ME:
+        told = await _standing(key)
+    elif path in LISTS:
+        told = _listed(spoken_by(path, headers))
+    elif path.startswith(tuple(f"{start}/" for start in LISTS)):
+        told = _one(path, spoken_by(path, headers))
+    else:
+        return False
+    body = as_bytes(told)
+    await client.begin(200, json_headers(body))
+    await client.write(body, is_last=True)
+    return True
+
+
+# Models.
+
+
+def offered() -> Iterator[tuple[str, Route]]:
+    """Each by its bare name where that leads to it, else with its provider's."""
+    taken: set[str] = set()
+    for group in registry.router().choices():
+        for route in group.routes:
+            name = route.model.name if route.model.name not in taken else route.name
+            taken.add(name)
+            yield name, route
+
+
+def _listed(dialect: str) -> dict[str, Any]:
+    names = dict(offered())
+    aliases = [rule.model for rule in settings.PARLEY_ROUTES if not rule.model.endswith("*")]
+    listed = [_model(dialect, name, route) for name, route in names.items()]
+    listed += [_model(dialect, name, None) for name in aliases if name not in names]
+    if dialect == GEMINI:
+        return {"models": listed}
+    if dialect == ANTHROPIC:
+        ends = {"first_id": listed[0]["id"], "last_id": listed[-1]["id"]} if listed else {}
+        return {"data": listed, "has_more": False, **ends}
+    return {"object": "list", "data": listed}
+
+
+def _one(path: str, dialect: str) -> dict[str, Any]:
+    name = path.partition("/models/")[2]
+    aliases = {rule.model for rule in settings.PARLEY_ROUTES}
+    found = dict(offered()).get(name) or next((route for _, route in offered() if route.name == name), None)
+    if found is None and name not in aliases:
+        raise Refusal(f"The model '{name}' does not exist here.", "not_found")
+    return _model(dialect, name, found)
+
+
+def _model(dialect: str, name: str, route: Route | None) -> dict[str, Any]:
+    label = route.model.shown if route else name
+    if dialect == GEMINI:
+        window = {"inputTokenLimit": route.model.window} if route and route.model.window else {}
+        return {"name": f"models/{name}", "displayName": label, "supportedGenerationMethods": METHODS, **window}
+    if dialect == ANTHROPIC:
+        return {"type": "model", "id": name, "display_name": label, "created_at": SOME_DAY}
+    return {"id": name, "object": "model", "created": 0, "owned_by": route.provider.name if route else "parley"}
+
+
+# The key.
+
+
+async def _standing(key: ApiKey) -> dict[str, Any]:
+    account = limits.account_of(key.pk)
+    try:
+        total = await in_database(uses.total_of, key.pk, minute=limits.this_minute(), day=limits.today())
+    except (DatabaseError, InterfaceError):
+        total = Total()
+    minute = total.minute if limits.is_limited(key) else account.minute.known
+    day = total.day + account.day.writing + account.day.new
+    return {
+        "object": "key",
+        "name": key.name,
+        "prefix": key.prefix,
+        "scopes": key.scopes,
+        "expires_at": key.expires_at.isoformat() if key.expires_at else None,
+        "recording": mode_of(key),
+        "limits": {name: _plain(getattr(key, name)) for name in LIMITS},
+        "use": {
+            "minute": _told(minute + account.minute.writing + account.minute.new),
+            "day": _told(day),
+            "month": _told(total.month_before + day),
+            "running": len(account.running) + total.elsewhere,
+        },
+    }
+
+
+def _told(use: Use) -> dict[str, Any]:
+    return {"requests": use.requests, "tokens": use.tokens, "cost": _plain(use.cost)}
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, int) else float(value)

@@ -1,0 +1,34 @@
+"""What the relay itself refuses, said in the envelope of whoever asks: an SDK raises its own error for it."""
+
+from __future__ import annotations
+
+from history.dialects import DIALECTS
+from history.dialects.loose import as_bytes
+from history.events import ErrorKind, Failed
+from history.keyring import ApiKeyError
+
+KIND_OF_KEYS: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}
+
+
+class Refusal(Exception):
+    """Raised anywhere before the first byte of a reply. `status` 0: the one that goes with the kind."""
+
+    def __init__(
+        self,
+        message: str,
+        kind: ErrorKind = "invalid_request",
+        *,
+        status: int = 0,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message, self.kind, self.status, self.headers = message, kind, status, headers
+
+    def told(self, dialect: str) -> tuple[int, bytes]:
+        status, body = DIALECTS[dialect].encode_error(Failed(message=self.message, kind=self.kind))
+        return self.status or status, as_bytes(body)
+
+
+def of_key(error: ApiKeyError) -> Refusal:
+    headers = (("retry-after", "2"),) if error.retry_helps else ()
+    return Refusal(str(error), KIND_OF_KEYS.get(error.status, "authentication"), headers=headers)

@@ -1,0 +1,129 @@
+"""Which upstreams a model's name leads to, in the order in which they are tried.
+
+The rules of PARLEY_PROVIDERS come first: a name or the beginning of one, and one or several places to go, by weight.
+A session stays where it is, because that is where its prompt is cached: the place is picked by a weighted hash of
+the session and not by chance, so every process picks the same. One that has just failed is passed over for a while,
+unless there is no other. Without a rule the router of the providers knows whose the model is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from relay.errors import NoSuchModel
+from relay.providers import registry
+from relay.providers.base import Route
+from relay.providers.http import HttpProvider
+from relay.providers.rules import Target
+
+COOL_SECONDS = 15.0
+MOST_COOL_SECONDS = 300.0
+
+_cooling: dict[str, float] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    """A provider, and what the model is called there. `dialect` is the language that the call will be made in."""
+
+    provider: HttpProvider
+    model: str
+    dialect: str
+    weight: float = 1.0
+
+    def is_native(self, dialect: str) -> bool:
+        """Whether the caller's own bytes can go there."""
+        return self.dialect == dialect and not self.provider.is_demo
+
+
+def upstreams_for(model: str, *, dialect: str, sticky: bytes) -> list[Upstream]:
+    """Those that may be asked, best first. Raises NoSuchModel."""
+    rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
+    if rule is None:
+        return [_found(model, dialect=dialect)]
+    found = [upstream for target in rule.targets if (upstream := _target(target, model, dialect=dialect))]
+    if not found:
+        raise NoSuchModel(model)
+    best = _ordered(found, sticky)
+    # The journal has been told in which language the reply will come, so all of them must speak it.
+    return [upstream for upstream in best if upstream.dialect == best[0].dialect]
+
+
+def passing(dialect: str, *, model: str = "") -> list[Upstream]:
+    """Who takes a call that is only passed on: whoever has the model, else the first that speaks the language."""
+    if model:
+        found = upstreams_for(model, dialect=dialect, sticky=b"")
+        return [upstream for upstream in found if upstream.is_native(dialect)]
+    for provider in registry.router().configured:
+        if isinstance(provider, HttpProvider) and provider.endpoint.speaks(dialect) and not provider.is_demo:
+            return [Upstream(provider=provider, model="", dialect=dialect)]
+    return []
+
+
+def listed_by(method: str, path: str) -> HttpProvider | None:
+    """The provider whose operator lists this path."""
+    for provider in registry.router().configured:
+        if isinstance(provider, HttpProvider) and provider.endpoint.passes(method, path):
+            return provider
+    return None
+
+
+def cool(provider: str, *, seconds: float | None) -> None:
+    """It failed: leave it alone for as long as it says, or for a little while."""
+    wait = COOL_SECONDS if seconds is None else min(seconds, MOST_COOL_SECONDS)
+    _cooling[provider] = time.monotonic() + wait
+
+
+def warm(provider: str) -> None:
+    _cooling.pop(provider, None)
+
+
+def forget_all() -> None:
+    _cooling.clear()
+
+
+def _found(model: str, *, dialect: str) -> Upstream:
+    """Of several that have a model of this name, one that speaks the caller's language."""
+    router = registry.router()
+    route = router.route(model)
+    if not _speaks(route, dialect):
+        route = next((other for other in router.named_alike(model) if _speaks(other, dialect)), route)
+    if not isinstance(route.provider, HttpProvider):
+        raise NoSuchModel(model)
+    return _upstream(route.provider, route.model.name, dialect=dialect)
+
+
+def _speaks(route: Route, dialect: str) -> bool:
+    return isinstance(route.provider, HttpProvider) and route.provider.endpoint.speaks(dialect)
+
+
+def _target(target: Target, model: str, *, dialect: str) -> Upstream | None:
+    """None where the provider has no key, or is not there."""
+    provider = registry.router().provider(target.provider)
+    if not isinstance(provider, HttpProvider):
+        return None
+    return _upstream(provider, target.model or model, dialect=dialect, weight=target.weight)
+
+
+def _upstream(provider: HttpProvider, model: str, *, dialect: str, weight: float = 1.0) -> Upstream:
+    spoken = dialect if provider.endpoint.speaks(dialect) else provider.dialect
+    return Upstream(provider=provider, model=model, dialect=spoken, weight=weight)
+
+
+def _ordered(upstreams: Sequence[Upstream], sticky: bytes) -> list[Upstream]:
+    now = time.monotonic()
+    best = sorted(upstreams, key=lambda upstream: _score(upstream, sticky), reverse=True)
+    return sorted(best, key=lambda upstream: max(0.0, _cooling.get(upstream.provider.name, 0.0) - now))
+
+
+def _score(upstream: Upstream, sticky: bytes) -> float:
+    """Rendezvous hashing: each place draws a number for this session, the heavier the likelier a high one."""
+    name = f"{upstream.provider.name}\0{upstream.model}\0".encode()
+    drawn = int.from_bytes(hashlib.blake2b(name + sticky, digest_size=8).digest(), "big") + 1
+    return -upstream.weight / math.log(drawn / (2**64 + 1)) if upstream.weight else 0.0

@@ -1,0 +1,127 @@
+"""The minute and the calls at once of keys with limits, in Redis: exact across processes.
+
+Redis is asked only for keys that have such limits. Where it is not there or does not answer, nobody is refused for it:
+each process counts for itself, and the database brings the counts together once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import redis
+import redis.asyncio
+from django.conf import settings
+
+from history.models import ApiKey
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "parley:key"
+# A call whose process gives no sign of life for so long is not carried any more.
+ALIVE_SECONDS = 10.0
+PATIENCE_SECONDS = 0.25
+
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+_tasks: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Before this call."""
+
+    requests: int
+    tokens: int
+    running: int
+
+
+def is_there() -> bool:
+    return bool(settings.REDIS_URL)
+
+
+async def enter(key: ApiKey, name: str) -> Counted | None:
+    """Count a call in; what there was before it. None where Redis does not answer."""
+    now = time.time()
+    minute, running = _minute(key.pk), f"{PREFIX}:{key.pk}:running"
+    pipeline = _client().pipeline(transaction=True)
+    pipeline.hincrby(minute, "requests", 1)
+    pipeline.hget(minute, "tokens")
+    pipeline.expire(minute, 120)
+    pipeline.zremrangebyscore(running, "-inf", now)
+    pipeline.zadd(running, {name: now + ALIVE_SECONDS})
+    pipeline.zcard(running)
+    pipeline.expire(running, 60)
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            requests, tokens, _, _, _, count, _ = await pipeline.execute()
+    except (redis.RedisError, OSError, TimeoutError) as error:
+        logger.warning("Redis does not count the relay's calls (%s); this process does.", type(error).__name__)
+        return None
+    return Counted(requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
+
+
+async def leave(key: int, name: str, *, request_too: bool = False) -> None:
+    """Count a call out; one that was refused is no request."""
+    pipeline = _client().pipeline(transaction=False)
+    pipeline.zrem(f"{PREFIX}:{key}:running", name)
+    if request_too:
+        pipeline.hincrby(_minute(key), "requests", -1)
+    await _try(pipeline.execute())
+
+
+def note_tokens(key: int, tokens: int) -> None:
+    """Without waiting: the call is over."""
+    task = asyncio.get_running_loop().create_task(_try(_client().hincrby(_minute(key), "tokens", tokens)))
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def keep_alive(running: Mapping[int, Iterable[str]]) -> None:
+    """The background's: the calls of this process go on."""
+    if not is_there():
+        return
+    until = time.time() + ALIVE_SECONDS
+    pipeline = _plain_client().pipeline(transaction=False)
+    for key, names in running.items():
+        for name in tuple(names):
+            pipeline.zadd(f"{PREFIX}:{key}:running", {name: until}, xx=True)
+    try:
+        pipeline.execute()
+    except redis.RedisError as error:
+        logger.warning("Redis does not answer (%s).", type(error).__name__)
+
+
+async def close() -> None:
+    client = _clients.pop(asyncio.get_running_loop(), None)
+    if client is not None:
+        await client.aclose()
+
+
+async def _try(work: Any) -> None:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await work
+    except (redis.RedisError, OSError, TimeoutError) as error:
+        logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
+
+
+def _minute(key: int) -> str:
+    return f"{PREFIX}:{key}:{int(time.time()) // 60}"
+
+
+def _client() -> Any:
+    loop = asyncio.get_running_loop()
+    if loop not in _clients:
+        _clients[loop] = redis.asyncio.Redis.from_url(settings.REDIS_URL)
+    return _clients[loop]
+
+
+@cache
+def _plain_client() -> redis.Redis:
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2)

@@ -1,0 +1,19 @@
+"""What the relay says of itself in the headers of a reply."""
+
+from __future__ import annotations
+
+from relay.gateway.calls import Call
+
+
+def our_headers(call: Call) -> list[tuple[bytes, bytes]]:
+    told = [
+        (b"x-parley-exchange-id", str(call.exchange).encode()),
+        (b"x-parley-recording", call.recording.encode()),
+    ]
+    if call.naming.session and call.recording != "off":
+        told.append((b"x-parley-session-id", str(call.naming.session).encode()))
+    return told
+
+
+def json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
+    return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -1,0 +1,242 @@
+"""Carrying a call whose two ends speak different languages: through typed events, piece by piece.
+
+The request is read into entries and written anew for the upstream; its stream becomes events, and these the stream or
+the whole reply that the caller's SDK expects. The upstream is always asked for a stream: so a caller that wants none
+still gets what there was when it breaks off. What cannot be carried is named in a header and in the record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.conf import settings
+
+from history.assembly import Assembler
+from history.dialects import DIALECTS, DecodedRequest, DialectError, StreamEncoder, context_of
+from history.dialects.loose import as_bytes, obj
+from history.events import Ended, Event, Failed
+from history.tokens import estimate_context
+from relay.errors import Cut
+from relay.gateway import headers as heads
+from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from relay.gateway.calls import Call
+from relay.gateway.client import Client
+from relay.gateway.dialing import Reply, Request, dial
+from relay.gateway.recording import Recording
+from relay.gateway.refusals import Refusal
+from relay.gateway.routes import Upstream
+from relay.gateway.telling import json_headers, our_headers
+from relay.providers.answers import blotted
+from relay.providers.base import CallNotes
+from relay.providers.endpoints import Endpoint
+
+NOT_CARRIED = b"x-parley-not-carried"
+MOST_NAMED = 1_000
+# Fields that say something to a vendor about the caller and nothing about the answer.
+OF_NO_MATTER = frozenset(
+    {
+        *("metadata", "user", "safety_identifier", "prompt_cache_key", "store", "stream_options", "service_tier"),
+        *(
+            "parallel_tool_calls",
+            "client_metadata",
+            "include",
+            "n",
+            "labels",
+            "cachedContent",
+            "prompt_cache_retention",
+        ),
+    }
+)
+# Of a refusal that is worth telling in another language.
+PASSED_ERROR_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
+ERROR_BYTES = 64 * 1024
+# How the vendors' own names of answers begin.
+BEGINNINGS = {ANTHROPIC: "msg_", CHAT: "chatcmpl-", RESPONSES: "resp_"}
+
+
+async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
+    asked = _decoded(call)
+    notes = CallNotes()
+    reply = await dial(call, upstreams, lambda upstream, endpoint: _request(asked, upstream, endpoint, notes))
+    lost = ", ".join(dict.fromkeys((*_losses(asked), *(loss.code.value for loss in notes.losses))))[:MOST_NAMED]
+    translation = Translation(call=call, reply=reply, client=client, recording=recording, lost=lost)
+    try:
+        await (translation.refuse() if reply.status >= 400 else translation.carry())
+    finally:
+        reply.response.close()
+
+
+async def count(call: Call, client: Client, recording: Recording) -> None:
+    """An upstream of another language cannot count for this caller: our estimate is told in its place."""
+    asked = _decoded(call)
+    tokens = estimate_context(context_of(asked).entries, system=asked.system, tools=asked.tools)
+    told: dict[str, Any] = {"totalTokens": tokens} if call.address.dialect == GEMINI else {"input_tokens": tokens}
+    body = as_bytes(told)
+    await client.begin(200, json_headers(body) + our_headers(call))
+    await client.write(body, is_last=True)
+    recording.end("done", status=200, estimated=True)
+
+
+def _decoded(call: Call) -> DecodedRequest:
+    dialect = call.address.dialect
+    try:
+        asked = DIALECTS[dialect].decode_request(call.asked)
+    except (DialectError, ValueError) as error:
+        raise Refusal(f"The request cannot be read: {error}.") from None
+    return replace(asked, model=call.model, options=replace(asked.options, stream=True))
+
+
+def _losses(asked: DecodedRequest) -> Iterator[str]:
+    yield from (loss.code.value for loss in asked.losses)
+    yield from (f"option_not_carried:{name}" for name in asked.extra if name not in OF_NO_MATTER)
+
+
+def _request(asked: DecodedRequest, upstream: Upstream, endpoint: Endpoint, notes: CallNotes) -> Request:
+    options = replace(asked.options, model=upstream.model, media=asked.blobs.__getitem__)
+    written = upstream.provider.request_for(context_of(asked), options, notes)
+    given = endpoint.request_headers(written.options.switches)
+    plain = [("content-type", "application/json"), ("accept", "text/event-stream, application/json")]
+    url = endpoint.url(written.path, model=upstream.model)
+    return Request(url=url, headers=heads.sent(plain, given.items()), body=written.body)
+
+
+@dataclass(slots=True, kw_only=True)
+class Translation:
+    call: Call
+    reply: Reply
+    client: Client
+    recording: Recording
+    lost: str
+
+    async def refuse(self) -> None:
+        """An error of the vendor, in the caller's envelope."""
+        body = b""
+        while len(body) < ERROR_BYTES and (chunk := await self.reply.next()):
+            body += chunk
+        self.recording.reply(body)
+        failed = DIALECTS[self.reply.upstream.dialect].decode_error(self.reply.status, body)
+        self.recording.end("upstream_error", **self.told())
+        headers = self.reply.response.headers
+        passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
+        raise Refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
+
+    async def carry(self) -> None:
+        outlet = (Streamed if self.call.wants_stream else Whole)(self)
+        failed: Failed | None = None
+        try:
+            async for events in self._events():
+                failed = failed or next((event for event in events if isinstance(event, Failed)), None)
+                await outlet.take(events)
+        except Cut as cut:
+            failed = Failed(message=cut.message, kind=cut.kind)
+            self.recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **self.told(), error=cut.message)
+            await outlet.take([failed])
+        await outlet.end()
+        self.recording.end("upstream_error" if failed else "done", **self.told())
+
+    async def _events(self) -> AsyncIterator[list[Event]]:
+        upstream = self.reply.upstream
+        decoder = DIALECTS[upstream.dialect].stream_decoder(upstream.provider.name)
+        has_ended = False
+        chunk = self.reply.first or await self.reply.next()
+        while chunk:
+            self.recording.reply(chunk)
+            events = [self._seen(event) for event in decoder.feed(chunk)]
+            has_ended = has_ended or any(isinstance(event, Ended | Failed) for event in events)
+            yield events
+            chunk = await self.reply.next()
+        events = [self._seen(event) for event in decoder.close()]
+        has_ended = has_ended or any(isinstance(event, Ended | Failed) for event in events)
+        yield events
+        if not has_ended:
+            raise Cut("The upstream stopped in the middle of its answer.", provider=upstream.provider.name)
+
+    def _seen(self, event: Event) -> Event:
+        if isinstance(event, Failed):
+            return blotted(event, self.reply.endpoint)
+        return event
+
+    def told(self) -> dict[str, Any]:
+        kept = heads.kept(self.reply.response.raw_headers)
+        lost = {"not_carried": self.lost} if self.lost else {}
+        return {"status": self.reply.status, "headers": kept, "provider": self.reply.upstream.provider.name, **lost}
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        lost = [(NOT_CARRIED, self.lost.encode("latin-1", "replace"))] if self.lost else []
+        ids = [pair for pair in heads.returned(self.reply.response.raw_headers) if pair[0].endswith(b"request-id")]
+        return [*ids, *lost, *our_headers(self.call)]
+
+    @property
+    def reply_id(self) -> str:
+        return BEGINNINGS.get(self.call.address.dialect, "") + self.call.exchange.hex
+
+
+class Streamed:
+    """The reply as a stream: of events, or for Gemini's callers that did not ask for these, one array in pieces."""
+
+    def __init__(self, translation: Translation) -> None:
+        self.of = translation
+        call = translation.call
+        self.encoder: StreamEncoder = DIALECTS[call.address.dialect].stream_encoder(
+            model=call.model,
+            reply_id=translation.reply_id,
+            created=int(time.time()),
+            with_usage=call.address.dialect != CHAT or bool(obj(call.asked.get("stream_options")).get("include_usage")),
+        )
+        self.is_array = call.address.dialect == GEMINI and "alt=sse" not in call.query
+        self._elements = 0
+
+    async def take(self, events: Sequence[Event]) -> None:
+        await self._begin()
+        if written := b"".join(map(self.encoder.feed, events)):
+            await self.of.client.write(self._shaped(written))
+
+    async def end(self) -> None:
+        await self._begin()
+        rest = self._shaped(self.encoder.end())
+        if self.is_array:
+            rest += b"]" if self._elements else b"[]"
+        await self.of.client.write(rest, is_last=True)
+
+    async def _begin(self) -> None:
+        client = self.of.client
+        if client.has_begun:
+            return
+        kind = b"application/json" if self.is_array else b"text/event-stream; charset=utf-8"
+        headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+        keepalive = 0 if self.is_array else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
+        await client.begin(200, headers + self.of.headers(), keepalive=keepalive)
+
+    def _shaped(self, written: bytes) -> bytes:
+        if not self.is_array:
+            return written
+        elements = [line[6:] for line in written.split(b"\n") if line.startswith(b"data: ")]
+        pieces = [(b"," if self._elements + place else b"[") + piece for place, piece in enumerate(elements)]
+        self._elements += len(elements)
+        return b"\n".join(pieces)
+
+
+class Whole:
+    """The reply in one piece, once the upstream is done; a failure becomes the status."""
+
+    def __init__(self, translation: Translation) -> None:
+        self.of = translation
+        upstream = translation.reply.upstream
+        self.assembler = Assembler(provider=upstream.provider.name, model=translation.call.model)
+
+    async def take(self, events: Sequence[Event]) -> None:
+        self.assembler.feed_all(events)
+
+    async def end(self) -> None:
+        if failed := self.assembler.failed:
+            reason = "upstream_error"
+            self.of.recording.end(reason, **self.of.told(), error=failed.message)
+            raise Refusal(failed.message, failed.kind)
+        dialect = DIALECTS[self.of.call.address.dialect]
+        reply = dialect.encode_reply(self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()))
+        body = as_bytes(reply)
+        await self.of.client.begin(200, json_headers(body) + self.of.headers())
+        await self.of.client.write(body, is_last=True)

@@ -1,0 +1,70 @@
+"""How many tokens a call used, read from the edges of its reply without parsing the rest.
+
+Vendors count at the beginning of a stream, at its end, or both. Where nothing is said, because the stream was cut or
+the vendor tells only those who ask, what went through is counted instead and the source says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from history.assembly import merged_usage
+from history.dialects.anthropic_messages.replies import usage_from as anthropic_usage
+from history.dialects.gemini_generate.replies import usage_from as gemini_usage
+from history.dialects.openai_chat.replies import usage_from as chat_usage
+from history.dialects.openai_responses.replies import usage_from as responses_usage
+from history.entries import Usage
+from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
+
+READERS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Usage]]] = {
+    ANTHROPIC: ('"usage"', anthropic_usage),
+    CHAT: ('"usage"', chat_usage),
+    RESPONSES: ('"usage"', responses_usage),
+    GEMINI: ('"usageMetadata"', gemini_usage),
+}
+# Of a request or of a stream of events, whose envelope is longer than what it says.
+BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
+_DECODER = json.JSONDecoder()
+
+
+def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
+    """What the vendor says; Anthropic says the input at the beginning and the output at the end."""
+    mark, read = READERS[dialect]
+    last = _last(tail.decode("utf-8", "replace"), mark)
+    first = _first(head.decode("utf-8", "replace"), mark) if dialect == ANTHROPIC else None
+    usage = read(first) if first else None
+    return merged_usage(usage, read(last)) if last else usage
+
+
+def estimated(request: bytes, *, reply_size: int, is_stream: bool) -> Usage:
+    per_token = BYTES_PER_STREAMED_TOKEN if is_stream else BYTES_PER_TOKEN
+    return Usage(
+        input_tokens=len(request) // BYTES_PER_TOKEN, output_tokens=reply_size // per_token, source="estimated"
+    )
+
+
+def _last(text: str, mark: str) -> Mapping[str, Any] | None:
+    place = text.rfind(mark)
+    while place >= 0:
+        if found := _object_after(text, place + len(mark)):
+            return found
+        place = text.rfind(mark, 0, place)
+    return None
+
+
+def _first(text: str, mark: str) -> Mapping[str, Any] | None:
+    place = text.find(mark)
+    return _object_after(text, place + len(mark)) if place >= 0 else None
+
+
+def _object_after(text: str, place: int) -> Mapping[str, Any] | None:
+    brace = text.find("{", place, place + 8)
+    if brace < 0 or text[place:brace].strip() != ":":
+        return None
+    try:
+        found = _DECODER.raw_decode(text, brace)[0]
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

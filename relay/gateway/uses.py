@@ -1,0 +1,122 @@
+"""What keys have used, in the database: added to by every process, read back by every process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import F, Sum
+from django.utils import timezone
+
+from history.transactions import writing
+from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse
+
+MOST_TOKENS = 10**12
+# A process that has not written for so long carries nothing any more.
+ALIVE = timedelta(seconds=5)
+# The vendors keep answers for a month.
+ISSUED_FOR = timedelta(days=40)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    requests: int = 0
+    tokens: int = 0
+    cost: Decimal = Decimal(0)
+
+    def __add__(self, other: Use) -> Use:
+        return Use(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.tokens or self.cost)
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """`month_before` is this month's without today; `elsewhere` are the calls that other processes carry."""
+
+    minute: Use = field(default_factory=Use)
+    day: Use = field(default_factory=Use)
+    month_before: Use = field(default_factory=Use)
+    elsewhere: int = 0
+
+
+_left: list[tuple[int, date, Use]] = []  # of days that ended before they were written
+_token = secrets.token_hex(4)
+
+
+def leave_over(key: int, day: date, use: Use) -> None:
+    if use:
+        _left.append((key, day, use))
+
+
+def add_days(days: Mapping[int, tuple[date, Use]]) -> None:
+    """Add to the rows of these keys, whoever else is adding to them."""
+    left = list(_left)
+    amounts = [*left, *((key, day, use) for key, (day, use) in days.items() if use)]
+    if not amounts:
+        return
+    with writing():
+        KeyUse.objects.bulk_create([KeyUse(key_id=key, day=day) for key, day, _ in amounts], ignore_conflicts=True)
+        for key, day, use in amounts:
+            KeyUse.objects.filter(key_id=key, day=day).update(
+                requests=F("requests") + use.requests,
+                tokens=F("tokens") + max(0, min(use.tokens, MOST_TOKENS)),
+                cost=F("cost") + use.cost.quantize(Decimal("0.000001")),
+            )
+    del _left[: len(left)]
+
+
+def add_minutes(minutes: Mapping[int, tuple[int, Use]], *, running: Mapping[int, int]) -> None:
+    """Of keys with limits: this minute, and how many calls this process carries now."""
+    now = timezone.now()
+    with writing():
+        rows = [KeyMinute(key_id=key, minute=minute) for key, (minute, _) in minutes.items()]
+        KeyMinute.objects.bulk_create(rows, ignore_conflicts=True)
+        for key, (minute, use) in minutes.items():
+            if use:
+                KeyMinute.objects.filter(key_id=key, minute=minute).update(
+                    requests=F("requests") + use.requests, tokens=F("tokens") + max(0, min(use.tokens, MOST_TOKENS))
+                )
+        KeyStreams.objects.bulk_create(
+            [KeyStreams(key_id=key, process=_process(), count=count, at=now) for key, count in running.items()],
+            update_conflicts=True,
+            unique_fields=["key", "process"],
+            update_fields=["count", "at"],
+        )
+
+
+def total_of(key: int, *, minute: int, day: date) -> Total:
+    alive = KeyStreams.objects.filter(key_id=key, at__gt=timezone.now() - ALIVE).exclude(process=_process())
+    of_month = KeyUse.objects.filter(key_id=key, day__gte=day.replace(day=1), day__lte=day)
+    return Total(
+        minute=_use(KeyMinute.objects.filter(key_id=key, minute=minute).values("requests", "tokens").first()),
+        day=_use(of_month.filter(day=day).values("requests", "tokens", "cost").first()),
+        month_before=_use(
+            of_month.exclude(day=day).aggregate(requests=Sum("requests"), tokens=Sum("tokens"), cost=Sum("cost"))
+        ),
+        elsewhere=alive.aggregate(total=Sum("count"))["total"] or 0,
+    )
+
+
+def tidy() -> None:
+    """Minutes that are over, processes that are gone, names that no vendor knows any more."""
+    now = timezone.now()
+    KeyMinute.objects.filter(minute__lt=int(now.timestamp()) // 60 - 5).delete()
+    KeyStreams.objects.filter(at__lt=now - timedelta(minutes=5)).delete()
+    IssuedId.objects.filter(at__lt=now - ISSUED_FOR).delete()
+
+
+def _use(row: Mapping[str, Any] | None) -> Use:
+    row = row or {}
+    return Use(row.get("requests") or 0, row.get("tokens") or 0, row.get("cost") or Decimal(0))
+
+
+def _process() -> str:
+    return f"{socket.gethostname()[:80]}:{os.getpid()}:{_token}"

@@ -1,0 +1,210 @@
+"""The vendors' own SDKs through the relay: same language on both ends, and any other upstream behind it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import anthropic
+import httpx2
+import openai
+import pytest
+from google import genai
+from google.genai import types as genai_types
+
+from history.dialects import DIALECTS
+from history.events import TextPiece
+from relay.providers import registry
+from relay.providers.http import HttpProvider
+from tests.gateway.relayed import Relay
+from tests.vendors import Vendors, asks, refuses, says, thinks
+from tests.vendors.setup import endpoint_at
+
+UPSTREAMS = list(DIALECTS)
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CALL = ("call_1", "weather", '{"city": "Oslo"}')
+OF_OPENAI: Any = [{"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}]
+OF_RESPONSES: Any = [{"type": "function", "name": "weather", "parameters": SCHEMA}]
+OF_ANTHROPIC: Any = [{"name": "weather", "input_schema": SCHEMA}]
+HI: Any = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture(params=UPSTREAMS)
+def upstream(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def providers(vendors: Vendors, upstream: str) -> registry.Router:
+    """Only one: whoever calls, that is who answers."""
+    router = registry.Router([HttpProvider(endpoint_at(vendors, upstream))])
+    registry.use(router)
+    return router
+
+
+@pytest.fixture
+def of_openai(relay: Relay, key: str) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(api_key=key, base_url=relay.url, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def of_google(relay: Relay, key: str) -> Iterator[genai.Client]:
+    with genai.Client(api_key=key, http_options=genai_types.HttpOptions(base_url=relay.url)) as client:
+        yield client
+
+
+def test_openai_chat(of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str) -> None:
+    reply = of_openai.chat.completions.create(model="model", messages=HI)
+    assert (reply.choices[0].message.content, reply.choices[0].finish_reason) == ("Hello.", "stop")
+    assert reply.usage is not None
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (12, 5)
+    vendors.plays(upstream, says("Hel", "lo", "."))
+    chunks = list(of_openai.chat.completions.create(model="model", messages=HI, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "Hello."
+    vendors.plays(upstream, asks(CALL, text="Let me look."))
+    asked: Any = of_openai.chat.completions.create(model="model", messages=HI, tools=OF_OPENAI)
+    call = asked.choices[0].message.tool_calls[0]
+    assert (call.id, call.function.name, json.loads(call.function.arguments)) == (CALL[0], CALL[1], {"city": "Oslo"})
+    said = [*HI, asked.choices[0].message.to_dict(), {"role": "tool", "tool_call_id": call.id, "content": "Rain."}]
+    then = of_openai.chat.completions.create(model="model", messages=said, tools=OF_OPENAI)
+    assert then.choices[0].message.content == "Hello."
+    assert [ended.reason for ended in relay.ended(4)] == ["done"] * 4
+    assert {accepted.upstream_dialect for accepted in relay.accepted()} == {upstream}
+
+
+def test_openai_responses(of_openai: openai.OpenAI, vendors: Vendors, upstream: str) -> None:
+    reply = of_openai.responses.create(model="model", input="hi")
+    assert (reply.output_text, reply.status) == ("Hello.", "completed")
+    with of_openai.responses.stream(model="model", input="hi") as stream:
+        assert [event.type for event in stream][-1] == "response.completed"
+        assert stream.get_final_response().output_text == "Hello."
+    vendors.plays(upstream, asks(CALL))
+    asked: Any = of_openai.responses.create(model="model", input="hi", tools=OF_RESPONSES)
+    call = next(item for item in asked.output if item.type == "function_call")
+    assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Oslo"})
+
+
+def test_anthropic_messages(of_anthropic: anthropic.Anthropic, vendors: Vendors, upstream: str) -> None:
+    reply: Any = of_anthropic.messages.create(model="model", max_tokens=99, messages=HI)
+    assert (reply.content[0].text, reply.stop_reason) == ("Hello.", "end_turn")
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (12, 5)
+    with of_anthropic.messages.stream(model="model", max_tokens=99, messages=HI) as stream:
+        assert "".join(stream.text_stream) == "Hello."
+    vendors.plays(upstream, asks(CALL, text="Let me look."))
+    asked: Any = of_anthropic.messages.create(model="model", max_tokens=99, messages=HI, tools=OF_ANTHROPIC)
+    call = asked.content[-1]
+    assert (call.type, call.name, call.input, asked.stop_reason) == (
+        "tool_use",
+        "weather",
+        {"city": "Oslo"},
+        "tool_use",
+    )
+    results = [{"type": "tool_result", "tool_use_id": call.id, "content": "Rain."}]
+    said = [*HI, {"role": "assistant", "content": asked.content}, {"role": "user", "content": results}]
+    then: Any = of_anthropic.messages.create(model="model", max_tokens=99, messages=said, tools=OF_ANTHROPIC)
+    assert then.content[0].text == "Hello."
+
+
+def test_google_genai(of_google: genai.Client, vendors: Vendors, upstream: str) -> None:
+    reply = of_google.models.generate_content(model="model", contents="hi")
+    assert reply.text == "Hello."
+    chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "Hello."
+    vendors.plays(upstream, asks(CALL))
+    declared = genai_types.FunctionDeclaration(name="weather", parameters_json_schema=SCHEMA)
+    config = genai_types.GenerateContentConfig(
+        tools=[genai_types.Tool(function_declarations=[declared])],
+        automatic_function_calling=genai_types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    asked = of_google.models.generate_content(model="model", contents="hi", config=config)
+    assert [(call.name, call.args) for call in asked.function_calls or []] == [("weather", {"city": "Oslo"})]
+
+
+async def test_the_async_clients(relay: Relay, key: str) -> None:
+    async with openai.AsyncOpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as of_openai:
+        stream = await of_openai.chat.completions.create(model="model", messages=HI, stream=True)
+        pieces = [chunk.choices[0].delta.content or "" async for chunk in stream if chunk.choices]
+        assert "".join(pieces) == "Hello."
+    async with (
+        anthropic.AsyncAnthropic(api_key=key, base_url=relay.url, max_retries=0) as of_anthropic,
+        of_anthropic.messages.stream(model="model", max_tokens=99, messages=HI) as messages,
+    ):
+        assert await messages.get_final_text() == "Hello."
+    of_google = genai.Client(api_key=key, http_options=genai_types.HttpOptions(base_url=relay.url)).aio
+    assert (await of_google.models.generate_content(model="model", contents="hi")).text == "Hello."
+    await of_google.aclose()
+
+
+def test_errors_are_the_sdks_own(
+    of_openai: openai.OpenAI,
+    of_anthropic: anthropic.Anthropic,
+    of_google: genai.Client,
+    relay: Relay,
+    vendors: Vendors,
+    upstream: str,
+) -> None:
+    vendors.plays(upstream, *[refuses("rate_limit", "Slow down", headers={"retry-after": "3"})] * 3)
+    with pytest.raises(openai.RateLimitError, match="Slow down") as of_chat:
+        of_openai.chat.completions.create(model="model", messages=HI)
+    assert of_chat.value.response.headers["retry-after"] == "3"
+    with pytest.raises(anthropic.RateLimitError, match="Slow down"):
+        of_anthropic.messages.create(model="model", max_tokens=9, messages=HI)
+    with pytest.raises(genai.errors.APIError, match="Slow down") as of_gemini:
+        of_google.models.generate_content(model="model", contents="hi")
+    assert of_gemini.value.code == 429
+    assert [(ended.reason, ended.status) for ended in relay.ended(3)] == [("upstream_error", 429)] * 3
+    with pytest.raises(openai.NotFoundError, match="nobody"):
+        of_openai.chat.completions.create(model="nobody", messages=HI)
+
+
+def test_an_error_in_the_middle_of_a_stream_is_the_sdks_own(
+    of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    vendors.plays(upstream, says("Hel", "lo."))
+    whole = len(_bytes_of(of_anthropic, relay))
+    vendors.plays(upstream, _cut(whole // 2))
+    with (
+        pytest.raises((anthropic.APIError, httpx2.HTTPError)),
+        of_anthropic.messages.stream(model="model", max_tokens=9, messages=HI) as stream,
+    ):
+        stream.get_final_message()
+    assert relay.ended(2)[-1].reason == "upstream_cut"
+
+
+def _bytes_of(client: anthropic.Anthropic, relay: Relay) -> bytes:
+    with client.messages.stream(model="model", max_tokens=9, messages=HI) as stream:
+        stream.get_final_message()
+    relay.ended()
+    return relay.replied()
+
+
+def _cut(at: int) -> Any:
+    return replace(says("Hel", "lo."), cut_at=at)
+
+
+def test_a_caller_that_stops_reading_stops_the_upstream(
+    of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    vendors.plays(upstream, replace(says(*["word "] * 50), delay=0.1))
+    with of_openai.chat.completions.create(model="model", messages=HI, stream=True) as stream:
+        next(iter(stream))
+    assert vendors.requests[0].left.wait(5)
+    assert relay.ended()[0].reason == "client_gone"
+
+
+def test_signed_thinking_goes_back_only_to_whoever_signed_it(
+    of_anthropic: anthropic.Anthropic, vendors: Vendors, upstream: str
+) -> None:
+    vendors.plays(upstream, thinks("Hm.", "c2lnbmVk", TextPiece(part="text", text="Yes.")))
+    reply: Any = of_anthropic.messages.create(model="model", max_tokens=99, messages=HI)
+    assert reply.content[-1].text == "Yes."
+    said = [*HI, {"role": "assistant", "content": reply.content}, {"role": "user", "content": "And?"}]
+    then: Any = of_anthropic.messages.create(model="model", max_tokens=99, messages=said)
+    assert then.content[0].text == "Hello."

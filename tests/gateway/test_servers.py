@@ -1,0 +1,66 @@
+"""The relay under every server, as a process of its own: whole, streamed, cut by the upstream, left by the caller."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.gateway.journal import read
+from relay.gateway.records import Ended
+from tests.house.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
+from tests.vendors import KEYS, Vendors, says
+
+BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+PERSON = "from project.accounts.models import User; User.objects.create_user('ada', is_staff=True)"
+
+
+def post(port: int, body: dict[str, object], key: str, *, only: int | None = None) -> tuple[bytes, bool]:
+    """What came, and whether it was cut."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    headers = {"anthropic-version": "2023-06-01", "content-type": "application/json"}
+    connection.request("POST", f"/v1/messages?key={key}", json.dumps(body), headers)
+    try:
+        return connection.getresponse().read(only), False
+    except http.client.IncompleteRead as error:
+        return error.partial, True
+    finally:
+        connection.close()
+
+
+def reasons(folder: Path) -> list[str]:
+    return [record.reason for _, record in read(folder / "journal") if isinstance(record, Ended)]
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_relay_carries_under_every_server(server: str, vendors: Vendors, tmp_path: Path) -> None:
+    variables = {
+        "PARLEY_DATA_DIR": str(tmp_path),
+        "ANTHROPIC_BASE_URL": vendors.url,
+        "ANTHROPIC_API_KEY": KEYS["anthropic"],
+        "PARLEY_BACKGROUND": "off",
+    }
+    manage("migrate", "--verbosity=0", **variables)
+    manage("shell", "--no-imports", "--command", PERSON, **variables)
+    key = json.loads(manage("keys", "create", "k", "--recording", "full", "--json", **variables).stdout)["key"]
+    port = free_port()
+    environment = clean_environment(**variables)
+    with serving(
+        server, application="project.asgi:application", port=port, log=tmp_path / "log", environment=environment
+    ) as process:
+        assert json.loads(post(port, BODY, key)[0])["content"][0]["text"] == "Hello."
+        assert post(port, {**BODY, "stream": True}, key)[0].endswith(b'{"type":"message_stop"}\n\n')
+        vendors.plays("anthropic-messages", replace(says("Hel", "lo."), cut_at=300))
+        cut, is_cut = post(port, {**BODY, "stream": True}, key)
+        assert (len(cut), is_cut) == (300, True)
+        vendors.plays("anthropic-messages", replace(says(*["word "] * 60), delay=0.1))
+        post(port, {**BODY, "stream": True}, key, only=100)
+        assert vendors.requests[-1].left.wait(5)
+        wait_for(lambda: len(reasons(tmp_path)) == 4, seconds=5, what="the journal")
+        process.end()
+    assert reasons(tmp_path) == ["done", "done", "upstream_cut", "client_gone"]
+    assert key not in process.output
+    assert "Traceback" not in process.output
