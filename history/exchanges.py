@@ -245,12 +245,18 @@ def _endable(exchange: Exchange, silent_since: datetime | None, *, is_swept: boo
     return this.filter(ended_at=None, **{"heartbeat_at__lt": silent_since} if silent_since else {})
 
 
-def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str, *, swept: int) -> Appended | None:
+def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:
+    """What becomes of an answer that ended so (rule 4); None where there was no word of it and no error either."""
     status = _STATUS_OF_END.get(end_reason, "interrupted")
-    is_empty = status == "interrupted" and not output.parts
-    if exchange.session is None or is_empty or not settings.CHAT_HISTORY_ENABLED:
+    if status == "interrupted" and not output.parts:
         return None
-    answer = replace(output, status=status, end_reason=output.end_reason or end_reason)
+    return replace(output, status=status, end_reason=output.end_reason or end_reason)
+
+
+def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str, *, swept: int) -> Appended | None:
+    answer = message_of(output, end_reason=end_reason)
+    if exchange.session is None or answer is None or not settings.CHAT_HISTORY_ENABLED:
+        return None
     try:
         appended = _append_after(exchange.session, answer, after=exchange.after, instead_of=swept)
     except HistoryOff:  # its key was told meanwhile to keep no texts

@@ -2,8 +2,9 @@
 
 The chain runs over what both sides of the wire have in common: trimmed texts, tools by name and parsed arguments,
 images by hash, results by call id. It leaves out what clients move or change between turns: reasoning, block ids, cache
-markers, system reminders, the texts of results. It is keyed (nobody can test a guess against a copy of the database),
-taken before redaction, and scoped to one API key (or one owner), so two people who say the same never meet.
+markers, system reminders, instructions in mid-conversation, the texts of results. It is keyed (nobody can test a guess
+against a copy of the database), taken before redaction, and scoped to one API key (or one owner), so two people who say
+the same never meet.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from django.conf import settings
 
+from history.context import SYSTEM_CHANNEL
 from history.entries import Entry, Media, ModelInput, ModelOutput, Part, Text, ToolRequest, ToolResults
 
 SIZE = 16
@@ -44,6 +46,8 @@ def of_nothing_known(session: object, seq: int) -> bytes:
 
 def essence_of(entry: Entry) -> list[Any] | None:
     if isinstance(entry, ModelInput):
+        if entry.channel == SYSTEM_CHANNEL:
+            return None
         said: list[Any] = [_words(entry.parts), _images(entry)]
         return ["in", *said] if any(said) else None
     if isinstance(entry, ModelOutput):

@@ -38,13 +38,17 @@ LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """`run` is a dotted path, so that the apps need not know of us. `at_end`: once more before the process ends."""
+    """`run` is a dotted path, so that the apps need not know of us. `at_end`: once more before the process ends.
+
+    Which process of a host does a job that is needed once per host, that job finds out. `stop` ends what it began.
+    """
 
     name: str
     run: str
     every: float
-    once_per: Literal["process", "installation"]
+    once_per: Literal["process", "host", "installation"]
     at_end: bool = False
+    stop: str = ""
 
 
 JOBS: list[Job] = [
@@ -67,6 +71,13 @@ JOBS: list[Job] = [
         name="note issued answers", run="relay.gateway.ownership.write_issued", every=1, once_per="process", at_end=True
     ),
     Job(name="tidy counts of keys", run="relay.gateway.uses.tidy", every=300, once_per="installation"),
+    Job(
+        name="digest the relay's journal",
+        run="relay.gateway.digest.process.look_after",
+        every=0.1,
+        once_per="host",
+        stop="relay.gateway.digest.process.stop",
+    ),
     Job(name="list models", run="relay.providers.registry.refresh", every=300, once_per="process"),
 ]
 
@@ -101,6 +112,8 @@ class Crew:
         for job in self.jobs:
             if job.at_end:
                 self._run(job)
+            if job.stop:
+                self.border.run(import_string(job.stop), name=f"stop to {job.name}")
         self.border.run(self.held.give_back, name="give the leases back")
         still_running = [thread.name for thread in self.threads if thread.is_alive()]
         if still_running:
@@ -129,7 +142,7 @@ class Crew:
         self.border.run(lambda: import_string(job.run)(), name=job.name)
 
     def _is_ours(self, job: Job) -> bool:
-        return job.once_per == "process" or job.name in self.held
+        return job.once_per != "installation" or job.name in self.held
 
 
 class Border:

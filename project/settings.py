@@ -87,6 +87,7 @@ PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
 # The relay's journal, between what a client was given and the record
 
 PARLEY_JOURNAL_MB = env.whole_number("PARLEY_JOURNAL_MB", 1024, least=1, most=1024 * 1024)
+PARLEY_DIGESTER = env.choice("PARLEY_DIGESTER", "auto", among=("auto", "process", "thread"))
 
 # Models, and who serves them
 

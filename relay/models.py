@@ -229,5 +229,37 @@ class IssuedId(models.Model):
     class Meta:
         constraints = [models.UniqueConstraint(fields=["name", "key"], name="issued_id_once")]
 
+
+class JournalPosition(models.Model):
+    """How far the digester of one journal came, written with what it made of it; and what that journal has lost."""
+
+    journal = models.CharField(max_length=64, primary_key=True)
+    position = models.JSONField(default=dict)
+    digested_at = models.DateTimeField(_("digested up to"), null=True, blank=True)
+    lost_calls = models.PositiveBigIntegerField(_("calls lost"), default=0)
+    lost_bytes = models.PositiveBigIntegerField(_("bytes lost"), default=0)
+    lost_at = models.DateTimeField(_("last lost"), null=True, blank=True)
+    lost_why = models.TextField(_("why"), blank=True)
+
+    class Meta:
+        verbose_name = _("journal")
+        verbose_name_plural = _("journals")
+
+    def __str__(self) -> str:
+        return self.journal
+
+
+class NamedReply(models.Model):
+    """An answer under the name that its vendor gave it: a client may go on from there and send what is new alone."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = models.CharField(max_length=200)
+    key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
+    session = models.ForeignKey("history.Session", on_delete=models.CASCADE, related_name="+")
+    seq = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["name", "key"], name="named_reply_once")]
+
     def __str__(self) -> str:
         return self.name

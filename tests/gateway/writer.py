@@ -1,4 +1,4 @@
-"""A process that writes a journal, to be killed: `writer.py FOLDER`, or with a bound on the size of its files.
+"""A process that writes a journal, to be killed: `writer.py FOLDER [KEY OWNER]`, or `--full` with a bound on its files.
 
 It says on stdout what it has written, one line for each exchange that is wholly acknowledged.
 """
@@ -13,9 +13,13 @@ from uuid import UUID, uuid4
 from relay.gateway.journal import Journal
 from relay.gateway.records import Accepted, Ended
 
+KEY, OWNER = (int(word) for word in (sys.argv[2:4] if sys.argv[2:4][-1:] and sys.argv[-1].isdecimal() else (1, 1)))
+
 
 def accepted(exchange: UUID, body: bytes = b'{"model": "m"}', *, recording: str = "full") -> Accepted:
-    return Accepted(exchange=exchange, at=time.time(), key=1, owner=1, recording=recording, dialect="d", body=body)
+    return Accepted(
+        exchange=exchange, at=time.time(), key=KEY, owner=OWNER, recording=recording, dialect="d", body=body
+    )
 
 
 def write_one(journal: Journal, body: bytes = b'{"model": "m"}') -> bool:

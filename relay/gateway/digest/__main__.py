@@ -1,0 +1,29 @@
+"""`python -m relay.gateway.digest`: turns the relay's journal into history until its standard input ends."""
+
+import os
+import signal
+import threading
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+os.umask(0o077)
+django.setup()
+
+from relay.gateway.digest.process import run  # noqa: E402
+
+ended = threading.Event()
+
+
+def wait_for_parent() -> None:
+    """Nobody writes to us: the end of the input is the end of the parent."""
+    while os.read(0, 1024):
+        pass
+    ended.set()
+
+
+# The server's own process group is told to end at once; we follow our parent, who has something left to write.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, lambda *_: ended.set())
+threading.Thread(target=wait_for_parent, daemon=True).start()
+run(ended)

@@ -1,0 +1,149 @@
+"""What came back, read from the bytes of the upstream: a whole answer, half of one, or an error; and how many tokens.
+
+Half an answer is still an answer. Tokens say where their number comes from: the vendor's own word at the end of an
+answer is `provider`, its word so far is `partial` (vendors begin with a placeholder, so our estimate of the text counts
+where it is more), and where there is none the number is `estimated`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import zstandard
+
+from history import tokens
+from history.assembly import Assembler
+from history.dialects import DIALECTS
+from history.entries import ModelOutput, Usage
+from history.events import Failed
+from relay.gateway.records import Accepted, Ended
+
+DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
+SHOWN_BODY = 10_000
+# Of a request that nobody counted.
+BYTES_PER_TOKEN = 4
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_REQUEST_IDS = ("request-id", "x-request-id", "x-goog-request-id", "anthropic-request-id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """`reason` is how the exchange ended, `output` what there is to keep (None: not a word and no error)."""
+
+    reason: str
+    output: ModelOutput | None = None
+    usage: Usage | None = None
+    error: str = ""
+    error_body: str = ""
+    reply_id: str = ""
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    skipped: int = 0
+
+
+def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
+    body = _plain(b"".join(pieces), ended)
+    dialect = DIALECTS.get(asked.upstream_dialect or asked.dialect)
+    if asked.kind != "chat" or dialect is None:
+        return _without_words(ended, body)
+    folded = Assembler(provider=asked.provider, model=asked.model)
+    if ended.status >= 400:
+        folded.feed(dialect.decode_error(ended.status, body))
+    elif body:
+        decoder = dialect.stream_decoder(asked.provider)
+        folded.feed_all([*decoder.feed(body), *decoder.close()])
+    reason = _reason(folded, ended, has_body=bool(body))
+    if reason == UPSTREAM_ERROR and folded.failed is None:
+        folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
+    usage = _usage(folded, asked, ended)
+    return Answer(
+        reason=reason,
+        output=_output(folded, asked, ended, reason=reason, usage=usage),
+        usage=usage,
+        error=folded.failed.message if folded.failed else ended.error,
+        error_body=body[:SHOWN_BODY].decode("utf-8", "replace") if ended.status >= 400 else "",
+        reply_id=folded.request_id,
+        blobs=folded.blobs,
+        skipped=len(folded.skipped),
+    )
+
+
+def _without_words(ended: Ended, body: bytes) -> Answer:
+    failed = ended.status >= 400
+    shown = body[:SHOWN_BODY].decode("utf-8", "replace") if failed else ""
+    reason = UPSTREAM_ERROR if failed and ended.reason == DONE else ended.reason
+    return Answer(reason=reason, usage=_hinted(ended), error=ended.error or shown[:500], error_body=shown)
+
+
+def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
+    """Whoever carried the bytes knows how the connection ended; what the vendor said in them counts besides."""
+    if ended.status >= 400 or (ended.reason == DONE and folded.failed):
+        return UPSTREAM_ERROR
+    if ended.reason == DONE and has_body and folded.ended is None:
+        return UPSTREAM_CUT
+    return ended.reason
+
+
+def _output(
+    folded: Assembler, asked: Accepted, ended: Ended, *, reason: str, usage: Usage | None
+) -> ModelOutput | None:
+    # Bytes of which nobody kept a copy: the exchange says how many there were.
+    if asked.recording == "no_replies" and reason != UPSTREAM_ERROR:
+        return None
+    output = folded.output(
+        at=datetime.fromtimestamp(ended.at, UTC),
+        latency=max(0.0, ended.first_byte_at - asked.at) if ended.first_byte_at else None,
+        duration=max(0.0, ended.at - asked.at),
+    )
+    request_id = next((value for name, value in ended.response_headers if name.lower() in _REQUEST_IDS), "")
+    return replace(output, usage=usage, request_id=request_id or output.request_id)
+
+
+def _usage(folded: Assembler, asked: Accepted, ended: Ended) -> Usage | None:
+    if folded.ended or folded.failed:
+        return folded.usage or _hinted(ended)
+    written = sum(tokens.estimate_text(text) for text in _texts(folded))
+    if folded.usage:
+        return replace(folded.usage, output_tokens=max(folded.usage.output_tokens, written), source="partial")
+    if (hinted := _hinted(ended)) is not None:
+        return hinted
+    read = asked.body_size // BYTES_PER_TOKEN
+    return Usage(input_tokens=read, output_tokens=written, source="estimated") if written else None
+
+
+def _texts(folded: Assembler) -> list[str]:
+    output = folded.output()
+    return [output.text, output.reasoning, *(request.arguments for request in output.tool_requests)]
+
+
+def _hinted(ended: Ended) -> Usage | None:
+    hint: Mapping[str, Any] = ended.usage_hint
+    counts: dict[str, Any] = {name: hint[name] for name in _COUNTS if isinstance(hint.get(name), int)}
+    if not any(counts.values()):
+        return None
+    source = hint.get("source")
+    return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
+
+
+def _plain(body: bytes, ended: Ended) -> bytes:
+    """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes."""
+    coding = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
+    try:
+        match coding.strip().lower():
+            case "gzip" | "x-gzip" | "deflate":
+                return _inflated(body)
+            case "zstd":
+                return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+    except (zlib.error, zstandard.ZstdError):
+        return b""
+    return body
+
+
+def _inflated(body: bytes) -> bytes:
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body)
+    except zlib.error:  # "deflate" without the envelope that it should have
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(body)

@@ -1,0 +1,58 @@
+"""Which program calls, and whose child a conversation is, as far as its headers say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+# By how the user agent begins; the first that fits.
+_AGENTS = (
+    ("claude-cli", "Claude Code"),
+    ("codex", "Codex"),
+    ("geminicli", "Gemini CLI"),
+    ("opencode", "opencode"),
+    ("qwencode", "Qwen Code"),
+    ("aider", "aider"),
+    ("langchain", "LangChain"),
+    ("ai-sdk", "Vercel AI SDK"),
+    ("ai/", "Vercel AI SDK"),
+    ("litellm", "LiteLLM"),
+    ("openai/", "OpenAI SDK"),
+    ("asyncopenai/", "OpenAI SDK"),
+    ("anthropic/", "Anthropic SDK"),
+    ("asyncanthropic/", "Anthropic SDK"),
+    ("google-genai-sdk", "Google GenAI SDK"),
+)
+# Headers that only one program sends, for those behind an SDK's user agent.
+_MARKS = (
+    ("x-claude-code-session-id", "Claude Code"),
+    ("x-codex-window-id", "Codex"),
+    ("x-session-affinity", "opencode"),
+    ("x-qwen-code-session-id", "Qwen Code"),
+)
+_PRODUCT = re.compile(r"[\w.-]+(?: ?/ ?[\w.-]+)?")
+
+
+def client_of(headers: Mapping[str, str]) -> str:
+    agent = headers.get("user-agent", "")
+    lowered = agent.lower()
+    found = next((name for start, name in _AGENTS if lowered.startswith(start)), "")
+    if found and not found.endswith(" SDK"):
+        return found
+    mark = next((name for header, name in _MARKS if headers.get(header)), "")
+    if mark or found:
+        return mark or found
+    product = _PRODUCT.match(agent)
+    return product[0].partition("/")[0].strip() if product else ""
+
+
+def parent_of(headers: Mapping[str, str]) -> str:
+    """What the client calls the conversation that this one was begun by; '' for one of its own."""
+    if session := headers.get("x-claude-code-session-id"):
+        if not headers.get("x-claude-code-agent-id"):
+            return ""
+        above = headers.get("x-claude-code-parent-agent-id", "")
+        return f"{session}/{above}" if above else session
+    thread = headers.get("thread-id") or headers.get("thread_id") or headers.get("x-session-id", "")
+    above = headers.get("x-codex-parent-thread-id") or headers.get("x-parent-session-id", "")
+    return above if above != thread else ""

@@ -1,0 +1,206 @@
+"""The rows of many calls in one transaction: sessions, entries, exchanges, and how far the journal is digested.
+
+Everything about a call that is in memory changes only after the commit, so a database that goes away in the middle
+costs nothing but time. A wave holds no two calls of one conversation: what one of them adds, the next one must see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+from django.db.models import F
+from django.utils import timezone
+
+from history import exchanges, recorder, redaction, rows, storage
+from history.entries import Entry, HeadMoved, ModelOutput
+from history.models import ApiKey, Blob, Exchange, Session
+from history.policies import expiry_of
+from history.recorder import Append, Appended
+from history.transactions import writing
+from relay.gateway.digest import notes, retries
+from relay.gateway.digest.answers import read_answer
+from relay.gateway.digest.exchange_rows import ENDING, cost_of, notes_at_accept, row_of
+from relay.gateway.digest.marks import Memory
+from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add, media_in
+from relay.gateway.digest.recognising import Spot, recognise
+from relay.models import NamedReply
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a wave came to: calls whose request is filed, calls that are done, calls that wait for others."""
+
+    filed: dict[UUID, Filed] = field(default_factory=dict)
+    done: list[UUID] = field(default_factory=list)
+    held: list[UUID] = field(default_factory=list)
+    sessions: dict[UUID, int] = field(default_factory=dict)  # that have changed, and whose they are
+
+
+class Wave:
+    """`must_wait` says of a call whether what it goes on from may still be on its way."""
+
+    def __init__(self, memory: Memory, *, must_wait: Callable[[Under, Spot], bool]) -> None:
+        self.memory = memory
+        self.must_wait = must_wait
+        self.outcome = Outcome()
+
+    def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
+        with writing():
+            keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
+            plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
+            rows.insert(Session, [plan.new_session for plan in plans if plan.new_session])
+            self._append(plans)
+            self._write_exchanges(plans)
+            self._name_replies(plans)
+            notes.write_notes(plans)
+            keep_position(self.outcome)
+        return self.outcome
+
+    # What each call adds.
+
+    def _plan(self, call: Under, key: ApiKey) -> Plan | None:
+        modes = (key.recording, call.asked.record.recording)
+        keeps = all(map(redaction.stores_bodies, modes)) and not call.is_given_up
+        plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed)
+        if call.filed is not None:
+            plan.session_id, plan.after = call.filed.session_id, call.filed.after
+            plan.attempts, plan.metadata = call.filed.attempts, dict(call.filed.metadata)
+        elif not self._plan_request(plan):
+            self.outcome.held.append(call.id)
+            return None
+        if call.ended is not None:
+            plan.answer = read_answer(call.asked.record, call.ended, call.pieces)
+            if call.asked.side:
+                notes.finish_side_call(plan)
+        return plan
+
+    def _plan_request(self, plan: Plan) -> bool:
+        """False: it has to wait for what comes before it."""
+        asked = plan.asked
+        plan.metadata = notes_at_accept(plan)
+        if (earlier := retries.earlier_try(asked)) is not None:
+            retries.go_on(plan, earlier)
+        elif asked.side:
+            notes.plan_side_call(plan)
+        elif plan.keeps_texts and asked.request is not None:
+            spot = recognise(asked)
+            if self.must_wait(plan.under, spot):
+                return False
+            self._plan_entries(plan, spot)
+        return True
+
+    def _plan_entries(self, plan: Plan, spot: Spot) -> None:
+        session_id = spot.session_id or uuid4()
+        if spot.session is None:
+            plan.new_session = _new_session(plan, spot, session_id)
+        plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
+        plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
+        plan.metadata["recognised_by"] = spot.by
+        if changed:
+            plan.metadata["changed_results"] = changed
+
+    # Rows.
+
+    def _append(self, plans: Sequence[Plan]) -> None:
+        wishes = [(plan, wish) for plan in plans for wish in _wishes(plan)]
+        if not wishes:
+            return
+        _store_media(plans)
+        written = recorder.append_batch([wish for _plan, wish in wishes])
+        for (plan, wish), appended in zip(wishes, written, strict=True):
+            self._note_written(plan, wish.entry, appended)
+
+    def _note_written(self, plan: Plan, entry: Entry, written: Appended) -> None:
+        if plan.session_id is not None:
+            self.outcome.sessions[plan.session_id] = plan.key.owner_id
+        if entry is plan.message:
+            plan.message_id, plan.message_seq = written.message_id, written.seq
+        elif not isinstance(entry, HeadMoved):
+            plan.after = written.seq
+
+    def _write_exchanges(self, plans: Sequence[Plan]) -> None:
+        for plan in plans:
+            retries.rename(plan)
+        is_new = [plan.before is None and plan.earlier is None for plan in plans]
+        found = [row_of(plan) for plan in plans]
+        rows.insert(Exchange, [row for row, new in zip(found, is_new, strict=True) if new])
+        ended = [
+            row for row, new, plan in zip(found, is_new, plans, strict=True) if not new and plan.answer is not None
+        ]
+        if ended:
+            rows.update(Exchange, ended, ENDING)
+        for plan in plans:
+            self._note_exchange(plan)
+
+    def _note_exchange(self, plan: Plan) -> None:
+        if plan.answer is None:
+            self.outcome.filed[plan.under.id] = Filed(
+                session_id=plan.session_id, after=plan.after, attempts=plan.attempts, metadata=plan.metadata
+            )
+            return
+        self.outcome.done.append(plan.under.id)
+        if plan.session_id is not None and (cost := cost_of(plan)):
+            storage.change(plan.session_id, cost=F("cost") + cost)
+
+    def _name_replies(self, plans: Iterable[Plan]) -> None:
+        named = [
+            NamedReply(name=plan.answer.reply_id[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq)
+            for plan in plans
+            if plan.answer and plan.session_id and plan.message_seq and plan.answer.reply_id.startswith("resp_")
+        ]
+        if named:
+            NamedReply.objects.bulk_create(named, ignore_conflicts=True)
+
+
+def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
+    asked, now = plan.asked, timezone.now()
+    begun = min(asked.at, now)
+    values = {"client": asked.client, "recognised_by": spot.by, "model": asked.record.model}
+    session = Session(
+        id=session_id,
+        owner_id=plan.key.owner_id,
+        api_key=plan.key,
+        source=Session.Source.RELAY,
+        parent=Session.objects.filter(pk=asked.parent, api_key=plan.key).first() if asked.parent else None,
+        created_at=begun,
+        last_activity_at=begun,
+        stored_at=now,
+        **rows.fitting(Session, values),
+    )
+    session.expires_at = expiry_of(session)
+    return session
+
+
+def _wishes(plan: Plan) -> list[Append]:
+    if plan.session_id is None:
+        return []
+    plan.message = _message(plan)
+    added = [*plan.entries, *filter(None, [plan.message])]
+    first = plan.after if plan.start is None else plan.start
+    return [Append(plan.session_id, entry, None if place else first) for place, entry in enumerate(added)]
+
+
+def _message(plan: Plan) -> ModelOutput | None:
+    answer = plan.answer
+    if answer is None or answer.output is None or plan.asked.side or not plan.keeps_texts:
+        return None
+    return exchanges.message_of(answer.output, end_reason=answer.reason)
+
+
+def _store_media(plans: Iterable[Plan]) -> None:
+    found: dict[str, tuple[bytes, str]] = {}
+    for plan in plans:
+        if plan.asked.request is not None:
+            found |= media_in(plan.entries, plan.asked.request.blobs)
+        if plan.message is not None and plan.answer is not None:
+            found |= media_in([plan.message], plan.answer.blobs)
+    if found:
+        kinds = {name: rows.fitting_text(Blob, "media_type", kind) for name, (_data, kind) in found.items()}
+        storage.store_blobs(
+            [
+                Blob(sha256=name, data=data, size=len(data), media_type=kinds[name])
+                for name, (data, _kind) in found.items()
+            ]
+        )

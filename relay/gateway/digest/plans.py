@@ -1,0 +1,132 @@
+"""A call on its way into the record: what there is of it so far, and what it will add."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from history.dialects.vocabulary import Said
+from history.entries import Entry, HeadMoved, Media, ModelInput, ModelOutput, ToolResults
+from history.fingerprints import essence_of
+from history.models import ApiKey, Exchange, Session
+from relay.gateway.digest.answers import Answer
+from relay.gateway.digest.marks import Memory, changed_results, new_states
+from relay.gateway.digest.reading import Asked
+from relay.gateway.digest.recognising import Spot
+from relay.gateway.records import Ended
+from relay.gateway.segments import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filed:
+    """The request is in the record: its answer comes after entry `after` of this session."""
+
+    session_id: UUID | None = None
+    after: int = 0
+    attempts: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Under:
+    """A call as far as the journal has told it."""
+
+    asked: Asked
+    writer: str
+    # In each segment that tells of it, where that begins.
+    starts: dict[str, int] = field(default_factory=dict)
+    seen_at: float = field(default_factory=time.monotonic)
+    rounds: int = 0
+    pieces: list[bytes] = field(default_factory=list)
+    ended: Ended | None = None
+    filed: Filed | None = None
+    # It could not be stored as it is: then at least that there was a call.
+    is_given_up: bool = False
+
+    @property
+    def id(self) -> UUID:
+        return self.asked.record.exchange
+
+    @property
+    def is_due(self) -> bool:
+        return self.filed is None or self.ended is not None
+
+    @property
+    def size(self) -> int:
+        return len(self.asked.record.body) + sum(map(len, self.pieces))
+
+    def note(self, place: Place) -> None:
+        self.starts.setdefault(place.segment, place.start)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What one call adds to the record in this transaction.
+
+    `before` was filed in an earlier one; `earlier` is a try of the client's that this one takes the place of. `entries`
+    begin after entry `start`, and the answer, `message`, follows them.
+    """
+
+    under: Under
+    key: ApiKey
+    keeps_texts: bool
+    before: Filed | None = None
+    earlier: Exchange | None = None
+    session_id: UUID | None = None
+    new_session: Session | None = None
+    start: int | None = None
+    entries: list[Entry] = field(default_factory=list)
+    after: int = 0
+    answer: Answer | None = None
+    message: ModelOutput | None = None
+    message_id: int | None = None
+    message_seq: int = 0
+    attempts: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def asked(self) -> Asked:
+        return self.under.asked
+
+
+def entries_to_add(asked: Asked, spot: Spot, memory: Memory, *, session_id: UUID) -> tuple[list[Entry], list[str]]:
+    """The way back to where the client goes on, what holds from there, and the new tail; and which results differ."""
+    remembered = memory.of(session_id, is_new=spot.session is None)
+    known, tail = asked.entries[: spot.known], asked.entries[spot.known :]
+    entries: list[Entry] = [HeadMoved(at=asked.at, to=spot.after, reason=spot.move)] if spot.move else []
+    if asked.request is not None:
+        entries += new_states(asked.request, remembered, at=asked.at)
+    entries += _timed(tail, answered_at=spot.answered_at, at=asked.at)
+    return entries, changed_results(known, tail, remembered, session=spot.session)
+
+
+def _timed(tail: Sequence[Said], *, answered_at: datetime | None, at: datetime) -> Iterator[Entry]:
+    """A tool ran, as far as the wire tells, from the end of the answer that asked for it until its result came.
+
+    What a program adds on its own (a reminder alone, an instruction in mid-conversation) is folded away.
+    """
+    for place, entry in enumerate(tail):
+        if place == 0 and answered_at is not None and isinstance(entry, ToolResults):
+            seconds = max(0.0, (at - answered_at).total_seconds())
+            results = tuple(replace(one, started_at=answered_at, duration=seconds) for one in entry.results)
+            yield replace(entry, results=results)
+        elif isinstance(entry, ModelInput) and essence_of(entry) is None:
+            yield replace(entry, is_internal=True)
+        else:
+            yield entry
+
+
+def media_in(entries: Sequence[Entry], blobs: Mapping[str, bytes]) -> dict[str, tuple[bytes, str]]:
+    """The bytes that these entries name, and what they are."""
+    found: dict[str, tuple[bytes, str]] = {}
+    for entry in entries:
+        parts = list(getattr(entry, "parts", ()))
+        parts += [part for result in getattr(entry, "results", ()) for part in result.parts]
+        for part in parts:
+            if isinstance(part, Media) and part.sha256 in blobs:
+                found[part.sha256] = (blobs[part.sha256], part.media_type)
+    return found

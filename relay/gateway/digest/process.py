@@ -1,0 +1,179 @@
+"""Where the digester runs: in a process of its own, or in a thread where there is one core; one for each journal.
+
+Which one that is, a lock in the journal's folder decides. It needs no database, and whoever dies lets it go. The web
+process only looks after it: it starts one where nobody digests, and the child ends when its parent does, because it
+reads its standard input to the end. Before the relay was ever used there is no folder, and nothing is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connections
+
+from relay.gateway.digest.digester import Digester
+
+logger = logging.getLogger(__name__)
+
+LOCK, NAME = "digester.lock", "name"
+PAUSE = 0.1
+PAUSE_WHEN_AWAY = 1.0
+LAST_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+
+
+def folder() -> Path:
+    return Path(settings.PARLEY_DATA_DIR) / "journal"
+
+
+class Turn:
+    """The right to digest a journal, as long as this is held."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._fd = -1
+
+    def take(self) -> bool:
+        if self._fd >= 0:
+            return True
+        fd = os.open(self.place / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
+
+    def give_back(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def name_of(place: Path) -> str:
+    """The journal's own name, made once: several machines may share a database."""
+    with contextlib.suppress(FileExistsError):
+        fd = os.open(place / NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as file:
+            file.write(secrets.token_hex(16))
+    return (place / NAME).read_text().strip() or "unnamed"
+
+
+# In a process of its own: `python -m relay.gateway.digest`.
+
+
+def run(ended: threading.Event) -> None:
+    """Digest until told to end, then what is left, for a while. Nothing to do if somebody else digests."""
+    turn = Turn(folder())
+    if not turn.take():
+        return
+    digester = Digester(folder(), name=name_of(folder()))
+    while not ended.is_set():
+        ended.wait(_step(digester))
+    last = time.monotonic() + LAST_SECONDS
+    while time.monotonic() < last and (_step(digester) == 0.0 or not digester.is_idle):
+        time.sleep(PAUSE / 2)
+
+
+_trouble = {"told": ""}
+
+
+def _step(digester: Digester) -> float:
+    """One step; how long to wait before the next."""
+    try:
+        count = digester.step()
+    except (OperationalError, InterfaceError) as error:
+        if _trouble["told"] != str(error):
+            logger.error("The relay's journal waits: the database does not take it (%s).", error)
+        _trouble["told"] = str(error)
+        connections.close_all()
+        return PAUSE_WHEN_AWAY
+    if _trouble["told"]:
+        _trouble["told"] = ""
+        logger.info("The relay's journal is digested again.")
+    return 0.0 if count else PAUSE
+
+
+# In the web process: a job of the background work.
+
+
+class _Here:
+    """What this process does about it."""
+
+    def __init__(self) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self.turn: Turn | None = None
+        self.digester: Digester | None = None
+        self.looked_at = 0.0
+
+
+_here = _Here()
+
+
+def look_after() -> None:
+    """A job of every process that does background work, several times a second; mostly it finds nothing to do."""
+    if is_thread():
+        _digest_here()
+    elif time.monotonic() - _here.looked_at >= LOOK_SECONDS:
+        _here.looked_at = time.monotonic()
+        _look_after_child()
+
+
+def stop() -> None:
+    """The end of this process: the child digests what is left and goes, or we do it ourselves."""
+    if _here.child is not None and _here.child.stdin is not None:
+        _here.child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _here.child.wait(LAST_SECONDS / 4)
+        _here.child = None
+    if _here.turn is not None and _here.digester is not None:
+        with contextlib.suppress(OperationalError, InterfaceError):
+            _here.digester.step()
+    if _here.turn is not None:
+        _here.turn.give_back()
+    _here.turn = _here.digester = None
+
+
+def is_thread() -> bool:
+    if settings.PARLEY_DIGESTER == "auto":
+        return len(os.sched_getaffinity(0)) < 2
+    return bool(settings.PARLEY_DIGESTER == "thread")
+
+
+def _digest_here() -> None:
+    place = folder()
+    if _here.turn is None or _here.turn.place != place:
+        if not place.is_dir() or not (turn := Turn(place)).take():
+            return
+        _here.turn, _here.digester = turn, Digester(place, name=name_of(place))
+    if _here.digester is not None:
+        while _here.digester.step():
+            pass
+
+
+def _look_after_child() -> None:
+    if _here.child is not None and _here.child.poll() is None:
+        return
+    _here.child = None
+    turn = Turn(folder())
+    if not folder().is_dir() or not turn.take():
+        return
+    turn.give_back()
+    environment = {**os.environ, "PARLEY_DATA_DIR": str(settings.PARLEY_DATA_DIR)}
+    _here.child = subprocess.Popen(
+        [sys.executable, "-m", "relay.gateway.digest"],
+        cwd=settings.BASE_DIR,
+        env=environment,
+        stdin=subprocess.PIPE,
+    )

@@ -1,0 +1,110 @@
+"""What a call asked, read once: its entries, the chain of fingerprints over them, who calls, and what kind it is of.
+
+No database is asked here, and nothing that a client sends is an error: what cannot be read is told on the exchange.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from history import fingerprints
+from history.dialects import DIALECTS, DecodedRequest, DialectError
+from history.dialects.loose import parsed
+from history.dialects.vocabulary import Said
+from history.entries import ModelOutput
+from relay.gateway.digest.clients import client_of, parent_of
+from relay.gateway.digest.side_calls import side_call
+from relay.gateway.naming import session_id
+from relay.gateway.records import Accepted
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """`chain` has a fingerprint for each entry of the request; `retry` is which try of the client's this is, from 0."""
+
+    record: Accepted
+    at: datetime
+    request: DecodedRequest | None = None
+    problem: str = ""
+    chain: tuple[bytes, ...] = ()
+    client: str = ""
+    side: str = ""
+    parent: UUID | None = None
+    retry: int = 0
+    body_hash: str = ""
+
+    @property
+    def entries(self) -> Sequence[Said]:
+        return self.request.entries if self.request else ()
+
+    @property
+    def last_answer(self) -> int | None:
+        """The place of the newest answer that the client sends back."""
+        places = [place for place, entry in enumerate(self.entries) if isinstance(entry, ModelOutput)]
+        return places[-1] if places else None
+
+    @property
+    def first_answer(self) -> int | None:
+        return next((place for place, entry in enumerate(self.entries) if isinstance(entry, ModelOutput)), None)
+
+    @property
+    def end(self) -> bytes:
+        """The chain over the whole request: what an answer to it follows."""
+        return self.chain[-1] if self.chain else b""
+
+    def name(self, hint: str) -> str:
+        return self.request.session_hints.get(hint, "")[:LONGEST_NAME] if self.request else ""
+
+    def without_body(self) -> Asked:
+        """What is still of interest once the request is in the record."""
+        return replace(self, record=replace(self.record, body=b""), request=None, chain=self.chain[-1:])
+
+
+def read(record: Accepted) -> Asked:
+    headers = {name.lower(): value for name, value in record.headers}
+    request, problem = _decoded(record)
+    above = parent_of(headers)
+    return Asked(
+        record=record,
+        at=datetime.fromtimestamp(record.at, UTC),
+        request=request,
+        problem=problem,
+        chain=_chain(record, request),
+        client=client_of(headers),
+        side=side_call(record, request, headers),
+        parent=session_id(above[:LONGEST_NAME], key=record.key) if above else None,
+        retry=_number(headers.get("x-stainless-retry-count", "")),
+        body_hash=hashlib.sha256(record.body).hexdigest() if record.body else "",
+    )
+
+
+def _decoded(record: Accepted) -> tuple[DecodedRequest | None, str]:
+    dialect = DIALECTS.get(record.dialect)
+    if dialect is None or not record.body or record.kind == "other":
+        return None, ""
+    try:
+        body = parsed(record.body)
+        at = datetime.fromtimestamp(record.at, UTC)
+        return dialect.decode_request(body, provider=record.provider, at=at), ""
+    except (DialectError, ValueError, RecursionError) as error:
+        return None, str(error) or type(error).__name__
+
+
+def _chain(record: Accepted, request: DecodedRequest | None) -> tuple[bytes, ...]:
+    scope = fingerprints.scope_of(api_key_id=record.key, owner_id=record.owner)
+    chain: list[bytes] = []
+    after = fingerprints.START
+    for entry in request.entries if request else ():
+        after = fingerprints.fingerprint(entry, after=after, scope=scope)
+        chain.append(after)
+    return tuple(chain)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else 0

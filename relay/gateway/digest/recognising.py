@@ -1,0 +1,231 @@
+"""Which session a request continues, and after which entry, in the order of docs/relay-recording.md, within one key.
+
+What the call itself says (a header, the client's own id) was read when it was accepted. Here the record is asked: an
+answer that the vendor keeps under a name, a cache key, the longest known beginning with an answer in it, and last the
+same first words within a while. "hello" alone is nobody's beginning: two people say it every minute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from history.entries import ModelInput, ModelOutput
+from history.models import Message, Session
+from relay.gateway.digest.reading import Asked
+from relay.gateway.naming import session_id
+from relay.models import NamedReply
+
+CLIENT_ID, REPLY, CACHE_KEY = "client id", "previous response", "cache key"
+FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
+# Most requests add one to three entries to what is known: the newest are looked for first.
+NEWEST = 6
+MOST_GENERATIONS = 20
+
+# How summaries begin that programs put in place of a conversation.
+_COMPACTED = re.compile(
+    r"this session is being continued from a previous conversation|another language model started to solve"
+    r"|<state_snapshot>|<conversation_summary>|<summary>",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
+
+    `known` entries of the request are in the record already. `move` says why the head has to go back first.
+    """
+
+    session: Session | None
+    session_id: UUID | None
+    by: str
+    after: int = 0
+    known: int = 0
+    move: str = ""
+    answered_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    session_id: UUID
+    seq: int
+    mark: bytes
+    kind: str
+    created_at: datetime
+
+
+def recognise(asked: Asked) -> Spot:
+    if (named := _named(asked)) is not None:
+        return named
+    if asked.first_answer is not None:
+        if (found := _by_beginning(asked)) is not None:
+            return found
+        if (found := _by_first_words(asked)) is not None:
+            return found
+    return Spot(session=None, session_id=None, by=NEW)
+
+
+def _named(asked: Asked) -> Spot | None:
+    record = asked.record
+    if record.session is not None:
+        pk, session = current_session(record.session, key=record.key)
+        return _in_session(asked, session, pk=pk, by=record.recognised_by or CLIENT_ID)
+    if name := asked.name("previous_response_id"):
+        reply = NamedReply.objects.filter(key_id=record.key, name=name).first()
+        if reply is not None and (session := _own(reply.session_id, key=record.key)):
+            return _after(asked, session, reply.seq, by=REPLY)
+    if name := asked.name("conversation"):
+        pk, session = current_session(session_id(f"conversation {name}", key=record.key), key=record.key)
+        return _in_session(asked, session, pk=pk, by=CLIENT_ID)
+    if name := asked.name("prompt_cache_key"):
+        return _by_cache_key(asked, name)
+    return None
+
+
+def _by_cache_key(asked: Asked, name: str) -> Spot | None:
+    """Many programs give all their conversations one cache key: it names a session only for what goes on with it."""
+    pk, session = current_session(session_id(f"cache key {name}", key=asked.record.key), key=asked.record.key)
+    if session is None or not session.version:
+        return Spot(session=session, session_id=pk, by=CACHE_KEY) if asked.first_answer is None else None
+    spot = _in_session(asked, session, pk=pk, by=CACHE_KEY)
+    return spot if spot.known and asked.first_answer is not None and spot.known > asked.first_answer else None
+
+
+# Sessions.
+
+
+def _own(pk: UUID, *, key: int) -> Session | None:
+    return Session.objects.filter(pk=pk, api_key_id=key, hidden_at=None).first()
+
+
+def current_session(pk: UUID, *, key: int) -> tuple[UUID, Session | None]:
+    """The session of that id; where its owner has deleted it, the one that goes on in its place."""
+    for generation in range(1, MOST_GENERATIONS):
+        session = Session.objects.filter(pk=pk).first()
+        if session is None:
+            return pk, None
+        if session.api_key_id == key and session.hidden_at is None:
+            return pk, session
+        pk = session_id(f"{pk} {generation}", key=key)
+    return pk, None
+
+
+# Places in a session.
+
+
+def _in_session(asked: Asked, session: Session | None, *, pk: UUID, by: str) -> Spot:
+    if session is None or not session.version:
+        return Spot(session=session, session_id=pk, by=by)
+    if session.head_fingerprint and session.head_fingerprint in asked.chain:
+        return _at_head(asked, session, by=by)
+    match = _longest(asked, range(len(asked.chain)), session=session)
+    if match is None:
+        return Spot(session=session, session_id=pk, by=by, move=_why(asked, known=0))
+    return _at(asked, session, match, by=by)
+
+
+def _at_head(asked: Asked, session: Session, *, by: str) -> Spot:
+    """The usual case: the client has said something more after what we saw last."""
+    head = Message.objects.filter(session=session, seq=session.head).values_list("kind", "created_at").first()
+    kind, created_at = head or ("", asked.at)
+    return _at(asked, session, _Match(session.pk, session.head, session.head_fingerprint, kind, created_at), by=by)
+
+
+def _at(asked: Asked, session: Session, match: _Match, *, by: str) -> Spot:
+    known = _known(asked, match)
+    return Spot(
+        session=session,
+        session_id=session.pk,
+        by=by,
+        after=match.seq,
+        known=known,
+        move="" if match.seq == session.head else _why(asked, known=known),
+        answered_at=match.created_at if match.kind == ModelOutput.kind else None,
+    )
+
+
+def _known(asked: Asked, match: _Match) -> int:
+    """How many entries of the request are in the record. Such as say nothing to the other side (a reminder, an
+    instruction) leave the chain as it is: they are stored too if the row that was found is one of them."""
+    places = [place for place, mark in enumerate(asked.chain) if mark == match.mark]
+    is_entry_itself = asked.entries[places[0]].kind == match.kind
+    return (places[0] if is_entry_itself else places[-1]) + 1
+
+
+def _after(asked: Asked, session: Session, seq: int, *, by: str) -> Spot:
+    """The client names the answer that it goes on from, and sends what is new alone."""
+    answered_at = Message.objects.filter(session=session, seq=seq).values_list("created_at", flat=True).first()
+    if answered_at is None:
+        return Spot(session=session, session_id=session.pk, by=by, after=session.head)
+    move = "" if seq == session.head else "edit"
+    return Spot(session=session, session_id=session.pk, by=by, after=seq, move=move, answered_at=answered_at)
+
+
+def _why(asked: Asked, *, known: int) -> str:
+    """Why a conversation does not go on where it ended."""
+    rest = asked.entries[known:]
+    if not rest:
+        return "regenerate"
+    if any(isinstance(entry, ModelInput) and _COMPACTED.search(entry.text[:2_000]) for entry in rest):
+        return "compacted"
+    return "edit" if known else "rewritten"
+
+
+# Fingerprints.
+
+
+def _by_beginning(asked: Asked) -> Spot | None:
+    """The longest known beginning counts only if it contains an answer."""
+    first = asked.first_answer
+    places = range(first if first is not None else len(asked.chain), len(asked.chain))
+    match = _longest(asked, places)
+    session = _own(match.session_id, key=asked.record.key) if match else None
+    return _at(asked, session, match, by=FINGERPRINT) if session and match else None
+
+
+def _by_first_words(asked: Asked) -> Spot | None:
+    """A conversation whose answers we do not know, but whose first words were said under this key a moment ago."""
+    first = next(filter(None, asked.chain), b"")
+    ttl = settings.CHAT_HISTORY_STICKY_TTL_SECONDS
+    if not first or not ttl:
+        return None
+    recent = Session.objects.filter(
+        api_key_id=asked.record.key,
+        hidden_at=None,
+        last_activity_at__gte=asked.at - timedelta(seconds=ttl),
+        messages__fingerprint=first,
+    )
+    session = recent.order_by("-last_activity_at", "-pk").first()
+    return _in_session(asked, session, pk=session.pk, by=STICKY) if session else None
+
+
+def _longest(asked: Asked, places: Sequence[int], *, session: Session | None = None) -> _Match | None:
+    newest, older = places[-NEWEST:], places[:-NEWEST]
+    return _search(asked, newest, session) or (_search(asked, older, session) if older else None)
+
+
+def _search(asked: Asked, places: Iterable[int], session: Session | None) -> _Match | None:
+    wanted = {asked.chain[place]: place for place in places if asked.chain[place]}
+    if not wanted:
+        return None
+    rows = Message.objects.filter(fingerprint__in=list(wanted))
+    rows = rows.filter(session=session) if session else rows.filter(session__hidden_at=None)
+    found = rows.order_by().values_list("fingerprint", "session_id", "seq", "on_path", "kind", "created_at")
+    best = max(found, key=lambda row: _rank(row, wanted), default=None)
+    if best is None:
+        return None
+    mark, session_pk, seq, _on_path, kind, created_at = best
+    return _Match(session_pk, seq, bytes(mark), kind, created_at)
+
+
+def _rank(row: tuple[Any, ...], wanted: dict[bytes, int]) -> tuple[Any, ...]:
+    """The longest; on the path rather than beside it; the newest."""
+    mark, _session, seq, on_path, _kind, created_at = row
+    return wanted[mark], on_path, created_at, seq
