@@ -101,10 +101,12 @@ def _check_others_are_left(person: AbstractUser) -> None:
 
 
 def _shut(person: AbstractUser) -> None:
-    """From here on nobody signs in, no key opens, and no share link shows anything."""
+    """From here on nobody signs in, no key opens, no share link shows anything, and what runs is stopped."""
     get_user_model().objects.filter(pk=person.pk).update(is_active=False)
     for key in ApiKey.objects.filter(owner=person.pk, revoked_at=None):
         keys.revoke(key, actor=None)
+    for holding in holdings():
+        holding.shut(person)
 
 
 def _strip_keys(person: AbstractUser) -> int:

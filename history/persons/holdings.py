@@ -14,13 +14,15 @@ from django.db.models import Model
 class Holding:
     """`rows` are what is known of a person, for them to read; `erase` ends it, and says how many rows that were.
 
-    Holdings are erased in the order in which they were registered; the account itself comes `last`.
+    Holdings are erased in the order in which they were registered; the account itself comes `last`. `shut` is called
+    before anything is removed: from then on nothing new may come of it.
     """
 
     name: str
     rows: Callable[[AbstractUser], Iterable[Mapping[str, Any]]]
     erase: Callable[[AbstractUser], int]
     last: bool = False
+    shut: Callable[[AbstractUser], object] = lambda person: None
 
 
 _holdings: dict[str, Holding] = {}

@@ -21,11 +21,12 @@ from history.entries import Media, ModelInput, Text
 from history.errors import HistoryError
 from history.importing import jobs
 from history.models import ApiKey, AuditEvent, Blob, Exchange, ImportJob, Session
-from history.persons import erase_person, give_person
+from history.persons import erase_person, erasing, give_person
+from history.retention.persons import erase_everything_of
 from history.verification import verify
 from project.accounts import links
 from project.accounts.models import User
-from relay.models import Allowance, QueuedMessage, Spending
+from relay.models import Allowance, QueuedMessage, Run, Spending
 from tests.history.shell import history, history_json
 from tests.talk import answered, call, chat_of, result, results
 
@@ -163,6 +164,22 @@ def test_it_is_in_the_audit_chain_with_numbers_only_and_the_record_is_healthy(ad
     assert json.loads(events[-1].details)["person"] == ada.pk
     assert list(audit.flaws()) == []
     assert list(verify()) == []
+
+
+def test_an_answer_on_its_way_is_stopped_before_anything_is_removed(
+    ada: User, adas: list[Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run.objects.create(session=adas[0].pk, owner=ada)
+    seen = []
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        seen.append(Run.objects.get(pk=run.pk).stop_requested_at)
+        return erase_everything_of(*arguments, **options)
+
+    monkeypatch.setattr(erasing, "erase_everything_of", watched)
+    erase_person(ada, reason=WHY)
+    assert seen[0] is not None
+    assert not Run.objects.filter(pk=run.pk).exists()
 
 
 def test_the_files_of_an_import_go_too(ada: User, adas: list[Session]) -> None:
