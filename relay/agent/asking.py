@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import aclosing
 from dataclasses import replace
+from decimal import Decimal
 from uuid import UUID
 
 from history import exchanges, recorder
@@ -21,6 +22,7 @@ from relay.agent.settings import RoleName
 from relay.agent.turn import Said, Turn, TurnFailed, Watcher
 from relay.database import in_database
 from relay.errors import Cut, ProviderError
+from relay.prices import cost_of
 from relay.providers.base import CallNotes
 from relay.providers.registry import router
 
@@ -91,7 +93,9 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> 
     exchange = call.prepared.exchange
     with writing():
         outcome = outcome_of(call.prepared, call.notes)
-        appended = exchanges.finish(exchange, output, end_reason=end_reason, error=output.error, **outcome)
+        cost = cost_of(output.usage, provider=exchange.provider, model=exchange.model) if output.usage else Decimal(0)
+        appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
         if output.usage:
-            allowances.note_usage(call.turn.user, tokens=output.usage.input_tokens + output.usage.output_tokens)
+            tokens = output.usage.input_tokens + output.usage.output_tokens
+            allowances.note_usage(call.turn.user, tokens=tokens, cost=cost)
         return move(run_id, appended.seq) if appended else exchange.after

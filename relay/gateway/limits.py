@@ -62,6 +62,7 @@ class Account:
     month_before: Use = field(default_factory=Use)
     running: set[str] = field(default_factory=set)
     elsewhere: int = 0
+    prefix: str = ""
     seen: float = 0.0
     is_limited: bool = False
     is_loaded: bool = False
@@ -86,7 +87,7 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
     async def __aenter__(self) -> None:
         key = self.call.key
         account = account_of(key.pk)
-        account.is_limited = is_limited(key)
+        account.is_limited, account.prefix = is_limited(key), key.prefix
         if account.is_limited:
             await self._check(key, account)
         with _lock:
@@ -98,13 +99,13 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
         with _lock:
             account_of(self.call.key.pk, is_locked=True).running.discard(self.name)
         if self.is_shared:
-            await shared.leave(self.call.key.pk, self.name)
+            await shared.leave(self.call.key.prefix, self.name)
 
     async def _check(self, key: ApiKey, account: Account) -> None:
         if not account.is_loaded:
             await _load(key.pk)
         _check_budget(key, account)
-        counted = await shared.enter(key, self.name) if shared.is_there() else None
+        counted = await shared.enter(key.prefix, self.name) if shared.is_there() else None
         self.is_shared = counted is not None
         minute = counted or shared.Counted(
             requests=account.minute.used.requests,
@@ -115,7 +116,7 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
             _check_pace(key, minute)
         except Refusal:
             if self.is_shared:
-                await shared.leave(key.pk, self.name, request_too=True)
+                await shared.leave(key.prefix, self.name, request_too=True)
             raise
 
 
@@ -149,7 +150,7 @@ def note(call: Call, recording: Recording) -> None:
         account.minute.new += used
         account.day.new += used
     if shared.is_there() and call.key.tokens_per_minute is not None:
-        shared.note_tokens(call.key.pk, used.tokens)
+        shared.note_tokens(call.key.prefix, used.tokens)
 
 
 def sync() -> None:
@@ -171,7 +172,7 @@ def sync() -> None:
         _written(minutes)
         for key in minutes:
             _take(key, uses.total_of(key, minute=this_minute(), day=today()))
-        shared.keep_alive({key: active[key].running for key in minutes})
+        shared.keep_alive({active[key].prefix: active[key].running for key in minutes})
 
 
 def _written(counts: Mapping[int, Count[Any]]) -> None:

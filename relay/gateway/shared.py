@@ -19,8 +19,6 @@ import redis
 import redis.asyncio
 from django.conf import settings
 
-from history.models import ApiKey
-
 logger = logging.getLogger(__name__)
 
 PREFIX = "parley:key"
@@ -45,10 +43,10 @@ def is_there() -> bool:
     return bool(settings.REDIS_URL)
 
 
-async def enter(key: ApiKey, name: str) -> Counted | None:
-    """Count a call in; what there was before it. None where Redis does not answer."""
+async def enter(key: str, name: str) -> Counted | None:
+    """Count a call in; what there was before it. None where Redis does not answer. Keys go by their prefix."""
     now = time.time()
-    minute, running = _minute(key.pk), f"{PREFIX}:{key.pk}:running"
+    minute, running = _minute(key), f"{PREFIX}:{key}:running"
     pipeline = _client().pipeline(transaction=True)
     pipeline.hincrby(minute, "requests", 1)
     pipeline.hget(minute, "tokens")
@@ -66,7 +64,7 @@ async def enter(key: ApiKey, name: str) -> Counted | None:
     return Counted(requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
 
 
-async def leave(key: int, name: str, *, request_too: bool = False) -> None:
+async def leave(key: str, name: str, *, request_too: bool = False) -> None:
     """Count a call out; one that was refused is no request."""
     pipeline = _client().pipeline(transaction=False)
     pipeline.zrem(f"{PREFIX}:{key}:running", name)
@@ -75,14 +73,14 @@ async def leave(key: int, name: str, *, request_too: bool = False) -> None:
     await _try(pipeline.execute())
 
 
-def note_tokens(key: int, tokens: int) -> None:
+def note_tokens(key: str, tokens: int) -> None:
     """Without waiting: the call is over."""
     task = asyncio.get_running_loop().create_task(_try(_client().hincrby(_minute(key), "tokens", tokens)))
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 
 
-def keep_alive(running: Mapping[int, Iterable[str]]) -> None:
+def keep_alive(running: Mapping[str, Iterable[str]]) -> None:
     """The background's: the calls of this process go on."""
     if not is_there():
         return
@@ -111,7 +109,7 @@ async def _try(work: Any) -> None:
         logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
 
 
-def _minute(key: int) -> str:
+def _minute(key: str) -> str:
     return f"{PREFIX}:{key}:{int(time.time()) // 60}"
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from history.entries import ModelOutput, SystemInstructionSet, ToolResults, ToolsOffered, Usage
 from history.events import ReasoningPiece, TextPiece, ToolCallPiece, UsageReported
 from history.models import Exchange, Session, ToolCall
-from relay import conversation
+from relay import allowances, conversation
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import AccessRefused, Busy, OverAllowance
 from relay.models import Allowance, Run
+from relay.prices import Price
 from relay.providers.base import Model
 from relay.providers.scripted import CUT
 from tests.chat.conftest import Talk
@@ -176,6 +179,20 @@ async def test_an_error_in_the_middle_keeps_what_was_said(talk: Talk) -> None:
     entry = (await talk.entries())[-1]
     assert isinstance(entry, ModelOutput)
     assert (entry.text, entry.status, entry.error) == ("Half an ", "failed", "too many requests")
+
+
+async def test_what_an_answer_costs_is_frozen_on_its_exchange_and_counted_for_the_person(
+    talk: Talk, settings: Any
+) -> None:
+    settings.PARLEY_PRICES = (Price(model="script", input=Decimal(1_000), output=Decimal(10_000)),)
+    talk.scripted(["Yes.", UsageReported(usage=Usage(input_tokens=12, output_tokens=3))])
+    await talk.begin("Really?")
+    await talk.until_ended()
+    settings.PARLEY_PRICES = ()
+    exchange = await in_database(Exchange.objects.get)
+    assert exchange.cost == Decimal("0.042")
+    assert (await in_database(Session.objects.get)).cost == Decimal("0.042")
+    assert (await in_database(allowances.spent_today, talk.user)).cost == Decimal("0.042")
 
 
 async def test_reasoning_tokens_and_durations_are_recorded_with_the_answer(talk: Talk) -> None:

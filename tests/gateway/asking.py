@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tests.gateway.relayed import Relay
 
-HI = {"model": "model", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+HI: dict[str, Any] = {"model": "model", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
 CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 # Of every language: an address, and the smallest request.
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -1,0 +1,232 @@
+"""What a key may use, told in the caller's envelope, and held across processes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as live_settings
+from django.db import OperationalError
+from django.utils import timezone
+
+from history import keys
+from history.dialects import DIALECTS
+from history.models import ApiKey
+from project.accounts.models import User
+from relay.gateway import limits, uses
+from relay.models import KeyMinute, KeyStreams, KeyUse
+from relay.prices import Price
+from tests.gateway.asking import CALLS, HI, ask, asking
+from tests.gateway.relayed import Relay
+from tests.house.conftest import new_database
+from tests.house.processes import Process, clean_environment, free_port, manage, serving, wait_for
+from tests.vendors import KEYS, Vendors, says
+
+CHAT = "/v1/chat/completions"
+TOKENS = 17  # of one played answer
+
+
+def early_in_the_minute() -> None:
+    """The minute is the clock's: no test is to be caught by its end."""
+    if time.time() % 60 > 50:
+        time.sleep(61 - time.time() % 60)
+
+
+def key_with(owner: User, **of_key: Any) -> str:
+    return keys.create(name="limited", owner=owner, recording="full", **of_key).secret
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_one_request_too_many_is_told_in_every_language(
+    relay: Relay, ada: User, vendors: Vendors, dialect: str
+) -> None:
+    early_in_the_minute()
+    key = key_with(ada, requests_per_minute=1)
+    path, body = CALLS[dialect]
+    assert ask(relay, path, body, authorization=f"Bearer {key}", anthropic_version="2023-06-01").status == 200
+    answered = ask(relay, path, body, authorization=f"Bearer {key}", anthropic_version="2023-06-01")
+    failed = DIALECTS[dialect].decode_error(answered.status, answered.body)
+    assert (answered.status, failed.kind) == (429, "rate_limit")
+    assert "1 requests per minute" in failed.message
+    assert 0 < int(answered.headers["retry-after"]) <= 60
+    assert len(vendors.requests) == 1
+    assert len(relay.accepted()) == 1
+
+
+def test_what_was_refused_is_not_counted(relay: Relay, ada: User) -> None:
+    early_in_the_minute()
+    key = key_with(ada, requests_per_minute=2)
+    assert [ask(relay, CHAT, HI, x_api_key=key).status for _ in range(4)] == [200, 200, 429, 429]
+    assert ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["minute"]["requests"] == 2
+
+
+def test_tokens_of_a_minute_end_with_the_call_that_goes_over(relay: Relay, ada: User) -> None:
+    early_in_the_minute()
+    key = key_with(ada, tokens_per_minute=TOKENS + 1)
+    statuses = []
+    for count in range(1, 4):
+        statuses.append(ask(relay, CHAT, HI, x_api_key=key).status)
+        relay.ended(min(count, 2))
+        time.sleep(0.1)
+    assert statuses == [200, 200, 429]
+
+
+def test_so_many_calls_at_once_and_one_more_when_one_has_ended(relay: Relay, ada: User, vendors: Vendors) -> None:
+    key = key_with(ada, concurrent_streams=1)
+    vendors.plays("openai-chat", replace(says(*["word "] * 20), delay=0.05))
+    with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
+        first.response.read(10)
+        second = ask(relay, CHAT, HI, x_api_key=key)
+        assert (second.status, second.headers["retry-after"]) == (429, "1")
+        first.read()
+    relay.ended()
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+
+
+def test_a_call_that_is_let_go_is_not_counted_as_going_on(relay: Relay, ada: User, vendors: Vendors) -> None:
+    key = key_with(ada, concurrent_streams=1)
+    vendors.plays("openai-chat", replace(says(*["word "] * 50), delay=0.1))
+    with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
+        first.response.read(10)
+    assert relay.ended()[0].reason == "client_gone"
+    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 200, seconds=5, what="room for a call")
+
+
+@pytest.mark.parametrize("limit", ["tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"])
+def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_no_use(
+    relay: Relay, ada: User, settings: Any, limit: str
+) -> None:
+    settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000)),)
+    key = key_with(ada, **{limit: TOKENS})
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    relay.ended()
+    limits.sync()
+    answered = ask(relay, CHAT, HI, x_api_key=key)
+    assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
+    assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
+    assert f"{TOKENS} {limit.replace('_', ' ')}" in answered.json["error"]["message"]
+
+
+def test_what_was_used_is_written_once_and_found_again_by_another_process(relay: Relay, ada: User) -> None:
+    key = key_with(ada, tokens_per_day=TOKENS * 2)
+    ask(relay, CHAT, HI, x_api_key=key)
+    relay.ended()
+    limits.sync()
+    limits.sync()
+    row = KeyUse.objects.get()
+    assert (row.requests, row.tokens) == (1, TOKENS)
+    limits.forget_all()
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    relay.ended(2)
+    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 429, seconds=5)
+
+
+def test_a_stream_whose_end_nobody_heard_is_counted_by_its_size(relay: Relay, ada: User, vendors: Vendors) -> None:
+    key = key_with(ada)
+    vendors.plays("openai-chat", replace(says(*["word "] * 50), delay=0.05))
+    with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
+        first.response.read(1_000)
+    assert relay.ended()[0].usage_hint["source"] == "estimated"
+    assert ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["day"]["tokens"] > 20
+
+
+def test_without_the_database_nobody_is_refused(relay: Relay, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OperationalError("the database is away")
+
+    key = key_with(ada, tokens_per_day=5, requests_per_minute=100)
+    monkeypatch.setattr(uses, "total_of", away)
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 429, "what this process counted holds"
+
+
+def test_counts_of_minutes_and_of_processes_that_are_over_go(relay: Relay, ada: User) -> None:
+    api_key = ApiKey.objects.get(pk=keys.create(name="k", owner=ada).api_key.pk)
+    KeyMinute.objects.create(key=api_key, minute=1)
+    KeyStreams.objects.create(key=api_key, process="gone", at=timezone.now() - timedelta(hours=1))
+    uses.tidy()
+    assert (KeyMinute.objects.count(), KeyStreams.objects.count()) == (0, 0)
+
+
+# Two real processes.
+
+
+def post(port: int, key: str, body: dict[str, Any]) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("POST", CHAT, json.dumps(body), {"x-api-key": key, "content-type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        return response.status
+    finally:
+        connection.close()
+
+
+MAKE_KEYS = """
+import json
+from history import keys
+from project.accounts.models import User
+ada = User.objects.create_user("ada", is_staff=True)
+print(json.dumps([keys.create(name="k", owner=ada, **limit).secret for limit in json.loads('LIMITS')]))
+"""
+
+
+def made_keys(variables: dict[str, str], *of_keys: dict[str, int]) -> list[str]:
+    code = MAKE_KEYS.replace("LIMITS", json.dumps(of_keys))
+    made: list[str] = json.loads(manage("shell", "--no-imports", "--command", code, **variables).stdout)
+    return made
+
+
+@pytest.mark.django_db
+def test_limits_hold_across_processes(vendors: Vendors, tmp_path: Path) -> None:
+    """Through Redis at once, else through the database within a second."""
+    with new_database(tmp_path) as url:
+        variables = {
+            "DATABASE_URL": url,
+            "REDIS_URL": live_settings.REDIS_URL,
+            "PARLEY_DATA_DIR": str(tmp_path),
+            "OPENAI_BASE_URL": f"{vendors.url}/v1",
+            "OPENAI_API_KEY": KEYS["openai"],
+            "PARLEY_BACKGROUND": "off",
+        }
+        manage("migrate", "--verbosity=0", **variables)
+        by_minute, at_once = made_keys(variables, {"requests_per_minute": 3}, {"concurrent_streams": 1})
+        environment, ports = clean_environment(**variables), (free_port(), free_port())
+        with _serving(ports[0], tmp_path, environment), _serving(ports[1], tmp_path, environment):
+            _check_minute(ports, by_minute)
+            _check_at_once(ports, at_once, vendors)
+
+
+def _serving(port: int, folder: Path, environment: dict[str, str]) -> AbstractContextManager[Process]:
+    log = folder / f"log-{port}"
+    return serving("uvicorn", application="project.asgi:application", port=port, log=log, environment=environment)
+
+
+WAIT = 0 if live_settings.REDIS_URL else 1.5
+ASKED = {**HI, "model": "openai/model"}
+
+
+def _check_minute(ports: tuple[int, int], key: str) -> None:
+    early_in_the_minute()
+    assert [post(port, key, ASKED) for port in (*ports, ports[0])] == [200] * 3
+    time.sleep(WAIT)
+    assert [post(port, key, ASKED) for port in ports] == [429, 429]
+
+
+def _check_at_once(ports: tuple[int, int], key: str, vendors: Vendors) -> None:
+    vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.1))
+    running = threading.Thread(target=post, args=(ports[0], key, {**ASKED, "stream": True}))
+    running.start()
+    vendors.wait_for(4)
+    time.sleep(WAIT)
+    assert post(ports[1], key, ASKED) == 429
+    running.join(10)

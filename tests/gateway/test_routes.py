@@ -1,0 +1,154 @@
+"""Where a model's name leads: rules, aliases, weights; the next one when one fails before the first byte."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from history.dialects import DIALECTS
+from relay.gateway import routes
+from relay.gateway.routes import upstreams_for
+from relay.providers import registry
+from relay.providers.base import Model
+from relay.providers.endpoints import Patience
+from relay.providers.http import HttpProvider
+from relay.providers.rules import Rule, Target
+from tests.gateway.asking import HI, ask
+from tests.gateway.relayed import Relay
+from tests.vendors import Vendors, refuses, says
+from tests.vendors.setup import endpoint_at
+
+CHAT = "openai-chat"
+
+
+@pytest.fixture
+def providers(vendors: Vendors) -> registry.Router:
+    """Two that speak like OpenAI, of which the second knows its model by another name; one where nobody listens."""
+    alike = [HttpProvider(endpoint_at(vendors, CHAT, name=name)) for name in ("first", "second")]
+    nobody = endpoint_at(vendors, CHAT, name="nobody", base_url="http://127.0.0.1:1/v1", patience=Patience(connect=1))
+    others = [HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))]
+    router = registry.Router([*alike, HttpProvider(nobody), *others])
+    registry.use(router)
+    return router
+
+
+@pytest.fixture(autouse=True)
+def _cool_again() -> None:
+    routes.forget_all()
+
+
+def lead(settings: Any, model: str, *targets: Target) -> None:
+    settings.PARLEY_ROUTES = (Rule(model=model, targets=targets),)
+
+
+def to(provider: str, model: str = "model", weight: float = 1.0) -> Target:
+    return Target(provider=provider, model=model, weight=weight)
+
+
+def order(model: str, sticky: bytes = b"") -> list[str]:
+    return [upstream.provider.name for upstream in upstreams_for(model, dialect=CHAT, sticky=sticky)]
+
+
+def test_an_alias_is_replaced_by_the_models_own_name_and_nothing_else_is(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    lead(settings, "fast*", to("second", "model"))
+    body = b'{ "model" : "fast-2", "messages":[{"role":"user","content":"\xe5\x97\xa8"}] }'
+    assert ask(relay, "/v1/chat/completions", body, x_api_key=key).status == 200
+    assert vendors.requests[0].body == {"model": "model", "messages": [{"role": "user", "content": "嗨"}]}
+    assert vendors.requests[0].headers["content-length"] == str(len(body) - 1)
+    assert (relay.accepted()[0].provider, relay.accepted()[0].model) == ("second", "model")
+    assert relay.accepted()[0].body == body
+
+
+def test_a_model_named_with_its_provider_is_called_by_its_own_name(relay: Relay, key: str, vendors: Vendors) -> None:
+    assert ask(relay, "/v1/chat/completions", {**HI, "model": "second/model"}, x_api_key=key).status == 200
+    assert vendors.requests[0].body["model"] == "model"
+
+
+def test_of_several_with_one_name_the_one_that_speaks_the_callers_language_is_asked(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    everybody = [HttpProvider(endpoint_at(vendors, dialect)) for dialect in DIALECTS]
+    registry.use(registry.Router(everybody))
+    assert ask(relay, "/v1/messages", HI, x_api_key=key, anthropic_version="2023-06-01").status == 200
+    assert vendors.requests[0].dialect == "anthropic-messages"
+
+
+def test_weights_share_sessions_out_and_each_stays_where_it_is(
+    db: None, providers: registry.Router, settings: Any
+) -> None:
+    lead(settings, "both", to("first", weight=3), to("second", weight=1), to("nobody", weight=0))
+    firsts = Counter(order("both", sticky=str(number).encode())[0] for number in range(2_000))
+    assert 1_400 < firsts["first"] < 1_600
+    assert firsts["nobody"] == 0
+    assert all(order("both", sticky=b"a") == order("both", sticky=b"a") for _ in range(3))
+    assert order("both")[-1] == "nobody"
+
+
+def test_the_next_one_is_asked_when_one_fails_before_the_first_byte(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    lead(settings, "both", to("nobody"), to("first", weight=0))
+    vendors.plays(CHAT, says("Here."))
+    answered = ask(relay, "/v1/chat/completions", {**HI, "model": "both"}, x_api_key=key)
+    assert answered.json["choices"][0]["message"]["content"] == "Here."
+    ended = relay.ended()[0]
+    assert [(attempt.provider, attempt.status) for attempt in ended.attempts] == [("nobody", 0), ("first", 200)]
+    assert ended.metadata["provider"] == "first"
+
+
+@pytest.mark.parametrize("kind", ["rate_limit", "overloaded", "server", "authentication"])
+def test_an_error_that_another_may_not_have_is_not_told_to_the_caller(
+    relay: Relay, key: str, vendors: Vendors, settings: Any, kind: Any
+) -> None:
+    lead(settings, "both", to("first"), to("second", weight=0))
+    vendors.plays(CHAT, refuses(kind), says("Here."))
+    answered = ask(relay, "/v1/chat/completions", {**HI, "model": "both"}, x_api_key=key)
+    assert (answered.status, len(vendors.requests)) == (200, 2)
+
+
+def test_a_wrong_request_is_wrong_everywhere(relay: Relay, key: str, vendors: Vendors, settings: Any) -> None:
+    lead(settings, "both", to("first"), to("second"))
+    vendors.plays(CHAT, refuses("invalid_request"))
+    answered = ask(relay, "/v1/chat/completions", {**HI, "model": "both"}, x_api_key=key)
+    assert (answered.status, len(vendors.requests)) == (400, 1)
+
+
+def test_whoever_failed_is_left_alone_for_as_long_as_it_says(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    lead(settings, "both", to("first"), to("second", weight=0))
+    vendors.plays(CHAT, refuses("rate_limit", headers={"retry-after": "0.3"}))
+    for _ in range(2):
+        ask(relay, "/v1/chat/completions", {**HI, "model": "both"}, x_api_key=key)
+    told = [attempt.provider for ended in relay.ended(2) for attempt in ended.attempts]
+    assert told == ["first", "second", "second"]
+    assert order("both")[0] == "second"
+    routes.forget_all()
+    routes.cool("first", seconds=0.0)
+    assert order("both")[0] == "first"
+
+
+def test_when_all_have_failed_the_last_one_is_heard(relay: Relay, key: str, vendors: Vendors, settings: Any) -> None:
+    lead(settings, "both", to("first"), to("second", weight=0))
+    vendors.plays(CHAT, refuses("server", "one"), refuses("overloaded", "two", headers={"retry-after": "9"}))
+    answered = ask(relay, "/v1/chat/completions", {**HI, "model": "both"}, x_api_key=key)
+    assert (answered.status, answered.json["error"]["message"]) == (503, "two")
+    assert answered.headers["retry-after"] == "9"
+    # Both are cooling: that is no reason to refuse anybody.
+    assert ask(relay, "/v1/chat/completions", {**HI, "model": "both"}, x_api_key=key).status == 200
+
+
+def test_a_rule_leads_to_another_language_too(relay: Relay, key: str, vendors: Vendors, settings: Any) -> None:
+    lead(settings, "gpt-*", to("anthropic", "claude"))
+    answered = ask(relay, "/v1/chat/completions", {**HI, "model": "gpt-6"}, x_api_key=key)
+    assert answered.json["choices"][0]["message"]["content"] == "Hello."
+    assert (vendors.requests[0].dialect, vendors.requests[0].body["model"]) == ("anthropic-messages", "claude")
+    assert ask(relay, "/v1/chat/completions", {**HI, "model": "nobodys"}, x_api_key=key).status == 404
+
+
+def test_aliases_are_in_the_list_of_models(relay: Relay, key: str, settings: Any) -> None:
+    lead(settings, "fast", to("first"))
+    listed = ask(relay, "/v1/models", method="GET", x_api_key=key).json["data"]
+    assert "fast" in {model["id"] for model in listed}
