@@ -10,6 +10,7 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from history.admin.looking import asks_a_filter
 from relay.agent.tools.registry import all_tools, toolbox
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
 
@@ -116,6 +117,10 @@ class QueuedMessageAdmin(ReadOnlyAdmin[QueuedMessage]):
     list_display = ("created_at", "owner", "agent", "model", "session")
     list_select_related = ("owner",)
     exclude = ("text", "attachments")
+    asked_besides = ()
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return asks_a_filter(self, lookup) and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
 
     def get_object(self, *args: Any, **kwargs: Any) -> QueuedMessage | None:
         """The page of one is called after it, and that would be its text."""

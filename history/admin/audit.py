@@ -25,6 +25,7 @@ from history.rights import Purpose, may_with_others, rows_for
 class AuditEventAdmin(LookingAdmin[AuditEvent]):
     list_display = ("seq", "at", "action", "who", "shown_session", "reason")
     list_filter = (recent("action", _("action")),)
+    asked_besides = ("session",)
     search_fields = ("action",)
     search_help_text = _("The id of a session, the number of an event, or the name of a person.")
     ordering = ("-seq",)

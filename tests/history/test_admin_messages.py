@@ -102,3 +102,16 @@ def test_exchanges_show_times_and_costs_and_no_text(client: Client, session: Ses
     assert "m1" in page
     assert "secret" not in html + page
     assert rows(read(client, EXCHANGES, model="m1")) == 1
+
+
+def test_no_address_of_a_list_tells_whether_a_guess_at_a_text_is_right(
+    client: Client, session: Session, ada: Any, staff: Any
+) -> None:
+    exchange = exchanges.open_exchange(session=session, owner=ada, model="m1", after=session.head)
+    Exchange.objects.filter(pk=exchange.pk).update(partial="half a secret", inputs={"live": "secret"}, error="secret")
+    client.force_login(with_right(staff, "view_session", "read_session"))
+    for guess in ("partial__contains", "inputs__live__startswith", "error__regex", "metadata__has_key"):
+        assert client.get(EXCHANGES, {guess: "s"}).status_code == 400, guess
+    assert client.get("/admin/history/session/", {"metadata__has_key": "s"}).status_code == 400
+    assert client.get(MESSAGES, {"content__startswith": "the s"}).status_code == 400
+    assert client.get(CALLS, {"arguments__contains": "cpu"}).status_code == 400

@@ -148,6 +148,7 @@ class TestWhatIsRunning:
             page = read(f"/admin/relay/queuedmessage/{path}")
             assert str(waiting.session) in page
             assert "private" not in page
+        assert admin.get("/admin/relay/queuedmessage/?text__startswith=a").status_code == 400
 
     def test_staff_need_the_right_to_see_them(self, client: Client, staff: User) -> None:
         client.force_login(staff)
