@@ -89,7 +89,7 @@ class Source:
         """The values of all lines; `as_one`: they are one conversation, which is not longer than one may be."""
         total = 0
         with closing(self.open()) as stream:
-            for number, raw in enumerate(_raw_lines(stream), 1):
+            for number, raw in enumerate(raw_lines(stream), 1):
                 total += len(raw)
                 if as_one and total > MAX_CONVERSATION:
                     raise FormatError(TOO_LONG)
@@ -122,7 +122,8 @@ class Source:
             return begun
 
 
-def _raw_lines(stream: BinaryIO) -> Iterator[bytes]:
+def raw_lines(stream: Any) -> Iterator[bytes]:
+    """Lines as they are; one that is longer than a line may be comes as one that says nothing."""
     while raw := stream.readline(MAX_LINE + 1):
         if len(raw) <= MAX_LINE:
             yield raw
@@ -141,9 +142,14 @@ def _line(number: int, raw: bytes) -> Line:
         return Line(number, problem=str(error))
 
 
-def _value(raw: bytes) -> Any:
+def check_values(raw: bytes) -> None:
+    """A few bytes of JSON are a hundred in memory: what would be too much of it is refused before it is read."""
     if raw.count(b",") + raw.count(b"[") + raw.count(b"{") > MAX_VALUES:
         raise FormatError(gettext_noop("it has too many values to be read"))
+
+
+def _value(raw: bytes) -> Any:
+    check_values(raw)
     try:
         return parsed(raw.decode("utf-8", "replace"))
     except ValueError as error:

@@ -17,7 +17,7 @@ from history.formats import jsonl
 from history.formats.base import Conversation, FormatError, Refused, gettext_noop
 from history.formats.jsonl import Restored
 from history.formats.readers import Reader, reader_for
-from history.formats.sources import Source
+from history.formats.sources import Source, raw_lines
 from history.importing import storing
 from history.importing.reports import Item, Outcome, Report
 from history.importing.unpacking import DAMAGE, Piece, may_hold_text, unpacked
@@ -177,7 +177,7 @@ class _Import:
             return
         counted.begin()
         with closing(counted.open()) as stream:
-            for restored in jsonl.restore(stream, owner=None if self.restore_owners else self.owner):
+            for restored in jsonl.restore(raw_lines(stream), owner=None if self.restore_owners else self.owner):
                 yield _item(restored, piece.name)
 
 
@@ -251,9 +251,6 @@ class _Told:
         line = self.stream.readline(size)
         self.counted.tell(len(line))
         return line
-
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self.readline, b"")
 
     def close(self) -> None:
         self.stream.close()

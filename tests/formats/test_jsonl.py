@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from contextlib import suppress
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.test import override_settings
@@ -12,9 +16,11 @@ from django.utils import timezone
 
 from history import exchanges, recorder, retention, selectors, verification
 from history.context import ContextOptions, context_to_bytes, render_context
-from history.entries import SystemInstructionSet
+from history.entries import Media, ModelInput, SystemInstructionSet
+from history.formats import sources
 from history.formats.base import FormatError
-from history.models import ApiKey, AuditEvent, Blob, Message, Session, ToolCall
+from history.formats.jsonl import reading
+from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, Exchange, Message, Session, ToolCall
 from project.accounts.models import User
 from relay.models import Agent
 from tests.formats.exported import everything, restored, rich_session, wipe
@@ -325,3 +331,128 @@ def test_a_line_that_nobody_should_have_written_breaks_nothing(ada: User, line: 
         "two",
     ]
     assert findings() == []
+
+
+# A file that somebody wrote to get at what is not theirs, or to break the house.
+
+
+def altered(file: bytes, **facts: Any) -> list[bytes]:
+    """The lines of an export, with other facts in those of its sessions."""
+    lines = [json.loads(line) for line in file.splitlines()]
+    return [json.dumps(line | (facts if line["type"] == "session" else {})).encode() for line in lines]
+
+
+def test_whoever_knows_a_hash_does_not_get_the_bytes_of_somebody_else(ada: User, bob: User) -> None:
+    theirs = rich_session(ada)
+    exchange = exchanges.open_exchange(session=theirs, owner=ada, model="m", after=1, inputs={"live": "x" * 9_000})
+    exchanges.finish(exchange, None, end_reason="done")
+    kept = [line for line in everything().splitlines() if b'"type":"blob"' not in line]
+    mine = [line.replace(str(theirs.pk).encode(), ID.encode()) for line in kept]
+    mine = [line.replace(str(exchange.pk).encode(), ID.encode()) for line in mine]
+    restored(mine, owner=bob)
+    assert not Blob.objects.filter(messages__session__owner=bob).exists()
+    assert not Blob.objects.filter(exchanges__owner=bob).exists()
+    assert not Message.objects.filter(session__owner=bob, content__contains="Be brief").exists()
+    again = [line.replace(ID.encode(), ID.replace("c0", "ca").encode()) for line in mine]
+    restored(again, owner=ada)
+    assert Message.objects.filter(session=UUID(ID.replace("c0", "ca")), content__contains="Be brief").exists()
+
+
+def test_nor_as_an_attachment_or_with_a_call_to_a_model(ada: User, bob: User) -> None:
+    picture = recorder.store_blob(b"\x89PNG ada's picture", media_type="image/png")
+    shown = Media(media_type="image/png", sha256=picture, name="p.png", size=19)
+    theirs = recorder.start_session(owner=ada)
+    recorder.append(theirs, ModelInput(parts=(shown,)), after=0)
+    exchange = exchanges.open_exchange(session=theirs, owner=ada, model="m", after=1, inputs={"live": "x" * 9_000})
+    exchanges.finish(exchange, None, end_reason="done")
+    kept = [line for line in everything().splitlines() if b'"type":"blob"' not in line]
+    call_ = next(json.loads(line) for line in kept if b'"type":"exchange"' in line)
+    loose = json.dumps({**call_, "id": ID.replace("c0", "ca"), "session": None}).encode()
+    mine = [line.replace(str(theirs.pk).encode(), ID.encode()) for line in [*kept[:-1], loose, kept[-1]]]
+    restored([line.replace(str(exchange.pk).encode(), ID.encode()) for line in mine], owner=bob)
+    assert Session.objects.filter(owner=bob, version=1).exists()
+    assert Exchange.objects.filter(owner=bob).count() == 2
+    assert not Blob.objects.filter(messages__session__owner=bob).exists()
+    assert not Blob.objects.filter(exchanges__owner=bob).exists()
+
+
+def test_nobody_takes_the_name_of_a_session_that_was_somebody_elses(ada: User, bob: User) -> None:
+    theirs, begun = chat_of(ada, "hello", "hi"), chat_of(ada, "half")
+    file = everything()
+    retention.erase(theirs, actor=ada, reason="for the test")
+    long_ago = timezone.now() - timedelta(days=1)
+    Session.objects.filter(pk=begun.pk).update(hidden_at=IN_THE_MAKING, stored_at=long_ago)
+    assert [item.outcome for item in restored(file, owner=bob)] == ["refused", "refused"]
+    assert Session.objects.get().owner == ada
+    assert {item.outcome for item in restored(file, owner=ada)} == {"imported"}
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"])
+@pytest.mark.parametrize("name", ["last_activity_at", "created_at", "archived_at"])
+def test_a_time_at_the_end_of_the_calendar_is_no_time(ada: User, name: str, at: str) -> None:
+    """No zone but one has a place for it: whoever listed such a session, or purged, would fail."""
+    chat_of(ada, "hello", "hi", source="relay")
+    lines = altered(everything(), **{name: at})
+    wipe()
+    assert [item.outcome for item in restored(lines, owner=ada)] == ["refused"]
+
+
+def test_what_was_said_at_the_end_of_the_calendar_is_left_out(ada: User) -> None:
+    session = chat_of(ada, "hello", "hi")
+    file = everything()
+    at = selectors.entries_of(list(Message.objects.filter(session=session, seq=2)))[0].at.isoformat().encode()
+    wipe()
+    lines = [line.replace(at, b"9999-12-31T23:59:59+00:00", line.startswith(b'{"body')) for line in file.splitlines()]
+    assert lines != file.splitlines()
+    assert [(item.entries, item.outcome) for item in restored(lines, owner=ada)] == [(1, "imported")]
+
+
+def test_a_blob_without_an_end_does_not_fill_the_memory(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MAX_BLOB", 1_000)
+    chat_of(ada, "hello", "hi")
+    head, *rest = everything().splitlines()
+    wipe()
+    part = json.dumps({"type": "blob", "sha256": "00", "data": "A" * 400, "more": True}).encode()
+    payloads = reading.Payloads()
+    sizes = []
+    for _ in range(20):
+        with suppress(FormatError):
+            payloads.add(json.loads(part))
+        sizes.append(len(payloads._begun))
+    assert max(sizes) <= 1_000
+    items = restored([head, *[part] * 20, *rest])
+    assert [item.outcome for item in items if item.session] == ["imported"]
+
+
+def test_a_cost_that_is_no_number_costs_only_itself(ada: User) -> None:
+    chat_of(ada, "hello", "hi")
+    lines = altered(everything(), cost="NaN")
+    wipe()
+    assert [item.outcome for item in restored(lines)] == ["refused"]
+
+
+def test_more_values_than_anybody_reads_are_refused_before_they_are_read(
+    ada: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = sorted((rich_session(ada).pk, chat_of(ada, "hello", "hi").pk))
+    file = everything()
+    wipe()
+    monkeypatch.setattr(sources, "MAX_VALUES", 60)
+    bomb = b'{"type":"note","x":[' + b"[]," * 100 + b"[]]}"
+    told = restored([*file.splitlines(), bomb])
+    assert {item.session for item in told if item.outcome == "imported"} == {first, second}
+    assert any("too many values" in item.why for item in told)
+    packed = b"[" + b"[]," * 100 + b"[]]"
+    name = sha256(packed).hexdigest()
+    payloads = reading.Payloads()
+    payloads.add({"sha256": name, "data": b64encode(packed).decode()})
+    for key in ("$json_blob", "\\u0024json_blob"):
+        body = (
+            f'{{"kind":"new","at":"2026-01-01T00:00:00+00:00","x":{{"$blob":"{name}"}},"tools":{{"{key}":"{name}"}}}}'
+        )
+        line = {**ENTRY, "body": body, "salt": "00" * 16}
+        with pytest.raises(FormatError):
+            reading.EntryReader(payloads).read(line)
+        with monkeypatch.context() as patched:
+            patched.setattr(sources, "MAX_VALUES", 1_000)
+            assert reading.EntryReader(payloads).read(line).kind == "new"

@@ -18,7 +18,7 @@ from history.context import ContextOptions, render_context
 from history.dialects import DIALECTS, CallOptions
 from history.entries import ModelOutput, Summary, ToolResults
 from history.errors import HistoryOff
-from history.formats import jsonl
+from history.formats import jsonl, sources
 from history.importing import Item, Outcome, Report, storing, unpacking
 from history.models import AuditEvent, Message, Session
 from history.repair import unpaired
@@ -430,3 +430,17 @@ def test_our_own_export_is_restored_under_the_ids_that_it_had(bring: Any, ada: U
     _, items = bring("parley.zip", zipped({"parley.jsonl": exported}))
     assert [(item.outcome, item.session, item.format) for item in items] == [(Outcome.IMPORTED, name, "parley")]
     assert bring("talk.jsonl", lines(*TALK))[1][0].outcome == Outcome.THERE, "the source's ids came back with it"
+
+
+def test_a_line_of_our_own_format_that_never_ends_is_read_past(bring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MAX_LINE", 1_000)
+    read: list[int] = []
+
+    def restore(lines: Any, **_how: Any) -> tuple[()]:
+        read.extend(map(len, lines))
+        return ()
+
+    monkeypatch.setattr(jsonl, "restore", restore)
+    head = b'{"format":"parley","type":"header","version":1}\n'
+    bring("x.gz", gzip.compress(head + b"x" * 3_000_000 + b"\n" + head))
+    assert read == [len(head), 1, len(head)]

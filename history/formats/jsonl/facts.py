@@ -216,7 +216,7 @@ def cost_of(value: Any) -> Decimal:
         cost = Decimal(str(value))
     except InvalidOperation:
         raise FormatError(f"{value!r} is no cost") from None
-    if not 0 <= cost < 10**8:
+    if not cost.is_finite() or not 0 <= cost < 10**8:
         raise FormatError(f"{value!r} is no cost")
     return cost
 

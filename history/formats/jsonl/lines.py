@@ -9,10 +9,13 @@ from typing import Any
 
 from history.bodies import dump
 from history.formats.base import FormatError
+from history.formats.sources import check_values
 
 FORMAT, VERSION = "parley", 1
 
 HEADER = {"type": "header", "format": FORMAT, "version": VERSION}
+
+_FIRST, _LAST = 1970, 2200
 
 _BODY = b'{"body":'
 _AFTER_BODY = b',"created_at":'
@@ -29,6 +32,7 @@ def entry_line(body: str, rest: Mapping[str, Any]) -> bytes:
 
 def read_line(line: bytes) -> dict[str, Any]:
     """The object of a line; where we wrote it, `body` is the text that was sealed and not what it says."""
+    check_values(line)
     if line.startswith(_BODY):
         # Nothing after the body holds words of anybody else.
         end = line.rfind(_AFTER_BODY)
@@ -70,6 +74,15 @@ def time_text(moment: datetime | None) -> str | None:
 def time_of(text: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        return likely((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
     except (TypeError, ValueError, OverflowError):
-        raise FormatError(f"{text!r} is no time") from None
+        raise FormatError(f"{str(text)[:40]!r} is no time") from None
+
+
+def likely(moment: datetime) -> datetime:
+    """Raises ValueError for a time that nobody's clock has shown. The ends of the calendar have no place in other
+    zones, and no room for what is reckoned from them: lists and purges would fail for everybody.
+    """
+    if not _FIRST <= moment.year <= _LAST:
+        raise ValueError(f"the year {moment.year} is out of the question")
+    return moment

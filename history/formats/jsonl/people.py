@@ -1,20 +1,23 @@
 """Whose sessions these become: owners by user name, keys by prefix.
 
 Restored by the operator, everything goes to whoever has that name here, or is mapped to. Restored by one person, all of
-it becomes theirs: no session, key or hold of anybody else is touched or pointed to.
+it becomes theirs: no session, key, hold or blob of anybody else is touched or pointed to.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from history.formats.base import FormatError, Notes
-from history.models import ApiKey, Session
+from history.models import ApiKey, Blob, Exchange, Message, Session
+
+REMEMBERED = 500_000
 
 
 class People:
@@ -22,6 +25,7 @@ class People:
         self.owner = owner
         self._known: dict[str, Any] = dict(owners or {})
         self._keys: dict[tuple[str, Any], ApiKey] = {}
+        self._given: set[bytes] = set()
 
     @property
     def is_operator(self) -> bool:
@@ -53,6 +57,22 @@ class People:
             return key
         notes("lost", f"the key {prefix} belongs to somebody else here: the session has none now")
         return None
+
+    def gave(self, blob: str) -> None:
+        """The file itself has the bytes with this hash."""
+        if len(self._given) >= REMEMBERED:
+            self._given.clear()
+        self._given.add(bytes.fromhex(blob))
+
+    def blobs(self, names: Iterable[str]) -> set[str]:
+        """Which of these are stored, and theirs to name: whoever knows a hash does not have the bytes for that."""
+        stored = Blob.objects.filter(pk__in=names)
+        if self.is_operator:
+            return set(stored.values_list("pk", flat=True))
+        said = Message.blobs.through.objects.filter(blob=OuterRef("pk"), message__session__owner=self.owner)
+        sent = Exchange.blobs.through.objects.filter(blob=OuterRef("pk"), exchange__owner=self.owner)
+        theirs = stored.annotate(is_theirs=Exists(said) | Exists(sent)).values_list("pk", "is_theirs")
+        return {name for name, is_theirs in theirs if is_theirs or bytes.fromhex(name) in self._given}
 
     def may_point_to(self, session: Session) -> bool:
         return self.is_operator or session.owner_id == self.owner.pk

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -19,7 +20,7 @@ from history.formats.jsonl.facts import exchange_fields, id_of, session_fields, 
 from history.formats.jsonl.incoming import Incoming, Known
 from history.formats.jsonl.lines import check_header, read_line
 from history.formats.jsonl.people import People
-from history.formats.jsonl.reading import EntryReader
+from history.formats.jsonl.reading import EntryReader, Payloads
 from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.sections import sections
 from history.models import BEYOND_RECALL, IN_THE_MAKING, AuditEvent, Session
@@ -58,7 +59,7 @@ class _Restore:
     def __init__(self, people: People, *, deletions: bool) -> None:
         self.people = people
         self.deletions = deletions
-        self.reader = EntryReader()
+        self.reader = EntryReader(Payloads(people))
         self.batch: list[Incoming] = []
         self.current: Incoming | None = None
         self.bytes = 0
@@ -165,15 +166,21 @@ class _Restore:
         if found is None:
             removed = AuditEvent.objects.filter(session=incoming.id, action="remove").order_by("-seq").first()
             if removed is not None:
+                self._refuse_if_not_theirs(removed)
                 incoming.notes("ignored", "it had been removed here before", where=removed.at.date().isoformat())
+        elif found.owner_id != incoming.owner.pk:
+            raise FormatError("a session with this id is here and belongs to somebody else")
         elif found.hidden_at == IN_THE_MAKING and found.stored_at < timezone.now() - SIGN_OF_LIFE:
             storing.clear(incoming.id)
         elif found.hidden_at in (IN_THE_MAKING, BEYOND_RECALL):
             raise FormatError("the session is just being restored or removed: try again in a minute")
-        elif found.owner_id != incoming.owner.pk:
-            raise FormatError("a session with this id is here and belongs to somebody else")
         else:
             incoming.known = Known(found)
+
+    def _refuse_if_not_theirs(self, removed: AuditEvent) -> None:
+        """Nobody but the operator takes the name of a session that was somebody else's: what is told of it remains."""
+        if not self.people.is_operator and json.loads(removed.details or "{}").get("owner") != self.people.owner.pk:
+            raise FormatError("a session with this id was here and belonged to somebody else")
 
     def _end(self, value: Mapping[str, Any] | None) -> None:
         if self.current is not None:

@@ -90,7 +90,7 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     Exchange.objects.bulk_create(made, ignore_conflicts=True)
     ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
-    stored = set(Blob.objects.filter(pk__in={name for _, name in wanted}).values_list("pk", flat=True))
+    stored = people.blobs({name for _, name in wanted})
     through = Exchange.blobs.through
     links = [through(exchange_id=pk, blob_id=name) for pk, name in sorted(wanted) if name in stored]
     through.objects.bulk_create(links, ignore_conflicts=True)
@@ -109,7 +109,7 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
         exchange.save(force_insert=True)
         names = blobs_in(dump(exchange.inputs))
         if names:
-            exchange.blobs.add(*Blob.objects.filter(pk__in=names))
+            exchange.blobs.add(*Blob.objects.filter(pk__in=people.blobs(names)))
     return True
 
 
