@@ -5,10 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 
 from django.contrib.auth.models import AbstractUser
+from django.db.models import Model
 from django.utils import timezone
 
 from history.persons import register_holding, rows_holding
-from relay.models import Allowance, QueuedMessage, RecentMessage, Run, Spending
+from relay.models import (
+    Allowance,
+    IssuedId,
+    KeyMinute,
+    KeyStreams,
+    KeyUse,
+    NamedReply,
+    QueuedMessage,
+    RecentMessage,
+    Run,
+    Spending,
+)
+
+# What was kept of their keys' calls, beside the record.
+OF_KEYS: dict[str, type[Model]] = {
+    "use_of_keys_by_day": KeyUse,
+    "use_of_keys_by_minute": KeyMinute,
+    "streams_of_keys": KeyStreams,
+    "issued_ids": IssuedId,
+    "named_replies": NamedReply,
+}
+MODELS: tuple[type[Model], ...] = (QueuedMessage, Run, Allowance, Spending, RecentMessage, *OF_KEYS.values())
 
 
 def _stop_runs(person: AbstractUser) -> None:
@@ -22,3 +44,5 @@ def register() -> None:
     register_holding(rows_holding("allowance", Allowance, of="user"))
     register_holding(rows_holding("use_by_day", Spending, of="user"))
     register_holding(rows_holding("recent_messages", RecentMessage, of="user"))
+    for name, model in OF_KEYS.items():
+        register_holding(rows_holding(name, model, of="key__owner"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import CASCADE, ManyToOneRel, QuerySet
 from django.utils import timezone
 
 from history import audit, tallies
@@ -105,10 +105,19 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
         for exchanges in batches(Exchange.objects.filter(session_id__in=locked)):
             removed += remove_exchanges(exchanges)
         _remove(ShareLink.objects.filter(session_id__in=locked))
+        for relation in _of_others():
+            _remove(relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked}))
         Session.objects.filter(parent_id__in=locked).update(parent=None, changed_at=timezone.now())
         Session.objects.filter(forked_from_id__in=locked).update(forked_from=None, changed_at=timezone.now())
         _remove(Session.objects.filter(pk__in=locked))
     return removed
+
+
+def _of_others() -> list[Any]:
+    """What other apps have hung on a session: the record does not know them, but it goes with the session."""
+    related = Session._meta.get_fields(include_hidden=True)
+    found = [field for field in related if isinstance(field, ManyToOneRel) and field.on_delete is CASCADE]
+    return [field for field in found if field.related_model._meta.app_label != Session._meta.app_label]
 
 
 def batches(rows: QuerySet[Any]) -> Iterator[list[Any]]:

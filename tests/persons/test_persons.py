@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.base import CommandError
@@ -26,7 +27,8 @@ from history.retention.persons import erase_everything_of
 from history.verification import verify
 from project.accounts import links
 from project.accounts.models import User
-from relay.models import Allowance, QueuedMessage, Run, Spending
+from relay import persons as relay_persons
+from relay.models import Allowance, IssuedId, KeyUse, NamedReply, QueuedMessage, Run, Spending
 from tests.history.shell import history, history_json
 from tests.talk import answered, call, chat_of, result, results
 
@@ -35,7 +37,7 @@ pytestmark = pytest.mark.django_db
 # Said by Ada, each in another place.
 WORDS = (
     *("zebrafinch", "quokkatext", "narwhalarg", "ocelotresult", "lemurtitle", "axolotlqueue", "capybarakey"),
-    *("pangolinimport", "okapiblob", "tapirmail", "ibexloose", "wombatname"),
+    *("pangolinimport", "okapiblob", "tapirmail", "ibexloose", "wombatname", "gibbonreply"),
 )
 WHY = "Art. 17"
 
@@ -63,6 +65,9 @@ def adas(ada: User, staff: User) -> list[Session]:
     QueuedMessage.objects.create(session=chat.pk, owner=ada, text="axolotlqueue")
     Allowance.objects.create(user=ada, tokens_per_day=5)
     Spending.objects.create(user=ada, day=timezone.now().date(), messages=3)
+    KeyUse.objects.create(key=key, day=timezone.now().date(), requests=2)
+    IssuedId.objects.create(key=key, name="gibbonreply")
+    NamedReply.objects.create(key=key, name="gibbonreply", session=chat, seq=2)
     links.create_link(ada)
     job = jobs.create(ada, [("pangolinimport.zip", 4)])
     jobs.add_piece(job, place=0, offset=0, content=b"data")
@@ -94,6 +99,21 @@ def _tables(cursor: Any) -> list[str]:
 
 def _bytes(value: Any) -> bytes:
     return bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode("utf-8", "replace")
+
+
+def test_whoever_refers_to_a_person_or_a_key_of_theirs_says_so() -> None:
+    """A new table that belongs to people is a holding, or named here with its reason."""
+    known = {"Session", "Exchange", "ApiKey", "ImportJob"}  # the record's own, removed by `erasing` itself
+    counted_anew = {"DayTally"}
+    bookkeeping = {"LogEntry", "User_groups", "User_user_permissions"}  # stripped or cleared with the account
+    held = {model._meta.object_name for model in relay_persons.MODELS} | {"SignInLink"}
+    refer = {
+        model.__name__
+        for model in apps.get_models(include_auto_created=True)
+        for field in model._meta.concrete_fields
+        if field.related_model in (User, ApiKey)
+    }
+    assert refer <= known | counted_anew | bookkeeping | held
 
 
 # Erasing
