@@ -58,7 +58,7 @@ class Relay:
     def __init__(self, folder: Path, key: ApiKey) -> None:
         self.folder, self.key = folder, key
         self.journal = Journal(folder)
-        self.digester = Digester(folder, name="test")
+        self.digester = Digester(folder, name="test", patience=0)
         self._dialects: dict[UUID, tuple[str, bool]] = {}
 
     def send(

@@ -23,7 +23,7 @@ def hello(text: str = "hello") -> dict[str, object]:
 
 def reborn(relay: Relay) -> None:
     """Another digester takes over, which knows only what is on disk and in the database."""
-    relay.digester = Digester(relay.folder, name="test")
+    relay.digester = Digester(relay.folder, name="test", patience=0)
 
 
 @pytest.mark.django_db

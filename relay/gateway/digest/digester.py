@@ -47,8 +47,10 @@ MOST_DONE = 1_000
 
 
 class Digester:
-    def __init__(self, folder: Path, *, name: str) -> None:
-        self.folder, self.name = folder, name
+    """`patience`: for so long the end of a call is waited for, so that most calls are filed once instead of twice."""
+
+    def __init__(self, folder: Path, *, name: str, patience: float = 0.3) -> None:
+        self.folder, self.name, self.patience = folder, name, patience
         self.memory = Memory()
         self.under: OrderedDict[UUID, Under] = OrderedDict()
         self.done: OrderedDict[UUID, Mapping[str, int]] = OrderedDict()
@@ -153,7 +155,7 @@ class Digester:
         wave: list[Under] = []
         given: set[object] = set()
         for call in list(self.under.values()):
-            if not call.is_due or self._waits_for_earlier_try(call):
+            if not call.is_due or self._may_end_soon(call) or self._waits_for_earlier_try(call):
                 continue
             if len(wave) >= MOST_IN_A_WAVE or not given.isdisjoint(_needs(call)):
                 yield wave
@@ -204,6 +206,9 @@ class Digester:
         self._file([call], reader)
 
     # Waiting.
+
+    def _may_end_soon(self, call: Under) -> bool:
+        return call.ended is None and time.monotonic() - call.seen_at < self.patience
 
     def _must_wait(self, call: Under, spot: Spot) -> bool:
         """Whether what it goes on from is probably on its way: then a few seconds are well spent."""

@@ -1,0 +1,118 @@
+"""The whole way: a vendor's SDK, the relay, a played vendor, the journal, and what of it is in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from history.models import Exchange, Session, ToolCall
+from relay.gateway.digest.digester import Digester
+from relay.providers import registry
+from relay.providers.http import HttpProvider
+from tests.digest.relayed import path_of, sessions
+from tests.gateway.asking import HI, ask
+from tests.gateway.relayed import Relay
+from tests.vendors import Vendors, asks, refuses, says
+from tests.vendors.setup import endpoint_at
+
+CALL = ("call_1", "weather", '{"city": "Oslo"}')
+TOOLS: Any = [{"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
+
+
+@pytest.fixture(params=["anthropic-messages", "openai-chat", "gemini-generate"])
+def upstream(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def providers(vendors: Vendors, upstream: str) -> registry.Router:
+    router = registry.Router([HttpProvider(endpoint_at(vendors, upstream))])
+    registry.use(router)
+    return router
+
+
+@pytest.fixture
+def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(api_key=key, base_url=relay.url, max_retries=2) as client:
+        yield client
+
+
+def digest(relay: Relay, *, ends: int) -> None:
+    relay.ended(ends)
+    digester = Digester(relay.journal.folder, name="test", patience=0)
+    for _ in range(4):
+        digester.step()
+
+
+def test_a_conversation_with_a_tool_is_one_session_in_either_language(
+    of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    talk: list[Any] = [{"role": "user", "content": "What is the weather in Oslo?"}]
+    vendors.plays(upstream, asks(CALL, text="Let me look."))
+    asked: Any = of_anthropic.messages.create(model="model", max_tokens=99, messages=talk, tools=TOOLS)
+    call = asked.content[-1]
+    talk += [
+        {"role": "assistant", "content": asked.content},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "Rain."}]},
+    ]
+    vendors.plays(upstream, says("It ", "rains", "."))
+    with of_anthropic.messages.stream(model="model", max_tokens=99, messages=talk, tools=TOOLS) as stream:
+        assert "".join(stream.text_stream) == "It rains."
+    talk += [{"role": "assistant", "content": "It rains."}, {"role": "user", "content": "Thanks."}]
+    of_anthropic.messages.create(model="model", max_tokens=99, messages=talk, tools=TOOLS)
+    digest(relay, ends=3)
+    (session,) = sessions()
+    assert path_of(session) == [
+        "u:What is the weather in Oslo?",
+        "a:Let me look.",
+        "t:Rain.",
+        "a:It rains.",
+        "u:Thanks.",
+        "a:Hello.",
+    ]
+    assert (ToolCall.objects.get().status, session.client) == ("success", "Anthropic SDK")
+    assert session.input_tokens == 36
+
+
+def test_what_the_sdk_tries_again_is_one_exchange(
+    of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    vendors.plays(upstream, refuses("overloaded", headers={"retry-after-ms": "10"}))
+    of_anthropic.messages.create(model="model", max_tokens=9, messages=[{"role": "user", "content": "hi"}])
+    digest(relay, ends=2)
+    assert Exchange.objects.get().attempts == 2
+    assert path_of(sessions()[0]) == ["u:hi", "a:Hello."]
+
+
+@pytest.mark.parametrize("upstream", ["anthropic-messages"], indirect=True)
+def test_the_session_that_the_client_was_told_is_the_session_in_the_history(relay: Relay, key: str) -> None:
+    told = ask(relay, "/v1/messages", HI, x_api_key=key, x_claude_code_session_id="abc")
+    digest(relay, ends=1)
+    row = Exchange.objects.get(pk=told.headers["x-parley-exchange-id"])
+    assert str(row.session_id) == told.headers["x-parley-session-id"]
+    assert Session.objects.get().recognised_by == "client id"
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
+def test_a_client_that_leaves_in_the_middle_leaves_half_an_answer(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
+        vendors.plays(upstream, replace(says(*[f"{number} " for number in range(50)]), delay=0.02))
+        stream = client.chat.completions.create(
+            model="model", messages=[{"role": "user", "content": "Count."}], stream=True
+        )
+        for number, _chunk in enumerate(stream):
+            if number == 5:
+                break
+        stream.close()
+    digest(relay, ends=1)
+    row = Exchange.objects.get()
+    assert row.message is not None
+    assert row.message.content.startswith("0 1 2")
+    assert row.end_reason in ("client_gone", "done")
