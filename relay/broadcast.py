@@ -33,6 +33,7 @@ class Opened:
 
 _PROCESS, _numbers = uuid4().hex, count()
 _opened: dict[UUID, Opened] = {}
+_persons: dict[int, Opened] = {}  # whose pages are open here; the version says nothing
 _lock = threading.Lock()
 
 
@@ -62,6 +63,27 @@ async def leave(session_id: UUID, channel: str) -> None:
     await _layer().group_discard(session_group(session_id), channel)
 
 
+async def enter_person(user_id: int, channel: str) -> None:
+    """A page of this person is open from now on."""
+    with _lock:
+        _persons.setdefault(user_id, Opened(asyncio.get_running_loop(), 0)).sockets += 1
+    await _layer().group_add(person_group(user_id), channel)
+
+
+async def leave_person(user_id: int, channel: str) -> None:
+    with _lock:
+        if (opened := _persons.get(user_id)) is not None:
+            opened.sockets -= 1
+            if opened.sockets <= 0:
+                del _persons[user_id]
+    await _layer().group_discard(person_group(user_id), channel)
+
+
+def persons_here() -> dict[int, Opened]:
+    with _lock:
+        return dict(_persons)
+
+
 def opened_here() -> dict[UUID, Opened]:
     with _lock:
         return dict(_opened)
@@ -89,6 +111,13 @@ def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
         async_to_sync(tell_session)(session_id, message)
     elif (opened := _opened.get(session_id)) is not None:
         asyncio.run_coroutine_threadsafe(tell_session(session_id, message), opened.loop)
+
+
+def tell_person_from_thread(user_id: int, message: dict[str, Any]) -> None:
+    if settings.REDIS_URL:
+        async_to_sync(tell_person)(user_id, message)
+    elif (opened := _persons.get(user_id)) is not None:
+        asyncio.run_coroutine_threadsafe(tell_person(user_id, message), opened.loop)
 
 
 async def _tell(group: str, message: dict[str, Any]) -> None:

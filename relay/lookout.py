@@ -1,7 +1,8 @@
 """Processes that share a database but no Redis do not hear each other: each looks once a second for itself.
 
 When a session that sockets of this process have open has grown, or is being answered by another process, they are told
-that it has changed; what has changed they read from the database. What was said here they were told already.
+that it has changed; what has changed they read from the database. What was said here they were told already. The same
+for the lists beside them: what programs say through the relay is stored by a process that has no sockets at all.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
+from django.utils import timezone
 
 from history.models import Session
 from relay import broadcast, runs
@@ -28,6 +31,10 @@ class Seen:
 
 
 _seen: dict[UUID, Seen] = {}
+_listed: dict[UUID, int] = {}  # versions of relayed sessions, as the lists of people here show them
+
+RECENT = timedelta(seconds=60)
+MOST_LISTED = 200
 
 
 def look() -> None:
@@ -44,6 +51,28 @@ def look() -> None:
         _seen[session_id] = Seen(version, frozenset(elsewhere[session_id]), now)
         if _has_news(before, _seen[session_id], told_at=first.told_at):
             broadcast.tell_session_from_thread(session_id, broadcast.CHANGED)
+
+
+def look_at_lists() -> None:
+    """A job of every process: what was relayed a moment ago appears in the lists that are open here."""
+    people = {} if settings.REDIS_URL else broadcast.persons_here()
+    if not people:
+        _listed.clear()
+        return
+    relayed = Session.objects.filter(
+        owner__in=people,
+        source=Session.Source.RELAY,
+        parent=None,
+        hidden_at=None,
+        last_activity_at__gte=timezone.now() - RECENT,
+    )
+    found = relayed.order_by("-last_activity_at").values_list("pk", "owner", "version")[:MOST_LISTED]
+    known, now = dict(_listed), {pk: version for pk, _owner, version in found}
+    _listed.clear()
+    _listed.update(now)
+    for pk, owner, version in found:
+        if known.get(pk) != version:
+            broadcast.tell_person_from_thread(owner, {"type": "rail.changed", "session": str(pk)})
 
 
 def _runs_elsewhere(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, set[UUID]]:

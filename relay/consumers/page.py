@@ -49,7 +49,7 @@ class ChatConsumer(PageEvents):
         self.watch = Watch()
         self.client = client_of(self.scope)
         await self.enter(session.pk, version=session.version)
-        await self.channel_layer.group_add(broadcast.person_group(user.pk), self.channel_name)
+        await broadcast.enter_person(user.pk, self.channel_name)
         await self.accept()
         await self.catch_up()
         return None

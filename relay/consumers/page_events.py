@@ -42,7 +42,7 @@ class PageEvents(Socket):
         if self._soon is not None:
             self._soon.cancel()
         if hasattr(self, "view"):
-            await self.channel_layer.group_discard(broadcast.person_group(self.view.user.pk), self.channel_name)
+            await broadcast.leave_person(self.view.user.pk, self.channel_name)
         await super().gone()
 
     async def session_changed(self, message: dict[str, Any]) -> None:
