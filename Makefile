@@ -17,7 +17,7 @@ help:
 	@echo "make test          all tests on SQLite, browser tests included"
 	@echo "make check         what CI runs: format, lint, types, contracts, tests on SQLite and PostgreSQL"
 	@echo "make format        put code and templates into shape"
-	@echo "make bench         measure at 1,000,000 messages (long)"
+	@echo "make bench         measure at 1,000,000 messages, and sockets that receive answers (long)"
 	@echo "make faults        outages and crashes (long)"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"

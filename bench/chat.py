@@ -145,15 +145,18 @@ async def _in_phases(
             await asyncio.sleep(0.01)
     measured.asking, begin = cpu_of(process) - begin, cpu_of(process)
     await ask_server(port, "/gate/open")
-    opened = time.perf_counter()
-    for place, client in enumerate(late, start=1):
-        await asyncio.sleep(opened + WINDOW_SECONDS * place / (len(late) + 2) - time.perf_counter())
-        measured.first_tokens.append(await client.wait_for_first())
-    await asyncio.sleep(opened + WINDOW_SECONDS - time.perf_counter())
+    latecomers = asyncio.gather(*(_come_late(client, place / (len(late) + 2)) for place, client in enumerate(late, 1)))
+    await asyncio.sleep(WINDOW_SECONDS)
     measured.streaming, begin = cpu_of(process) - begin, cpu_of(process)
     measured.streamed_seconds = sum(client.words for client in clients) / TOKENS_PER_SECOND
+    measured.first_tokens = await latecomers
     await asyncio.gather(*(client.has_end.wait() for client in (*clients, *late)))
     measured.ending = cpu_of(process) - begin
+
+
+async def _come_late(client: Client, share: float) -> float:
+    await asyncio.sleep(WINDOW_SECONDS * share)
+    return await client.wait_for_first()
 
 
 class Client:

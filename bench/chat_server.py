@@ -9,6 +9,7 @@ and `/gate` says how many wait.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from itertools import count
 from typing import Any
 
@@ -19,9 +20,12 @@ from project import asgi
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from bench.chat_text import TOKENS_PER_SECOND, tokens
+from history.context import Context
+from history.dialects import CallOptions
+from history.events import Ended, Event, Started, TextPiece
 from relay.providers import registry
-from relay.providers.base import Model
-from relay.providers.scripted import ScriptedProvider, Step
+from relay.providers.base import CallNotes, Model
+from relay.providers.scripted import ScriptedProvider
 
 _answers = count()
 
@@ -46,12 +50,28 @@ class Gate:
 gate = Gate()
 
 
-def speak(*_: Any) -> list[Step]:
-    said = [step for token in tokens(next(_answers)) for step in (token, 1 / TOKENS_PER_SECOND)]
-    return [gate.enter(), *said]
+async def paced() -> AsyncIterator[str]:
+    """Tokens when they are due, whether anybody has time for them or not: a server that lags behind gets several."""
+    await gate.enter().wait()
+    now = asyncio.get_running_loop().time
+    begun = now()
+    for number, token in enumerate(tokens(next(_answers)), start=1):
+        yield token
+        if (early := begun + number / TOKENS_PER_SECOND - now()) > 0:
+            await asyncio.sleep(early)
 
 
-registry.use(registry.Router([ScriptedProvider(speak, models=[Model(name="bench", window=8192)])]))
+class PacedModel(ScriptedProvider):
+    async def call(
+        self, context: Context, options: CallOptions, *, notes: CallNotes | None = None
+    ) -> AsyncGenerator[Event, None]:
+        yield Started(model=options.model, provider=self.name)
+        async for token in paced():
+            yield TextPiece(part="text", text=token)
+        yield Ended(reason="stop")
+
+
+registry.use(registry.Router([PacedModel(models=[Model(name="bench", window=8192)])]))
 
 
 class BareConsumer(AsyncWebsocketConsumer):
@@ -63,10 +83,8 @@ class BareConsumer(AsyncWebsocketConsumer):
         self.task = asyncio.get_running_loop().create_task(self.stream())
 
     async def stream(self) -> None:
-        await gate.enter().wait()
-        for token in tokens(next(_answers)):
+        async for token in paced():
             await self.send(text_data=f'<span hx-swap-oob="beforeend:#answer">{token}</span>')
-            await asyncio.sleep(1 / TOKENS_PER_SECOND)
         await self.send(text_data='<div id="announcer"></div>')
 
 

@@ -24,6 +24,7 @@ from markdown.treeprocessors import Treeprocessor
 from history.bodies import clean
 from history.markdown_blocks import normalised, split_blocks
 from history.markdown_code import CLASSES
+from history.markdown_emphasis import register_emphasis
 from history.markdown_notes import Notes
 from history.markdown_syntax import TASKS, Fences, Lists, register_formulas
 from history.markdown_work import TooMuchWork, Work, meter
@@ -140,6 +141,7 @@ class _Ours(Extension):
         self.fences = Fences(md, self.work)
         md.preprocessors.deregister("html_block")
         md.inlinePatterns.deregister("html")
+        register_emphasis(md)
         md.inlinePatterns.register(SimpleTagInlineProcessor(r"(~~)(.+?)~~", "del"), "del", 40)
         md.preprocessors.register(self.fences, "fences", 25)
         self.notes.register(md)

@@ -1,9 +1,9 @@
 """The channel layer of an installation with one process: messages go from hand to hand, within one event loop.
 
 Channels' own layer for this looks through all channels and groups at every message and copies each message for each
-receiver; with some hundred sockets that is most of the work. Ours neither copies nor expires anything: whoever receives
-a message must not change it, and a socket that goes away takes its name out of its groups; what nobody has fetched by
-then goes with the last of them.
+receiver, some hundred times for each frame of an answer that as many watch. Ours neither copies nor expires anything:
+whoever receives a message must not change it, and a socket that goes away takes its name out of its groups; what nobody
+has fetched by then goes with the last of them.
 """
 
 from __future__ import annotations

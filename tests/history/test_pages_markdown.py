@@ -204,3 +204,18 @@ def test_nothing_of_one_text_is_left_when_the_next_one_is_rendered(texts: list[s
         _rendered.cache_clear()
         _renderers.free.clear()
         assert render(text, prefix="p-") == html
+
+
+@pytest.mark.parametrize(
+    ("text", "html"),
+    [
+        ("*b**b*x y", "<p>*b**b*x y</p>"),
+        ("*b**b*`d`", "<p>*b**b*<code>d</code></p>"),
+        ("*b**b*`d``", "<p>*b**b*`d``</p>"),
+        ("*b**b* d", "<p><em>b**b</em> d</p>"),
+        ("***a** b*, __c__", "<p><em><strong>a</strong> b</em>, <strong>c</strong></p>"),
+        ("**a*b*c**", "<p><strong>a<em>b</em>c</strong></p>"),
+    ],
+)
+def test_emphasis_eats_nothing_that_stands_behind_it(text: str, html: str) -> None:
+    assert render(text) == html
