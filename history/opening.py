@@ -18,7 +18,7 @@ from django.utils import timezone
 from history import audit
 from history.errors import HistoryError
 from history.models import ApiKey, AuditEvent, Session
-from history.rights import Purpose, Viewer, find, may
+from history.rights import Purpose, Viewer, find, may, may_with_others
 
 READ, EXPORTED = "session.read", "session.exported"
 ACTIONS = {Purpose.READ: READ, Purpose.EXPORT: EXPORTED}
@@ -89,7 +89,9 @@ def opened(viewer: Viewer, sessions: Iterable[Session | UUID]) -> set[UUID]:
     if not ids:
         return set()
     own = Session.objects.filter(pk__in=ids, owner_id=_person(viewer)).values_list("pk", flat=True)
-    return set(own) | _events(viewer, ids, Purpose.READ)
+    # A reason lasts no longer than the right that it was given for.
+    others = _events(viewer, ids, Purpose.READ) if may_with_others(viewer, Purpose.READ) else set()
+    return set(own) | others
 
 
 def is_own(viewer: Viewer, session: Session) -> bool:

@@ -93,6 +93,8 @@ def _taken(request: Request, *, name: str) -> ImportJob:
             jobs.take_file(job, place=0, path=path)
         except jobs.TooLarge as error:
             raise TooLarge(_too_large()) from error
+        except jobs.TooMany as error:
+            raise TooLarge(_("Too much that you sent before is not imported yet.")) from error
         finally:
             path.unlink(missing_ok=True)
     jobs.start(job)

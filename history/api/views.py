@@ -17,7 +17,7 @@ from history.api.transport import OneForm, SmallJson
 from history.models import ApiKey
 from history.selectors import Viewer
 
-REASON_HEADER = "X-Parley-Reason"
+REASON_HEADER, CSRF_HEADER = "X-Parley-Reason", "X-CSRFToken"
 
 
 class ApiView(APIView):
@@ -49,5 +49,10 @@ def viewer_of(request: Request) -> Viewer:
 
 
 def reason_of(request: Request) -> str:
-    """Why somebody wants to read what is not theirs. Headers are ASCII; whoever needs more takes the parameter."""
-    return str(request.query_params.get("reason", "") or request.headers.get(REASON_HEADER, ""))
+    """Why somebody wants to read what is not theirs. Headers are ASCII; whoever needs more takes the parameter.
+
+    Behind a link that somebody else made the browser sends its cookie, but no header: there the parameter is not heard.
+    """
+    is_meant = isinstance(request.auth, ApiKey) or CSRF_HEADER in request.headers
+    given = request.query_params.get("reason", "") if is_meant else ""
+    return str(given or request.headers.get(REASON_HEADER, ""))

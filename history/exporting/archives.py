@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-EARLIEST = datetime(1980, 1, 1, tzinfo=UTC)  # before which a zip knows no time
+# Before and after which a zip knows no time.
+EARLIEST, LATEST = datetime(1980, 1, 1, tzinfo=UTC), datetime(2107, 12, 31, tzinfo=UTC)
 
 
 class _Outbox:
@@ -36,7 +37,7 @@ class Archive:
         self.zip = ZipFile(self.outbox, "w", ZIP_DEFLATED)  # type: ignore[call-overload]
 
     def add(self, name: str, pieces: Iterable[bytes], *, at: datetime) -> Iterator[bytes]:
-        moment = max(at.astimezone(UTC), EARLIEST)
+        moment = min(max(at.astimezone(UTC), EARLIEST), LATEST)
         info = ZipInfo(name, moment.timetuple()[:6])
         info.compress_type = ZIP_DEFLATED
         info.external_attr = 0o644 << 16

@@ -49,8 +49,10 @@ async def export(request: HttpRequest) -> HttpResponseBase:
     if not form.is_valid():
         return await _page(request, asked, form=form, status=422)
     user = await request.auser()
+    # In an address a reason may be anybody's: a link that somebody was made to follow says nothing in their name.
+    reason = form.cleaned_data["reason"] if request.method == "POST" else ""
     try:
-        export = await prepare(user, selection, asked["format"], reason=form.cleaned_data["reason"])
+        export = await prepare(user, selection, asked["format"], reason=reason)
     except ReasonNeeded:
         form.add_error("reason", _("It is somebody else’s: say why."))
         return await _page(request, asked, form=form, status=403)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
+from io import BytesIO
 from typing import Any
 from uuid import uuid4
+from zipfile import ZipFile
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -13,7 +16,7 @@ from django.contrib.auth.models import Permission
 from history import exchanges, keys, retention
 from history.exporting import CannotExport, NothingSelected, Selection, begin
 from history.listing import ListFilters
-from history.models import AuditEvent, Exchange
+from history.models import AuditEvent, Exchange, Session
 from history.opening import NotPermitted, ReasonNeeded
 from project.accounts.models import User
 from tests.formats.exported import restored
@@ -139,3 +142,12 @@ def test_gzip_is_the_same_bytes_inside_and_every_time(ada: User) -> None:
     assert gzip.decompress(packed) == plain
     assert export.file_name.endswith(".jsonl.gz")
     assert packed == b"".join(begin(ada, Selection(), "jsonl", compress=True).pieces())
+
+
+def test_a_time_that_no_zip_knows_breaks_no_archive(ada: User) -> None:
+    for year in (1979, 2150):
+        session = chat_of(ada, f"of {year}")
+        Session.objects.filter(pk=session.pk).update(last_activity_at=datetime(year, 1, 1, tzinfo=UTC))
+    archive = ZipFile(BytesIO(b"".join(begin(None, Selection(), "markdown").pieces())))
+    assert sorted(info.date_time[0] for info in archive.infolist())[0] == 1980
+    assert sum(info.date_time[0] == 2107 for info in archive.infolist()) == 1

@@ -153,8 +153,8 @@ def test_staff_with_metadata_only_see_no_text(staff: User, session: Session, exc
     for path in (f"/sessions/{session.pk}/messages", f"/sessions/{session.pk}/messages/1"):
         for reason in ("", "?reason=an+audit"):
             assert api.refused(f"{path}{reason}") == (403, "not_permitted")
-    for path in (f"/tool-calls?session={session.pk}&reason=audit", f"/exchanges/{exchange}?reason=audit"):
-        assert api.refused(path) == (403, "not_permitted")
+    for path in (f"/tool-calls?session={session.pk}", f"/exchanges/{exchange}"):
+        assert api.refused(path, X_Parley_Reason="audit") == (403, "not_permitted")
     for method in ("PATCH", "DELETE"):
         assert api.refused(f"/sessions/{session.pk}", method=method, body={}) == (403, "not_permitted")
 
@@ -188,8 +188,27 @@ def test_a_reason_can_be_given_wherever_there_are_texts(
         "exchange": f"/exchanges/{exchange}?reason=",
         "message": f"/sessions/{session.pk}/messages/1?reason=",
     }[where]
-    assert "secret" in str(api.get(f"{path}a+complaint"))
+    assert "secret" in str(api.get(f"{path}a+complaint", X_CSRFToken="x"))
     assert AuditEvent.objects.filter(action="session.read", reason="a complaint").count() == 1
+
+
+def test_a_link_that_somebody_else_made_says_nothing_in_ones_name(staff: User, session: Session) -> None:
+    """A browser sends its cookie with it: nobody is to be told that staff read it, or why."""
+    api = Api(permit(staff, "view_session", "read_session", "export_session"))
+    for path in (f"/sessions/{session.pk}/messages?reason=curious", f"/export?session={session.pk}&reason=curious"):
+        assert api.refused(path) == (403, "reason_needed")
+    page = api.client.get(f"/history/export/?session={session.pk}&format=jsonl&reason=curious")
+    assert page.status_code == 403
+    assert not AuditEvent.objects.exists()
+
+
+def test_a_reason_lasts_no_longer_than_the_right_it_was_given_for(staff: User, session: Session, exchange: str) -> None:
+    api = Api(permit(staff, "view_session", "read_session"))
+    assert api.get(f"/sessions/{session.pk}/messages", X_Parley_Reason="a complaint")["messages"]
+    staff.user_permissions.remove(Permission.objects.get(codename="read_session"))
+    (row,) = api.get("/tool-calls")["tool_calls"]
+    assert (row["arguments"], row["result"], row["reason_needed"]) == (None, None, True)
+    assert api.get(f"/exchanges/{exchange}")["error"] is None
 
 
 def test_staff_delete_by_right_and_never_rename(staff: User, session: Session) -> None:

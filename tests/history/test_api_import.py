@@ -49,6 +49,14 @@ def test_a_file_becomes_sessions_of_whoever_sends_it(ada: User, content: bytes) 
     assert api.get("/sessions")["sessions"][0]["source"] == "import"
 
 
+def test_what_lies_here_and_is_not_imported_has_a_limit(ada: User, settings: Any) -> None:
+    settings.PARLEY_IMPORT_MB = 1
+    api, full = Api(ada), b"x" * 2**20
+    assert [send(api, full).status_code for _ in range(jobs.UNFINISHED)] == [202] * jobs.UNFINISHED
+    refused = send(api, full)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
+
+
 def test_what_is_sent_again_changes_nothing(ada: User) -> None:
     api = Api(ada)
     for outcome in ("imported", "already there"):
