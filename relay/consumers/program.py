@@ -7,22 +7,25 @@ events of its own. A command that makes no sense gets an error event, and the so
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 from uuid import uuid4
 
 from channels.auth import get_user
+from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history import keys
 from history.errors import HistoryError
 from history.keyring import ApiKeyError
+from history.opening import find_opened
 from relay import words
 from relay.consumers.doors import key_in
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.program_commands import COMMANDS
 from relay.consumers.program_sessions import ProgramSessions, Refused
-from relay.consumers.sockets import NOT_SIGNED_IN, client_of
+from relay.consumers.sockets import LOOK_SECONDS, NOT_SIGNED_IN, client_of
 from relay.database import in_database
 from relay.errors import RelayError
 from relay.readers import reader_of
@@ -33,6 +36,8 @@ PROTOCOL = 1
 
 
 class ProgramConsumer(ProgramSessions):
+    asked_at: float  # when it was last asked whether the open session may still be read
+
     async def connect(self) -> None:
         scope: dict[str, Any] = dict(self.scope)
         self.user, self.api_key = scope.get("user"), scope.get("api_key")
@@ -40,7 +45,7 @@ class ProgramConsumer(ProgramSessions):
             return await self.close(NOT_SIGNED_IN)
         self.rate, self.client = Rate(), client_of(self.scope)
         self.reader = reader_of(self.user, self.scope)
-        self.fresh = uuid4()
+        self.fresh, self.asked_at = uuid4(), 0.0
         await self.accept()
         await self.tell(
             "welcome", protocol=PROTOCOL, user=self.user.get_username(), session_id=str(self.fresh), **self.client
@@ -88,9 +93,31 @@ class ProgramConsumer(ProgramSessions):
                 await self.close(NOT_SIGNED_IN)
                 raise Refused("not_signed_in", str(error)) from error
             return
-        if not (await get_user(self.scope)).is_authenticated:
+        self.user = await get_user(self.scope)  # with the rights that they have now
+        if not self.user.is_authenticated:
             await self.close(NOT_SIGNED_IN)
             raise Refused("not_signed_in", _("You are signed out."))
+
+    async def may_be_told(self) -> bool:
+        """Asked about once a second: a key is revoked, a right is taken away, the hour of a reason is over."""
+        if self.current is None or time.monotonic() - self.asked_at < LOOK_SECONDS:
+            return self.current is not None
+        self.asked_at = time.monotonic()
+        try:
+            await self._check_who()
+            if await in_database(find_opened, self.api_key or self.user, self.current) is not None:
+                return True
+            problem = {"code": "no_such_session", "message": _("There is no such session.")}
+        except Refused as error:
+            problem = {"code": error.code, "message": str(error)}
+        except HistoryError as error:
+            problem = {"code": _code(error), "message": words.of_error(error)}
+        except DatabaseError as error:
+            logger.warning("Whether a program may still be told could not be asked: %s", type(error).__name__)
+            return True
+        await self.let_go()
+        await self.tell("error", id="", **problem)
+        return False
 
 
 def _code(error: Exception) -> str:

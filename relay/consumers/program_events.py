@@ -48,6 +48,10 @@ class ProgramEvents(Socket):
         except (RuntimeError, ConnectionError, OSError) as error:
             logger.debug("A program went away while it was told something: %s", error)
 
+    async def may_be_told(self) -> bool:
+        """Whether whoever opened the session may still read it; who comes in knows."""
+        return True
+
     async def running(self, session: Session) -> list[Answer]:
         """Answers on their way, as far as they have come; frames after `n` follow as events."""
         return [await self._so_far(run) for run in await in_database(runs.running_in, session.pk)]
@@ -63,7 +67,7 @@ class ProgramEvents(Socket):
     async def run_frame(self, frame: dict[str, Any]) -> None:
         """One frame of a run of the open session. What cannot be told yet, because something is missing, waits."""
         run_id = UUID(frame["run"])
-        if run_id in self.done:
+        if run_id in self.done or not await self.may_be_told():
             return
         followed = self.following.setdefault(run_id, Following(run_id))
         await self._tell_frames(followed, followed.take(frame))
@@ -97,7 +101,8 @@ class ProgramEvents(Socket):
 
     async def _tell_found(self, followed: Following) -> None:
         try:
-            await self._tell_frames(followed, await in_database(found, followed))
+            if await self.may_be_told():
+                await self._tell_frames(followed, await in_database(found, followed))
         except DatabaseError as error:
             logger.warning("A run of another process could not be looked at: %s", type(error).__name__)
 
@@ -108,6 +113,8 @@ class ProgramEvents(Socket):
         )
 
     async def session_changed(self, message: dict[str, Any]) -> None:
+        if not await self.may_be_told():
+            return
         session = await in_database(find, self.api_key or self.user, self.current or "", Purpose.READ)
         if session is None:
             return

@@ -81,8 +81,12 @@ class ProgramSessions(ProgramEvents):
 
     async def close_session(self) -> None:
         self.stop_looking()
+        await self.let_go()
+
+    async def let_go(self) -> None:
+        """Nothing of the open session is told any more; whoever looks for it finds nothing to look for."""
         self.following.clear()
         self.done.clear()
-        if self.current is not None:
-            await self.leave(self.current)
-            self.current = None
+        session, self.current = self.current, None
+        if session is not None:
+            await self.leave(session)

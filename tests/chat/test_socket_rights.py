@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import uuid4
+
 import pytest
 from django.conf import settings as live_settings
 from django.contrib.auth.models import Permission
 
+from history import keys
 from history.models import AuditEvent, Session
 from project.accounts.models import User
+from relay import broadcast
 from relay.database import in_database
 from tests.chat.conftest import Talk
 from tests.chat.test_page_socket import cookie_of, open_page
@@ -76,3 +82,66 @@ async def test_staff_are_answered_by_their_rights_and_their_page_has_no_socket(
     assert (await program.ask("history", session=str(session.pk)))["code"] == code
     assert (await program.ask("list"))["sessions"] == []
     await program.socket.disconnect()
+
+
+def demoted(staff: User) -> None:
+    User.objects.filter(pk=staff.pk).update(is_staff=False)
+
+
+def without_the_right(staff: User) -> None:
+    staff.user_permissions.remove(Permission.objects.get(codename="read_session"))
+
+
+def an_hour_later(staff: User) -> None:
+    event = AuditEvent.objects.get(action="session.read")
+    AuditEvent.objects.filter(pk=event.pk).update(at=event.at - timedelta(hours=2))
+
+
+ENDS: list[tuple[Callable[[User], None], str]] = [
+    (demoted, "no_such_session"),
+    (without_the_right, "not_permitted"),
+    (an_hour_later, "reason_needed"),
+]
+
+
+@pytest.mark.parametrize(("end", "code"), ENDS)
+async def test_an_open_socket_reads_no_longer_than_its_reader_may(
+    talk: Talk, ada: User, staff: User, end: Callable[[User], None], code: str
+) -> None:
+    session, user = await said_by(ada), await in_database(give, staff, ("view_session", "read_session"))
+    program = await with_cookie(user)
+    assert (await program.ask("open", session=str(session.pk), reason="a complaint"))["type"] == "open"
+    await in_database(end, user)
+    frame = {
+        "type": "run.frame",
+        "run": str(uuid4()),
+        "n": 1,
+        "kind": "pieces",
+        "pieces": [["text", "1", "a live word"]],
+    }
+    await broadcast.tell_session(session.pk, frame)
+    assert (await program.event("error"))["code"] == code
+    await broadcast.tell_session(session.pk, {**frame, "run": str(uuid4())})
+    assert (await program.ask("history", session=str(session.pk)))["code"] == code
+    assert "a live word" not in str(program.heard)
+    await program.socket.disconnect()
+
+
+async def test_a_revoked_key_is_told_nothing_more(talk: Talk, ada: User) -> None:
+    session = await said_by(ada)
+    program = await with_key(ada, "read")
+    key = await in_database(lambda: ada.api_keys.get())
+    await in_database(Session.objects.filter(pk=session.pk).update, api_key=key)
+    assert (await program.ask("open", session=str(session.pk)))["type"] == "open"
+    await in_database(keys.revoke, key, actor=ada)
+    frame = {
+        "type": "run.frame",
+        "run": str(uuid4()),
+        "n": 1,
+        "kind": "pieces",
+        "pieces": [["text", "1", "a live word"]],
+    }
+    await broadcast.tell_session(session.pk, frame)
+    while (told := await program.socket.receive_output(timeout=10))["type"] != "websocket.close":
+        assert "a live word" not in str(told)
+    assert told["code"] == 4401
