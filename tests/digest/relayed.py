@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
+
+from django.db import connection, connections
 
 from history.assembly import events_of
 from history.dialects import DIALECTS
@@ -150,3 +153,16 @@ def sessions() -> list[Session]:
 
 def exchange_of(pk: UUID) -> Exchange:
     return Exchange.objects.get(pk=pk)
+
+
+@contextmanager
+def database_away() -> Iterator[None]:
+    """Whoever connects from now on is refused; transactional tests only."""
+    name = connection.settings_dict["NAME"]
+    connections.close_all()
+    connection.settings_dict["NAME"] = "/nowhere/at-all" if connection.vendor == "sqlite" else "nowhere_at_all"
+    try:
+        yield
+    finally:
+        connections.close_all()
+        connection.settings_dict["NAME"] = name

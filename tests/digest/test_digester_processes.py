@@ -14,12 +14,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.conf import settings as live_settings
-from django.db import OperationalError, connection, connections
+from django.db import OperationalError, connection
 
 from history.models import ApiKey, Exchange, Message, Session
 from relay.gateway.digest import process
 from tests.digest.programs import Chat
-from tests.digest.relayed import Relay, path_of, said, sessions
+from tests.digest.relayed import Relay, database_away, path_of, said, sessions
 from tests.house.processes import ROOT, clean_environment, wait_for
 
 CHAT = "openai-chat"
@@ -126,18 +126,6 @@ class TestProcesses:
             relay.digest()
         assert Exchange.objects.get(pk=endless).end_reason == "server_lost"
         assert not Exchange.objects.filter(ended_at=None).exists()
-
-
-@contextmanager
-def database_away() -> Iterator[None]:
-    name = connection.settings_dict["NAME"]
-    connections.close_all()
-    connection.settings_dict["NAME"] = "/nowhere/at-all" if connection.vendor == "sqlite" else "nowhere_at_all"
-    try:
-        yield
-    finally:
-        connections.close_all()
-        connection.settings_dict["NAME"] = name
 
 
 @pytest.mark.django_db(transaction=True)

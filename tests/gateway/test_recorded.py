@@ -11,10 +11,11 @@ import openai
 import pytest
 
 from history.models import Exchange, Session, ToolCall
+from relay.database import close_connections
 from relay.gateway.digest.digester import Digester
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests.digest.relayed import path_of, sessions
+from tests.digest.relayed import database_away, path_of, sessions
 from tests.gateway.asking import HI, ask
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, refuses, says
@@ -116,3 +117,26 @@ def test_a_client_that_leaves_in_the_middle_leaves_half_an_answer(
     assert row.message is not None
     assert row.message.content.startswith("0 1 2")
     assert row.end_reason in ("client_gone", "done")
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
+def test_with_the_database_away_the_client_is_answered_and_the_history_catches_up_in_order(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    talk: list[Any] = []
+    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
+        for number in range(4):
+            talk.append({"role": "user", "content": f"Question {number}"})
+            vendors.plays(upstream, says(f"Answer {number}"))
+            if number == 0:
+                reply = client.chat.completions.create(model="model", messages=talk)
+            else:
+                close_connections()
+                with database_away():
+                    reply = client.chat.completions.create(model="model", messages=talk)
+            assert reply.choices[0].message.content == f"Answer {number}"
+            talk.append({"role": "assistant", "content": f"Answer {number}"})
+    digest(relay, ends=4)
+    (session,) = sessions()
+    assert len(path_of(session)) == 8
+    assert path_of(session)[-1] == "a:Answer 3"

@@ -1,0 +1,54 @@
+"""Staff see on the admin's front page what the relay could not record, and when recording falls behind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from project.accounts.models import User
+from relay.gateway.digest.state import state_here
+from relay.models import JournalPosition
+from tests.digest.relayed import Relay, said
+
+pytestmark = pytest.mark.django_db
+
+HELLO = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+
+
+@pytest.fixture(autouse=True)
+def _its_own_house(settings: Any, tmp_path: Path) -> None:
+    settings.PARLEY_DATA_DIR = tmp_path
+
+
+def front_page(client: Client, staff: User) -> str:
+    client.force_login(staff)
+    return client.get("/admin/").content.decode()
+
+
+def test_nothing_is_said_while_all_is_well(client: Client, staff: User, relay: Relay) -> None:
+    (relay.folder).mkdir()
+    (relay.folder / "name").write_text("test")
+    relay.ask("openai-chat", HELLO, said("Hello!"))
+    assert state_here().waiting == 0
+    assert 'id="journal"' not in front_page(client, staff)
+
+
+def test_losses_are_told_with_their_reason(client: Client, staff: User) -> None:
+    JournalPosition.objects.create(
+        pk="here", lost_calls=3, lost_bytes=4096, lost_at=datetime.now(UTC), lost_why="No space left on device"
+    )
+    page = front_page(client, staff)
+    assert "3 calls" in page
+    assert "No space left on device" in page
+
+
+def test_a_backlog_is_told_once_it_is_old(client: Client, staff: User, relay: Relay) -> None:
+    relay.send("openai-chat", HELLO)
+    assert state_here().waiting > 100
+    later = state_here(datetime.now(UTC) + timedelta(minutes=5))
+    assert later.is_late
+    assert 'id="journal"' not in front_page(client, staff)
