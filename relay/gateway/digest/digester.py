@@ -32,7 +32,7 @@ from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.reading import read as read_request
 from relay.gateway.digest.recognising import NEW, Spot
 from relay.gateway.records import Accepted, Ended, Lost, Record, ReplyBytes
-from relay.gateway.segments import Place, Reader, writer_of
+from relay.gateway.segments import Place, Reader, names, writer_of
 from relay.models import JournalPosition
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,8 @@ class Digester:
 
     def _begin(self) -> Reader:
         kept = JournalPosition.objects.filter(pk=self.name).values_list("position", flat=True).first() or {}
-        self._read_before = kept.get("to", {})
+        there = set(names(self.folder))
+        self._read_before = {name: end for name, end in kept.get("to", {}).items() if name in there}
         self.done = OrderedDict((UUID(name), {}) for name in kept.get("done", ()))
         self._reader = Reader(self.folder, kept.get("from", {}))
         return self._reader
@@ -279,7 +280,8 @@ class Digester:
             )
 
     def _digested_at(self, outcome: Outcome) -> datetime:
-        waiting = [call.asked.at for exchange, call in self.under.items() if exchange not in set(outcome.done)]
+        done = set(outcome.done)
+        waiting = [call.asked.at for exchange, call in self.under.items() if exchange not in done]
         return min([*waiting, datetime.now(UTC)])
 
 
