@@ -227,6 +227,45 @@ def test_what_was_altered_on_the_way_is_told(ada: User) -> None:
     assert any("altered" in finding for finding in findings())
 
 
+def test_nobody_else_makes_the_record_look_altered(ada: User) -> None:
+    """One's own file neither brings in entries whose seals do not hold nor adds such to what is here."""
+    session = chat_of(ada, "one", "two")
+    before = everything()
+    recorder.append(session, said("three"), after=2)
+    longer = everything()
+    wipe()
+    restored(before)
+    for forged in (
+        longer.replace(b'"text":"three"', b'"text":"eerht"'),
+        longer.replace(b'"text":"three"', b'"text":"eerht"').replace(
+            b'"seq":3', b'"digest":"%s","seq":3' % Message.objects.filter(seq=2).get().digest.hex().encode()
+        ),
+        b"\n".join(altered(longer, trimmed_through=2, anchor_seal="ab" * 32)),
+    ):
+        restored(forged, owner=ada)
+        assert Message.objects.count() == 2
+        assert findings() == []
+    wipe()
+    restored(longer.replace(b'"text":"two"', b'"text":"owt"'), owner=ada)
+    assert findings() == []
+    assert [message.content for message in Message.objects.all()] == ["one"]
+
+
+def test_what_somebody_brought_is_told_from_what_was_recorded_here(ada: User) -> None:
+    session = chat_of(ada, "one", "two")
+    before = everything()
+    recorder.append(session, said("three"), after=2)
+    longer = everything()
+    wipe()
+    for file in (before, longer, longer):
+        restored(file, owner=ada)
+    events = AuditEvent.objects.filter(action="restore", session=session.pk, actor=ada.pk).order_by("seq")
+    assert [json.loads(event.details) for event in events] == [
+        {"entries": 2, "through": 2},
+        {"entries": 1, "through": 3},
+    ]
+
+
 def test_a_blob_whose_bytes_were_altered_is_not_taken(ada: User) -> None:
     rich_session(ada)
     lines = everything().splitlines(keepends=True)

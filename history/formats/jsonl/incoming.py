@@ -22,6 +22,9 @@ class Known:
     session: Session
     seals: dict[int, bytes] = field(default_factory=dict)  # of a stretch of entries
 
+    def ends_with(self, seal: bytes) -> bool:
+        return bytes(self.session.last_seal) == seal
+
     def differs(self, laid: Laid) -> bool:
         """Whether the entry of this number is another one here. What was trimmed here cannot be asked."""
         if laid.seq <= self.session.trimmed_through:
@@ -41,6 +44,7 @@ class Incoming:
     fields: Mapping[str, Any] = field(default_factory=dict)
     owner: Any = None
     key: ApiKey | None = None
+    is_strict: bool = False  # what was altered is not taken: of the operator alone it is taken, and told
     links: Mapping[str, UUID] = field(default_factory=dict)
     version: int = 0
     known: Known | None = None
@@ -80,7 +84,13 @@ class Incoming:
         if laid.seq != self.last + 1:
             self.broken = f"entry {self.last + 1} is missing"
             return
+        if self.known and laid.seq == self.known.session.version + 1 and not self.known.ends_with(self.last_seal):
+            self.refused = f"another session with this id is here: entry {laid.seq} does not follow what it ends with"
+            return
         if not laid.follows(self.last_seal):
+            if self.is_strict or (self.known and laid.seq > self.known.session.version):
+                self.broken = f"the seal of entry {laid.seq} does not hold"
+                return
             self.notes("lost", "seals that do not hold: altered before the export, or on the way", where=f"#{laid.seq}")
         self.last, self.last_seal = laid.seq, laid.seal
         if self.known is None or laid.seq > self.known.session.version:

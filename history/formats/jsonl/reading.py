@@ -48,7 +48,10 @@ class Laid:
 
     def follows(self, seal: bytes) -> bool:
         """Whether its seal was made from the one before it and from what it says."""
-        return self.seal == seal_of(seal, seq=self.seq, parent=self.parent, kind=self.kind, digest=self.digest)
+        is_whole = self.body is None or self.digest == digest_of(self.salt or b"", self.body)
+        return is_whole and self.seal == seal_of(
+            seal, seq=self.seq, parent=self.parent, kind=self.kind, digest=self.digest
+        )
 
 
 class Payloads:

@@ -133,6 +133,9 @@ def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, mess
 
 def _finish(incoming: Incoming, people: People) -> None:
     """Its last entry is there: tell what is missing in it on purpose, and show it to whoever may see it."""
+    if not people.is_operator and (brought := incoming.stored + len(incoming.entries)):
+        # Whoever wrote the file says who said it: that these were not recorded here stays on record.
+        audit.record("restore", actor=incoming.owner.pk, session=incoming.id, entries=brought, through=incoming.last)
     count, through = incoming.dropped
     if count:
         audit.record("drop", session=incoming.id, through=through, entries=count, restored=True)
