@@ -5,19 +5,20 @@ The rules know nothing of Django (`history.linting`); here sessions are read for
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
 
 from history.context import ContextOptions, entry_view, full_view
-from history.linting import NAMES, Finding, Given, Repair, Report, Verdict, lint_request, lint_session
+from history.linting import NAMES, Finding, Given, NotAConversation, Repair, Report, Verdict, lint_request, lint_session
 from history.models import Blob, Session
 from history.selectors import snapshot
 
 # More than this is not looked at: a conversation, not an archive.
 MAX_CHARS = 2_000_000
 MAX_ENTRIES = 5_000
+MAX_VALUES = 100_000
 
 
 class TooLong(ValueError):
@@ -31,7 +32,20 @@ def report_on(session: Session) -> Report:
 
 def report_on_request(given: Given) -> Report:
     _check_count(given.count)
+    if _has_more_values(given.body, MAX_VALUES):
+        raise NotAConversation(_("it has too many values to be read"))
     return lint_request(given)
+
+
+def _has_more_values(value: Any, most: int) -> bool:
+    """Nothing but brackets is short to write and long to look at."""
+    waiting, count = [value], 0
+    while waiting and count <= most:
+        found = waiting.pop()
+        inner: Any = found.values() if isinstance(found, Mapping) else found if isinstance(found, list) else ()
+        count += len(inner)
+        waiting.extend(inner)
+    return count > most
 
 
 def _check_count(count: int) -> None:

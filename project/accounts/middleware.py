@@ -1,4 +1,4 @@
-"""Shows every page in the language and the time zone that its reader chose."""
+"""Shows every page in the language and the time zone that its reader chose, and to nobody else."""
 
 from collections.abc import Callable
 
@@ -19,4 +19,8 @@ class PreferencesMiddleware:
             request.LANGUAGE_CODE = translation.get_language()
         # An override ends with the request; activating would leave the zone on the thread for the next reader.
         with timezone.override(user.time_zone or None if user.is_authenticated else None):
-            return self.get_response(request)
+            response = self.get_response(request)
+        if user.is_authenticated:
+            # A page is for who asked for it: no cache shows it to anybody else, or again without asking.
+            response.setdefault("Cache-Control", "private, no-cache")
+        return response

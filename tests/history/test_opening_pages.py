@@ -177,3 +177,11 @@ def test_trap_15_a_delete_under_hold_hides_it_from_its_owner_and_staff_who_hold_
     assert "ada deleted this conversation" in html
     actions = list(AuditEvent.objects.order_by("seq").values_list("action", flat=True))
     assert actions == ["hold", "hide", "session.read"]
+
+
+def test_no_cache_shows_a_page_to_anybody_but_its_reader(client: Client, ada: Any, session: Session) -> None:
+    enter(client, ada)
+    for address in ("/", *pages_of(session), f"/s/{session.pk}/1/edit/"):
+        kept = client.get(address)["Cache-Control"]
+        assert "private" in kept, address
+        assert "no-cache" in kept, address

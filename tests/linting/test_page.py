@@ -91,6 +91,13 @@ def test_a_request_of_too_many_messages_is_told(entered: Client, monkeypatch: py
     assert "this one has 2." in response.content.decode()
 
 
+def test_nothing_but_brackets_is_not_looked_at(entered: Client) -> None:
+    """It takes seconds and hundreds of megabytes, and is written in a moment."""
+    text = '{"messages":[{"role":"user","content":[' + "[]," * 110_000 + "[]]}]}"
+    response = entered.post("/lint/", {"text": text})
+    assert (response.status_code, "too many values" in response.content.decode()) == (422, True)
+
+
 def test_nothing_that_is_pasted_is_stored(entered: Client) -> None:
     before = (Session.objects.count(), Message.objects.count())
     entered.post("/lint/", {"text": json.dumps(UNANSWERED)})
