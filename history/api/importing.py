@@ -94,9 +94,7 @@ def _taken(request: Request, *, name: str) -> ImportJob:
         except jobs.TooLarge as error:
             raise TooLarge(_too_large()) from error
         except jobs.TooMany as error:
-            raise TooLarge(
-                _("Too much that you sent before is not imported yet. Run it again or remove it first.")
-            ) from error
+            raise TooLarge(_("Too much that you sent before is not imported yet.")) from error
         finally:
             path.unlink(missing_ok=True)
     jobs.start(job)
