@@ -91,7 +91,8 @@ async def _read_body(call: Call, receive: Any) -> None:
         if int(call.headers.get("content-length") or 0) > limit:
             raise bodies.TooLarge
         call.body = await bodies.read(receive, limit=limit)
-        call.told = bodies.unpacked(call.body, call.headers.get("content-encoding", ""), limit=limit)
+        encoding = call.headers.get("content-encoding", "")
+        call.told = bodies.unpacked(call.body, encoding, limit=limit) if encoding else call.body
     except bodies.TooLarge:
         words = f"The request is larger than {settings.PARLEY_RELAY_BODY_MB} MB, the most that is taken here."
         raise Refusal(words, "too_large") from None

@@ -51,7 +51,6 @@ class Call:
             return self.address.verb == "streamGenerateContent"
         return self.asked.get("stream") is True
 
-    @property
     def sticky(self) -> bytes:
         """What stays the same while a conversation goes on: its session, else how it began."""
         if self.naming.session:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import aiohttp
 from multidict import CIMultiDict
@@ -21,7 +22,7 @@ from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
 from relay.providers import sessions
 from relay.providers.answers import network_errors
-from relay.providers.endpoints import Endpoint, host_of
+from relay.providers.endpoints import Endpoint, Patience, host_of
 from relay.providers.retries import retry_after
 
 # What another upstream may do better: it is busy, broken, or does not know us any more.
@@ -88,14 +89,13 @@ async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool)
     endpoint = await upstream.provider.reach()
     request = make(upstream, endpoint)
     session = sessions.session(keeps_alive=upstream.provider.keeps_alive, is_bare=True)
-    patience = endpoint.patience
     with network_errors(endpoint, has_begun=False):
         response = await session.request(
             call.method,
-            URL(request.url, encoded=True),
+            _address(request.url),
             data=request.body or None,
             headers=request.headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle),
+            timeout=_timeout(endpoint.patience),
             allow_redirects=False,
         )
     if is_last or response.status in ANOTHER_MAY_HELP:
@@ -105,6 +105,16 @@ async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool)
     except BaseException:
         response.close()
         raise
+
+
+@lru_cache(maxsize=1_000)
+def _address(url: str) -> URL:
+    return URL(url, encoded=True)
+
+
+@lru_cache(maxsize=100)
+def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle)
 
 
 async def _first(endpoint: Endpoint, response: aiohttp.ClientResponse) -> bytes:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -68,6 +69,8 @@ class Account:
     is_loaded: bool = False
 
 
+ONE = Use(requests=1)
+
 _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
 
@@ -91,8 +94,8 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
         if account.is_limited:
             await self._check(key, account)
         with _lock:
-            account.minute.new += Use(requests=1)
-            account.day.new += Use(requests=1)
+            account.minute.new += ONE
+            account.day.new += ONE
             account.running.add(self.name)
 
     async def __aexit__(self, *_: object) -> None:
@@ -245,7 +248,12 @@ def this_minute() -> int:
 
 
 def today() -> date:
-    return datetime.now(_zone()).date()
+    return _day_of(this_minute(), settings.TIME_ZONE)
+
+
+@lru_cache(maxsize=4)
+def _day_of(minute: int, zone: str) -> date:
+    return datetime.fromtimestamp(minute * 60, ZoneInfo(zone)).date()
 
 
 def _tomorrow() -> datetime:

@@ -64,7 +64,9 @@ def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterato
         agent = headers.get("x-claude-code-agent-id", "")
         yield f"{session}/{agent}" if agent else session
     yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
-    yield from (value for name, value in headers.items() if value and _LIKE_A_SESSION.fullmatch(name))
+    for name, value in headers.items():
+        if name.endswith("-session-id") and value and _LIKE_A_SESSION.fullmatch(name):
+            yield value
     if session := session_in_user_id(string(obj(body.get("metadata")).get("user_id"))):
         yield session
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from django.conf import settings
 
@@ -42,15 +43,15 @@ class Upstream:
         return self.dialect == dialect and not self.provider.is_demo
 
 
-def upstreams_for(model: str, *, dialect: str, sticky: bytes) -> list[Upstream]:
-    """Those that may be asked, best first. Raises NoSuchModel."""
+def upstreams_for(model: str, *, dialect: str, sticky: Callable[[], bytes] = bytes) -> list[Upstream]:
+    """Those that may be asked, best first. Raises NoSuchModel. `sticky` is asked only where there is a choice."""
     rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
     if rule is None:
-        return [_found(model, dialect=dialect)]
+        return [_found(registry.router(), model, dialect, int(time.monotonic()))]
     found = [upstream for target in rule.targets if (upstream := _target(target, model, dialect=dialect))]
     if not found:
         raise NoSuchModel(model)
-    best = _ordered(found, sticky)
+    best = _ordered(found, sticky()) if len(found) > 1 else found
     # The journal has been told in which language the reply will come, so all of them must speak it.
     return [upstream for upstream in best if upstream.dialect == best[0].dialect]
 
@@ -58,7 +59,7 @@ def upstreams_for(model: str, *, dialect: str, sticky: bytes) -> list[Upstream]:
 def passing(dialect: str, *, model: str = "") -> list[Upstream]:
     """Who takes a call that is only passed on: whoever has the model, else the first that speaks the language."""
     if model:
-        found = upstreams_for(model, dialect=dialect, sticky=b"")
+        found = upstreams_for(model, dialect=dialect)
         return [upstream for upstream in found if upstream.is_native(dialect)]
     for provider in registry.router().configured:
         if isinstance(provider, HttpProvider) and provider.endpoint.speaks(dialect) and not provider.is_demo:
@@ -88,9 +89,9 @@ def forget_all() -> None:
     _cooling.clear()
 
 
-def _found(model: str, *, dialect: str) -> Upstream:
-    """Of several that have a model of this name, one that speaks the caller's language."""
-    router = registry.router()
+@lru_cache(maxsize=1_000)
+def _found(router: registry.Router, model: str, dialect: str, second: int) -> Upstream:
+    """Of several that have a model of this name, one that speaks the caller's language. Known for a second."""
     route = router.route(model)
     if not _speaks(route, dialect):
         route = next((other for other in router.named_alike(model) if _speaks(other, dialect)), route)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from functools import lru_cache
 from weakref import WeakKeyDictionary
 
 import aiohttp
@@ -67,6 +68,7 @@ async def _stay_here(request: aiohttp.ClientRequest, handler: aiohttp.ClientHand
     return await handler(request)
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """By the address as it is written: a name other than localhost may lead anywhere."""
     try:

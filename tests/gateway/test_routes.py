@@ -46,7 +46,7 @@ def to(provider: str, model: str = "model", weight: float = 1.0) -> Target:
 
 
 def order(model: str, sticky: bytes = b"") -> list[str]:
-    return [upstream.provider.name for upstream in upstreams_for(model, dialect=CHAT, sticky=sticky)]
+    return [upstream.provider.name for upstream in upstreams_for(model, dialect=CHAT, sticky=lambda: sticky)]
 
 
 def test_an_alias_is_replaced_by_the_models_own_name_and_nothing_else_is(
