@@ -58,6 +58,7 @@ contracts: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m bench.rendering
 	$(BIN)/python -m bench
+	$(BIN)/python -m bench.relay
 
 faults: .venv/.dev
 	$(BIN)/python -m faults
