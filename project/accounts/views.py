@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.contrib.auth import login, update_session_auth_hash, views
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -16,6 +17,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
+from history import audit
+from history.models import Session
 from history.views.staff import staff_only
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.known_browsers import remember_browser
@@ -108,20 +111,31 @@ def people(request: SignedInRequest) -> HttpResponse:
 @staff_only
 @require_POST
 def link_for(request: SignedInRequest, pk: int) -> HttpResponse:
-    person = get_object_or_404(User, pk=pk, is_active=True)
+    person = get_object_or_404(_everybody(), pk=pk, is_active=True)
     if not may_make_link(request.user, person):
         raise Http404
     return show_link(request, person)
 
 
-def may_make_link(maker: User, person: User) -> bool:
-    """A link is as good as a password, so it must not lead to more rights than its maker has."""
-    return person == maker or maker.is_superuser or not (person.is_staff or person.is_superuser)
+def _everybody() -> QuerySet[Any]:
+    return User.objects.annotate(has_sessions=Exists(Session.objects.filter(owner=OuterRef("pk"))))
+
+
+def may_make_link(maker: User, person: Any) -> bool:
+    """A link is as good as a password: it must lead neither to more rights than its maker has nor past the question why
+    somebody reads what another person said. Whoever may change people can set their passwords anyway.
+    """
+    if person == maker or maker.is_superuser:
+        return True
+    if person.is_staff or person.is_superuser:
+        return False
+    return not person.has_sessions or maker.has_perm("accounts.change_user")
 
 
 def show_link(request: SignedInRequest, person: User) -> HttpResponse:
     """Shown in the answer to the POST itself: kept nowhere, it cannot be shown again."""
     address = create_link(person, created_by=request.user)
+    audit.record("person.link", actor=request.user.pk, person=person.pk)
     form = NewPersonForm(creator=request.user)
     return show_people(request, form=form, new_link={"person": person, "address": address, "hours": HOURS})
 
@@ -129,7 +143,7 @@ def show_link(request: SignedInRequest, person: User) -> HttpResponse:
 def show_people(request: SignedInRequest, **context: Any) -> HttpResponse:
     everybody = [
         {"person": person, "may_make_link": person.is_active and may_make_link(request.user, person)}
-        for person in User.objects.order_by("username")
+        for person in _everybody().order_by("username")
     ]
     return render(request, "accounts/people.html", {"everybody": everybody, **context})
 

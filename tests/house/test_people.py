@@ -6,9 +6,12 @@ import re
 
 import pytest
 from django.contrib.auth import get_user
+from django.contrib.auth.models import Permission
 from django.test import Client
 
+from history.models import AuditEvent
 from project.accounts.models import SignInLink, User
+from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
 PAGE = "/accounts/people/"
@@ -56,6 +59,24 @@ def test_staff_make_a_new_link_for_somebody(client: Client, staff: User, ada: Us
     visitor = Client()
     assert visitor.post(path).headers["Location"] == "/"
     assert get_user(visitor) == ada
+
+
+def test_no_link_leads_to_what_somebody_has_said(client: Client, staff: User, ada: User, admin_user: User) -> None:
+    """It would be a way past the right to read and the reason that goes with it."""
+    chat_of(ada, "the secret")
+    client.force_login(staff)
+    assert client.post(f"{PAGE}{ada.pk}/link/").status_code == 404
+    assert f"{PAGE}{ada.pk}/link/" not in client.get(PAGE).content.decode()
+    assert not SignInLink.objects.exists()
+    staff.user_permissions.add(Permission.objects.get(codename="change_user"))
+    for maker in (staff, admin_user):
+        client.force_login(maker)
+        assert client.post(f"{PAGE}{ada.pk}/link/").status_code == 200
+    events = AuditEvent.objects.filter(action="person.link").order_by("seq")
+    assert [(event.actor, event.details) for event in events] == [
+        (staff.pk, f'{{"person":{ada.pk}}}'),
+        (admin_user.pk, f'{{"person":{ada.pk}}}'),
+    ]
 
 
 def test_a_link_is_not_made_by_looking(client: Client, staff: User, ada: User) -> None:
