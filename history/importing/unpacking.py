@@ -102,14 +102,28 @@ def _beginning_with(names: list[str], prefix: str) -> str | None:
 # Archives.
 
 
-def unpacked(piece: Piece, *, level: int = 0) -> Iterator[Piece]:
+@dataclass
+class _Room:
+    """What everything in one file may unpack to, whatever is packed in what: many small bombs are a large one."""
+
+    left: int
+
+    def take(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise FormatError(UNPACKS_TO_TOO_MUCH)
+
+
+def unpacked(piece: Piece, *, level: int = 0, room: _Room | None = None) -> Iterator[Piece]:
     """The piece itself, or what is in it. Raises FormatError for an archive that must not or cannot be opened."""
+    room = room or _Room(MAX_UNPACKED)
     head = piece.head()
     if head.startswith(ZIP):
-        yield from _members(piece, level=level)
+        yield from _members(piece, level=level, room=room)
     elif head.startswith((GZIP, ZSTD)):
         _check_level(level)
-        yield from unpacked(_decompressed(piece, is_gzip=head.startswith(GZIP)), level=level + 1)
+        inner = _decompressed(piece, is_gzip=head.startswith(GZIP), room=room)
+        yield from unpacked(inner, level=level + 1, room=room)
     else:
         yield piece
 
@@ -127,15 +141,16 @@ def may_hold_text(piece: Piece) -> bool:
     return b"\0" not in head or head[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in head[:4]
 
 
-def _members(piece: Piece, *, level: int) -> Iterator[Piece]:
+def _members(piece: Piece, *, level: int, room: _Room) -> Iterator[Piece]:
     _check_level(level)
     try:
         with closing(piece.open()) as stream, _seekable(stream) as packed, zipfile.ZipFile(packed) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             _check(piece, members)
+            room.take(sum(member.file_size for member in members))
             by_name = _by_name(members)
             for member in members:
-                yield from unpacked(_member(archive, member, by_name), level=level + 1)
+                yield from unpacked(_member(archive, member, by_name), level=level + 1, room=room)
     except DAMAGE as error:
         raise FormatError(f"The archive is damaged ({error}).") from error
 
@@ -192,7 +207,14 @@ class _seekable:  # noqa: N801 - reads like a function
             self.copy.close()
 
 
-def _decompressed(piece: Piece, *, is_gzip: bool) -> Piece:
+def _decompressed(piece: Piece, *, is_gzip: bool, room: _Room) -> Piece:
+    furthest = 0  # it is opened more than once, and counts once
+
+    def note(place: int) -> None:
+        nonlocal furthest
+        room.take(max(0, place - furthest))
+        furthest = max(furthest, place)
+
     def opened() -> BinaryIO:
         packed = piece.open()
         if is_gzip:
@@ -201,7 +223,8 @@ def _decompressed(piece: Piece, *, is_gzip: bool) -> Piece:
             raw = zstandard.ZstdDecompressor(max_window_size=128 * MEGABYTE).stream_reader(
                 packed, read_across_frames=True
             )
-        return io.BufferedReader(_Limited(raw, packed, limit=max(FREE_OF_RATIO, MAX_RATIO * piece.size)), MEGABYTE)
+        limit = max(FREE_OF_RATIO, MAX_RATIO * piece.size)
+        return io.BufferedReader(_Limited(raw, packed, limit=limit, note=note), MEGABYTE)
 
     name = PurePosixPath(piece.name)
     inner = str(name.with_suffix("")) if name.suffix in (".gz", ".zst", ".zstd") else piece.name
@@ -211,9 +234,9 @@ def _decompressed(piece: Piece, *, is_gzip: bool) -> Piece:
 class _Limited(io.RawIOBase):
     """Ends in an error where more comes out than an honest archive holds."""
 
-    def __init__(self, stream: BinaryIO, packed: BinaryIO, *, limit: int) -> None:
+    def __init__(self, stream: BinaryIO, packed: BinaryIO, *, limit: int, note: Callable[[int], None]) -> None:
         self._stream, self._packed = stream, packed
-        self._left = min(limit, MAX_UNPACKED)
+        self._left, self._read, self._note = min(limit, MAX_UNPACKED), 0, note
 
     def readable(self) -> bool:
         return True
@@ -224,8 +247,10 @@ class _Limited(io.RawIOBase):
         except DAMAGE as error:
             raise FormatError(f"The archive is damaged ({error}).") from error
         self._left -= len(content)
+        self._read += len(content)
         if self._left < 0:
             raise FormatError(UNPACKS_TO_TOO_MUCH)
+        self._note(self._read)
         target[: len(content)] = content
         return len(content)
 

@@ -210,6 +210,15 @@ def test_archives_in_archives_and_single_packed_files_are_read(bring: Any) -> No
     assert "Archives in archives" in bring("deep.zip", deep)[1][0].why
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, lambda content: zipped({"a.jsonl": content})], ids=["gzip", "zip"])
+def test_many_small_bombs_are_a_large_one(bring: Any, monkeypatch: pytest.MonkeyPatch, pack: Any) -> None:
+    monkeypatch.setattr(unpacking, "MAX_UNPACKED", 5_000_000)
+    bomb = pack(b'{"a": 1}\n' * 222_222)
+    _, items = bring("bombs.zip", zipped({f"{number}.jsonl": bomb for number in range(6)}))
+    assert any("no honest archive" in item.why for item in items)
+    assert sum("no honest archive" not in item.why for item in items) <= 2
+
+
 def test_bombs_and_locked_and_damaged_archives_are_refused_in_words(
     bring: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
