@@ -19,7 +19,7 @@ from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import sources
 from history.formats.base import FormatError
-from history.formats.jsonl import reading
+from history.formats.jsonl import people, reading
 from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, Exchange, Message, Session, ToolCall
 from project.accounts.models import User
 from relay.models import Agent
@@ -176,6 +176,17 @@ def test_an_unknown_key_becomes_a_stub_that_opens_nothing(ada: User) -> None:
     assert (stub.prefix, stub.owner, stub.scopes) == ("abcd1234", ada, [])
     assert stub.revoked_at is not None
     assert everything() == file
+
+
+def test_one_person_does_not_fill_the_list_of_keys(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "MOST_KEYS", 2)
+    for number in range(4):
+        key = ApiKey.objects.create(name="k", prefix=f"abcd{number}", secret_hash=b"h" * 32, owner=ada)
+        chat_of(ada, "hello", "hi", api_key=key, source="relay")
+    file = everything()
+    wipe()
+    assert {item.outcome for item in restored(file, owner=ada)} == {"imported"}
+    assert (ApiKey.objects.count(), Session.objects.filter(api_key=None).count()) == (2, 2)
 
 
 def test_one_person_restores_for_themselves_alone(ada: User, bob: User) -> None:
