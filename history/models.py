@@ -151,6 +151,7 @@ class Session(models.Model):
             models.Index(fields=["-last_activity_at", "-id"], name="session_newest"),
             models.Index(fields=["owner", "-last_activity_at", "-id"], name="session_newest_of_owner"),
             models.Index(fields=["api_key", "-last_activity_at", "-id"], name="session_newest_of_key"),
+            models.Index(fields=["source", "-last_activity_at", "-id"], name="session_newest_of_source"),
             models.Index(
                 fields=["owner", "-last_activity_at", "-id"],
                 name="session_pinned",

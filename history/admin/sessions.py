@@ -22,7 +22,7 @@ from history.rights import Purpose, may, may_with_others, sessions_for
 from history.search.lists import found_sessions
 from history.views.served import session_or_404, transcript_or_404
 
-TITLES = 5_000
+TITLES = 1_000
 """Titles have no index: so many of the newest are looked through."""
 CALLS = 50
 

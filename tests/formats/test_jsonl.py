@@ -330,6 +330,7 @@ def test_a_file_that_somebody_wrote_anew_with_other_spaces_is_read_all_the_same(
 
 def test_agents_travel_along_and_only_the_operator_restores_them(ada: User) -> None:
     Agent.objects.create(name="cook", instruction="Cook.", tools=["clock"], temperature=0.5)
+    Agent.objects.get_or_create(name="assistant")
     file = everything(sections=True)
     Agent.objects.get(name="cook").delete()
     assert "only the operator" in " ".join(item.why for item in restored(file, owner=ada))

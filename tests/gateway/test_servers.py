@@ -20,7 +20,7 @@ PERSON = "from project.accounts.models import User; User.objects.create_user('ad
 
 def post(port: int, body: dict[str, object], key: str, *, only: int | None = None) -> tuple[bytes, bool]:
     """What came, and whether it was cut."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {"anthropic-version": "2023-06-01", "content-type": "application/json"}
     connection.request("POST", f"/v1/messages?key={key}", json.dumps(body), headers)
     try:
@@ -58,8 +58,8 @@ def test_the_relay_carries_under_every_server(server: str, vendors: Vendors, tmp
         assert (len(cut), is_cut) == (300, True)
         vendors.plays("anthropic-messages", replace(says(*["word "] * 60), delay=0.1))
         post(port, {**BODY, "stream": True}, key, only=100)
-        assert vendors.requests[-1].left.wait(5)
-        wait_for(lambda: len(reasons(tmp_path)) == 4, seconds=5, what="the journal")
+        assert vendors.requests[-1].left.wait(15)
+        wait_for(lambda: len(reasons(tmp_path)) == 4, seconds=15, what="the journal")
         process.end()
     assert reasons(tmp_path) == ["done", "done", "upstream_cut", "client_gone"]
     assert key not in process.output
