@@ -84,6 +84,11 @@ class AllowanceInline(admin.StackedInline[Allowance, Any]):
 class ReadOnlyAdmin(admin.ModelAdmin[M]):
     """To look at: the machinery writes these rows and takes them away."""
 
+    asked_besides = ()
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        return asks_a_filter(self, lookup) and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 
@@ -104,6 +109,9 @@ class SpendingAdmin(ReadOnlyAdmin[Spending]):
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin[Run]):
+    """How it ended, not in which words: those may repeat what was said."""
+
+    exclude = ("error",)
     list_display = ("started_at", "owner", "agent", "model", "outcome", "ended_at", "session")
     list_select_related = ("owner",)
     list_filter = ("outcome",)
@@ -117,10 +125,6 @@ class QueuedMessageAdmin(ReadOnlyAdmin[QueuedMessage]):
     list_display = ("created_at", "owner", "agent", "model", "session")
     list_select_related = ("owner",)
     exclude = ("text", "attachments")
-    asked_besides = ()
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        return asks_a_filter(self, lookup) and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
 
     def get_object(self, *args: Any, **kwargs: Any) -> QueuedMessage | None:
         """The page of one is called after it, and that would be its text."""

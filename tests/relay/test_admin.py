@@ -136,9 +136,11 @@ class TestAllowances:
 
 class TestWhatIsRunning:
     def test_runs_can_be_seen_and_not_changed(self, admin: Client, ada: User, read: Callable[[str], str]) -> None:
-        run = Run.objects.create(session=uuid4(), owner=ada, agent="assistant")
+        run = Run.objects.create(session=uuid4(), owner=ada, agent="assistant", error="in their words")
         assert str(run.session) in read("/admin/relay/run/")
         assert str(run.session) in read(f"/admin/relay/run/{run.pk}/change/")
+        assert "in their words" not in read(f"/admin/relay/run/{run.pk}/change/")
+        assert admin.get("/admin/relay/run/?error__startswith=in").status_code == 400
         assert admin.get("/admin/relay/run/add/").status_code == 403
         assert admin.post(f"/admin/relay/run/{run.pk}/delete/").status_code == 403
 
