@@ -12,8 +12,10 @@ from django.utils.translation import gettext as _
 
 from history.context import ContextOptions, entry_view, full_view
 from history.linting import NAMES, Finding, Given, NotAConversation, Repair, Report, Verdict, lint_request, lint_session
+from history.marked import Said
 from history.models import Blob, Session
 from history.selectors import snapshot
+from history.wording import worded
 
 # More than this is not looked at: a conversation, not an archive.
 MAX_CHARS = 2_000_000
@@ -76,11 +78,11 @@ def _bytes_of(sha256: str) -> bytes:
 
 
 def words_of(told: Finding) -> str:
-    return _(told.rule.words) % dict(told.about)
+    return worded(Said(told.rule.words, **told.about))
 
 
 def repair_words(told: Repair) -> str:
-    return _(told.sentence) % dict(told.values)
+    return worded(Said(told.sentence, **told.values))
 
 
 def name_of(dialect: str) -> str:

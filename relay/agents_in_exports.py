@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from history.formats.jsonl import Section
+from history.marked import Said, gettext_noop
 from relay.models import Agent
 
 FIELDS = tuple(field.name for field in Agent._meta.concrete_fields if not field.primary_key)
@@ -21,9 +22,9 @@ def take(value: Mapping[str, Any]) -> str:
     fields = {name: item for name, item in value.items() if name in FIELDS}
     name = fields.get("name")
     if not isinstance(name, str) or not name:
-        return "an agent without a name"
+        return gettext_noop("an agent without a name")
     if Agent.objects.filter(name=name).exists():
-        return f"an agent called {name} is here already"
+        return Said(gettext_noop("an agent called %(name)s is here already"), name=name)
     if fields.get("is_default") and Agent.objects.filter(is_default=True).exists():
         fields["is_default"] = False
     Agent.objects.create(**fields)

@@ -17,16 +17,17 @@ from datetime import datetime
 from typing import Any, Literal
 
 from history.entries import Entry, nothing
+from history.marked import SaidError
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
 
 def gettext_noop(text: str) -> str:
-    """Marks a sentence that a page will translate; what varies stands beside it (`where`), not in it."""
+    """Marks a sentence that a page will translate; what varies stands beside it (`where`) or is filled in (`Said`)."""
     return text
 
 
-class FormatError(ValueError):
+class FormatError(SaidError):
     """This cannot be read as what it seems to be; the text says why, for whoever brought it."""
 
 

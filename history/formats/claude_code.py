@@ -35,9 +35,7 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
     transcript = _Transcript()
     for line in source.lines():
         if line.problem:
-            transcript.notes(
-                "repaired", gettext_noop("A line could not be read and was left out."), where=f"line {line.number}"
-            )
+            transcript.notes("repaired", gettext_noop("A line could not be read and was left out."), where=line.place)
         else:
             transcript.accept(obj(line.value))
     yield from transcript.conversations(PurePosixPath(source.name).stem)

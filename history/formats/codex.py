@@ -41,9 +41,7 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
     rollout = _Rollout()
     for line in source.lines():
         if line.problem:
-            rollout.notes(
-                "repaired", gettext_noop("A line could not be read and was left out."), where=f"line {line.number}"
-            )
+            rollout.notes("repaired", gettext_noop("A line could not be read and was left out."), where=line.place)
         else:
             rollout.accept(obj(line.value))
     yield rollout.conversation()

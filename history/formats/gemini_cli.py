@@ -18,6 +18,7 @@ from history.formats.gemini_messages import Messages
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
 from history.formats.trees import Tree
+from history.marked import Said
 
 NAME = "gemini-cli"
 CLIENT = "Gemini CLI"
@@ -42,7 +43,9 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
     else:
         for line in source.lines():
             if line.problem:
-                log.notes("repaired", BAD_LINE, where=f"line {line.number}: {line.problem}")
+                log.notes(
+                    "repaired", BAD_LINE, where=Said("%(place)s: %(problem)s", place=line.place, problem=line.problem)
+                )
             else:
                 log.accept(obj(line.value))
     yield log.conversation(source.name)

@@ -9,6 +9,7 @@ from history.dialects.loose import is_too_deep, string
 from history.entries import EntryError
 from history.formats.base import Conversation, FormatError, Refused, gettext_noop
 from history.formats.sources import Source
+from history.marked import Said, why_of
 
 Convert = Callable[[Mapping[str, Any]], Iterator[Conversation]]
 
@@ -17,7 +18,7 @@ def each(source: Source, convert: Convert) -> Iterator[Conversation | Refused]:
     """The conversations of a file of lines, of one list, or of one object."""
     for place, value, problem in _values(source):
         if problem or not isinstance(value, Mapping):
-            yield Refused(why=problem or "this is no object", title=place)
+            yield Refused(why=problem or gettext_noop("this is no object"), title=place)
         else:
             yield from _converted(value, convert, place)
 
@@ -26,10 +27,10 @@ def _values(source: Source) -> Iterator[tuple[str, Any, str]]:
     match source.sample.shape:
         case "lines":
             for line in source.lines(as_one=False):
-                yield f"line {line.number}", line.value, line.problem
+                yield line.place, line.value, line.problem
         case "array":
             for number, value in enumerate(source.items(), 1):
-                yield f"item {number}", value, ""
+                yield Said(gettext_noop("item %(number)s"), number=number), value, ""
         case _:
             yield "", source.document(), ""
 
@@ -43,9 +44,10 @@ def _converted(value: Mapping[str, Any], convert: Convert, place: str) -> Iterat
     try:
         yield from convert(value)
     except (FormatError, EntryError) as error:
-        yield Refused(why=str(error), title=title)
+        yield Refused(why=why_of(error), title=title)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        yield Refused(why=f"it is not written as expected ({type(error).__name__}: {error})", title=title)
+        why = Said(gettext_noop("it is not written as expected (%(error)s)"), error=f"{type(error).__name__}: {error}")
+        yield Refused(why=why, title=title)
 
 
 def _named(value: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ import ijson
 from history.dialects.loose import MAX_DEPTH, parsed
 from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.encodings import Encoding, as_utf_8, encoding_of
+from history.marked import Said, why_of
 
 MEGABYTE = 1024 * 1024
 MAX_LINE = 64 * MEGABYTE
@@ -28,7 +29,9 @@ MAX_ATTACHMENT = 32 * MEGABYTE
 SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
 BREAKS_OFF = gettext_noop("The file breaks off or is damaged: what stands before that was read.")
-TOO_LONG = f"One conversation of more than {MAX_CONVERSATION // MEGABYTE} MB is not read."
+TOO_LONG = Said(
+    gettext_noop("One conversation of more than %(size)s MB is not read."), size=MAX_CONVERSATION // MEGABYTE
+)
 
 Shape = Literal["lines", "array", "object", "other"]
 
@@ -40,6 +43,10 @@ class Line:
     number: int
     value: Any = None
     problem: str = ""
+
+    @property
+    def place(self) -> str:
+        return Said(gettext_noop("line %(number)s"), number=self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +125,7 @@ class Source:
             begun = _beginning(raw)
             if not begun:
                 raise
-            self.notes("repaired", BREAKS_OFF, where=str(error))
+            self.notes("repaired", BREAKS_OFF, where=why_of(error))
             return begun
 
 
@@ -135,11 +142,12 @@ def raw_lines(stream: Any) -> Iterator[bytes]:
 
 def _line(number: int, raw: bytes) -> Line:
     if raw == b"\0":
-        return Line(number, problem=f"a line is longer than {MAX_LINE // MEGABYTE} MB")
+        words = gettext_noop("a line is longer than %(size)s MB")
+        return Line(number, problem=Said(words, size=MAX_LINE // MEGABYTE))
     try:
         return Line(number, _value(raw))
     except FormatError as error:
-        return Line(number, problem=str(error))
+        return Line(number, problem=why_of(error))
 
 
 def check_values(raw: bytes) -> None:
@@ -153,7 +161,7 @@ def _value(raw: bytes) -> Any:
     try:
         return parsed(raw.decode("utf-8", "replace"))
     except ValueError as error:
-        raise FormatError(f"this is not JSON ({error})") from None
+        raise FormatError(gettext_noop("this is not JSON (%(error)s)"), error=str(error)) from None
 
 
 class _Counted:

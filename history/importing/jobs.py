@@ -184,7 +184,7 @@ class _Diary:
         self.report.add(item)
         room = KEPT_REFUSALS if item.outcome in (Outcome.REFUSED, Outcome.NOTED) else KEPT_ITEMS
         if len(self.items) < room:
-            self.items.append(item.as_json())
+            self.items.append(item.as_kept())
         self._now_and_then()
 
     def count(self, size: int) -> None:

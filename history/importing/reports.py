@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from history.formats.base import Note
+from history.marked import apart
 
 
 class Outcome(StrEnum):
@@ -51,6 +52,20 @@ class Item:
                 for note in self.notes
             ],
         }
+
+    def as_kept(self) -> dict[str, Any]:
+        """For whoever reads it later, in whatever language: besides, the sentences that were filled in."""
+        kept = self.as_json()
+        notes = [
+            told | _apart(what=note.what, where=note.where)
+            for told, note in zip(kept["notes"], self.notes, strict=True)
+        ]
+        return kept | {"notes": notes} | _apart(title=self.title, why=self.why)
+
+
+def _apart(**texts: str) -> dict[str, Any]:
+    found = {name: kept for name, text in texts.items() if (kept := apart(text))}
+    return {"apart": found} if found else {}
 
 
 @dataclass(slots=True)

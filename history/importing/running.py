@@ -21,6 +21,7 @@ from history.formats.sources import Source, raw_lines
 from history.importing import storing
 from history.importing.reports import Item, Outcome, Report
 from history.importing.unpacking import DAMAGE, Piece, may_hold_text, unpacked
+from history.marked import Said, why_of
 from history.models import ApiKey
 from history.recorder import refuse_when_off
 from history.titles import title_from
@@ -89,9 +90,10 @@ class _Import:
             for inner in unpacked(piece):
                 yield from self._piece(inner)
         except FormatError as error:
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=str(error))
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why_of(error))
         except OSError as error:
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=f"It cannot be read ({error.strerror or error}).")
+            why = Said(gettext_noop("It cannot be read (%(error)s)."), error=str(error.strerror or error))
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why)
 
     def _piece(self, piece: Piece) -> Iterator[Item]:
         counted = _Counted(piece, self.on_bytes)
@@ -100,10 +102,11 @@ class _Import:
         except (HistoryOff, OSError):
             raise
         except REFUSALS as error:
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=str(error))
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why_of(error))
         except Exception as error:  # a reader met what nobody had thought of: that file is refused, the others go on
             logger.exception("An imported file could not be read.")
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=f"It is not written as expected ({error}).")
+            why = Said(gettext_noop("It is not written as expected (%(error)s)."), error=str(error))
+            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why)
         finally:
             counted.finish()
 
@@ -118,7 +121,7 @@ class _Import:
         try:
             reader = reader_for(source.sample)
         except FormatError as error:
-            yield _unknown(piece, why=str(error))
+            yield _unknown(piece, why=why_of(error))
             return
         if reader is None:
             yield _unknown(piece)
@@ -149,7 +152,7 @@ class _Import:
         except HistoryOff:
             raise
         except REFUSALS as error:
-            return Item(outcome=Outcome.REFUSED, file=file, format=name, title=title, why=str(error))
+            return Item(outcome=Outcome.REFUSED, file=file, format=name, title=title, why=why_of(error))
         if found.parent_id:
             self.children.append((found.client, stored.session_id, found.parent_id))
         return Item(

@@ -12,9 +12,12 @@ from uuid import UUID
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from history.formats.base import Note
 from history.importing import jobs
 from history.importing.reports import Outcome
+from history.marked import together
 from history.models import ImportJob, Session
+from history.wording import filled_in, note_words, worded
 
 NAMES = {
     Outcome.REFUSED: gettext_lazy("refused"),
@@ -151,18 +154,21 @@ def _still_there(items: list[dict[str, Any]]) -> set[str]:
 def _item(row: Mapping[str, Any], there: set[str]) -> ShownItem:
     return ShownItem(
         outcome=Outcome(row["outcome"]),
-        title=row["title"],
+        title=filled_in(_text(row, "title")),
         file=row["file"],
         format=row["format"],
         entries=row["entries"],
-        why=_(row["why"]) if row["why"] else "",
+        why=worded(_text(row, "why")),
         session=row["session"] if row["session"] in there else None,
         notes=tuple(_note(note) for note in row["notes"]),
     )
 
 
 def _note(note: Mapping[str, Any]) -> ShownNote:
-    words = _(note["what"])
-    times = f" (× {note['count']:,})" if note["count"] > 1 else ""
-    place = f" – {note['where'][:200]}" if note["where"] else ""
-    return ShownNote(note["level"], LEVELS.get(note["level"], note["level"]), f"{words}{times}{place}")
+    said = Note(level=note["level"], what=_text(note, "what"), where=_text(note, "where"), count=note["count"])
+    return ShownNote(note["level"], LEVELS.get(note["level"], note["level"]), note_words(said))
+
+
+def _text(row: Mapping[str, Any], name: str) -> str:
+    kept = row.get("apart", {}).get(name)
+    return together(kept) if kept else str(row[name])

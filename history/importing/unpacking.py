@@ -35,6 +35,7 @@ HEAD = 4_096
 
 ZIP, GZIP, ZSTD = b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 UNPACKS_TO_TOO_MUCH = gettext_noop("It would unpack to far more than it takes: this is no honest archive.")
+DAMAGED = gettext_noop("The archive is damaged (%(error)s).")
 # How these fail when they are damaged.
 DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.BadGzipFile, NotImplementedError)
 
@@ -152,7 +153,7 @@ def _members(piece: Piece, *, level: int, room: _Room) -> Iterator[Piece]:
             for member in members:
                 yield from unpacked(_member(archive, member, by_name), level=level + 1, room=room)
     except DAMAGE as error:
-        raise FormatError(f"The archive is damaged ({error}).") from error
+        raise FormatError(DAMAGED, error=str(error)) from error
 
 
 def _check(piece: Piece, members: list[zipfile.ZipInfo]) -> None:
@@ -245,7 +246,7 @@ class _Limited(io.RawIOBase):
         try:
             content = self._stream.read(len(target))
         except DAMAGE as error:
-            raise FormatError(f"The archive is damaged ({error}).") from error
+            raise FormatError(DAMAGED, error=str(error)) from error
         self._left -= len(content)
         self._read += len(content)
         if self._left < 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 from history.dialects.anthropic_messages.encoding import IMAGES
 from history.dialects.loose import items, number, obj, objs, string, whole
-from history.linting.walking import Walk, shortened, weight_of
+from history.linting.walking import A_LIST, A_TEXT, Walk, shortened, weight_of
 
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 THINKING = ("thinking", "redacted_thinking")
@@ -25,7 +25,7 @@ def walk(body: Mapping[str, Any]) -> Walk:
     walk = _Walk("anthropic-messages")
     walk.needs(bool(string(body.get("model"))), "no-model", "model")
     walk.needs((whole(body.get("max_tokens")) or 0) > 0, "no-limit", "max_tokens")
-    if walk.needs(isinstance(body.get("messages"), list), "malformed", "messages", what="messages", wanted="a list"):
+    if walk.needs(isinstance(body.get("messages"), list), "malformed", "messages", what="messages", wanted=A_LIST):
         walk.needs(bool(body["messages"]), "no-messages", "messages")
     for place, message in walk.each(body.get("messages"), "messages"):
         walk.look(place, message)
@@ -89,7 +89,7 @@ class _Walk(Walk):
             self.say(place, weight=2 if kind in ("image", "document") else 0)
 
     def text(self, text: Any, place: str) -> None:
-        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted="a text"):
+        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted=A_TEXT):
             self.needs(bool(text.strip()), "empty-text", place)
             self.say(place, weight=weight_of(text))
 

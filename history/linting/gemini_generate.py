@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from history.dialects.loose import items, obj, objs, string
-from history.linting.walking import Walk, shortened, weight_of
+from history.linting.walking import A_TEXT, Walk, shortened, weight_of
 
 # Models before the third generation do not ask for signatures.
 WITHOUT_SIGNATURES = ("gemini-1", "gemini-2", "gemma")
@@ -70,7 +70,7 @@ class _Walk(Walk):
 
     def text(self, place: str, part: Mapping[str, Any]) -> None:
         text = part["text"]
-        if self.needs(isinstance(text, str), "malformed", f"{place}.text", what="text", wanted="a text"):
+        if self.needs(isinstance(text, str), "malformed", f"{place}.text", what="text", wanted=A_TEXT):
             self.needs(bool(text) or "thoughtSignature" in part, "empty-text", place)
             self.say(place, weight=weight_of(text))
 

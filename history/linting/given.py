@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from history.dialects.loose import items, obj, objs, parsed, string
+from history.marked import SaidError
+from history.marked import gettext_noop as _
 
 MODEL = "name-of-the-model"
 
 
-class NotAConversation(ValueError):
+class NotAConversation(SaidError):
     """The text says why."""
 
 
@@ -38,7 +40,7 @@ def read_text(text: str, *, language: str = "") -> list[Given]:
     except ValueError as error:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) < 2 or not lines[0].lstrip("\ufeff").startswith(("{", "[")):
-            raise NotAConversation(f"this is not JSON: {error}") from None
+            raise NotAConversation(_("this is not JSON: %(error)s"), error=str(error)) from None
         return [given(_line(number, line), language=language) for number, line in enumerate(lines, 1)]
 
 
@@ -46,17 +48,17 @@ def _line(number: int, line: str) -> Any:
     try:
         return parsed(line.lstrip("\ufeff"))
     except ValueError as error:
-        raise NotAConversation(f"line {number} is not JSON: {error}") from None
+        raise NotAConversation(_("line %(number)s is not JSON: %(error)s"), number=number, error=str(error)) from None
 
 
 def given(value: Any, *, language: str = "") -> Given:
     if isinstance(value, list):
         return _bare(value, language)
     if not isinstance(value, Mapping):
-        raise NotAConversation("a conversation is a JSON object, or a list of messages")
+        raise NotAConversation(_("a conversation is a JSON object, or a list of messages"))
     found = language or _language_of(value)
     if not found:
-        raise NotAConversation("a request has messages, input or contents; this one has none of them")
+        raise NotAConversation(_("a request has messages, input or contents; this one has none of them"))
     return Given(body=value, language=found)
 
 
@@ -108,7 +110,7 @@ def _has_blocks(messages: list[Mapping[str, Any]]) -> bool:
 def _language_of_messages(messages: list[Any]) -> str:
     found = objs(messages)
     if not found:
-        raise NotAConversation("a list of messages holds objects; this one holds none")
+        raise NotAConversation(_("a list of messages holds objects; this one holds none"))
     if any("parts" in message for message in found):
         return "gemini-generate"
     if any(_is_item(message) for message in found):

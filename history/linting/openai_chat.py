@@ -7,7 +7,7 @@ from typing import Any
 
 from history.dialects.loose import items, obj, objs, string
 from history.dialects.writing import arguments_of
-from history.linting.walking import Walk, shortened, weight_of
+from history.linting.walking import A_LIST, A_TEXT, Walk, shortened, weight_of
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 PARTS = {
@@ -20,7 +20,7 @@ ID_LIMIT = 40
 def walk(body: Mapping[str, Any]) -> Walk:
     walk = _Walk("openai-chat")
     walk.needs(bool(string(body.get("model"))), "no-model", "model")
-    if walk.needs(isinstance(body.get("messages"), list), "malformed", "messages", what="messages", wanted="a list"):
+    if walk.needs(isinstance(body.get("messages"), list), "malformed", "messages", what="messages", wanted=A_LIST):
         walk.needs(bool(body["messages"]), "no-messages", "messages")
     walk.needs("stream_options" not in body or body.get("stream") is True, "stream-options", "stream_options")
     for place, message in walk.each(body.get("messages"), "messages"):
@@ -64,7 +64,7 @@ class _Walk(Walk):
             self.say(place, weight=0)
 
     def text(self, text: Any, place: str) -> None:
-        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted="a text"):
+        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted=A_TEXT):
             self.needs(bool(text), "empty-text", place)
             self.say(place, weight=weight_of(text))
 
@@ -82,9 +82,7 @@ class _Walk(Walk):
         given = message.get("tool_calls")
         if given is not None and self.role != "assistant":
             self.find("calls-of-others", f"{place}.tool_calls")
-        elif self.needs(
-            given is None or isinstance(given, list), "malformed", place, what="tool_calls", wanted="a list"
-        ):
+        elif self.needs(given is None or isinstance(given, list), "malformed", place, what="tool_calls", wanted=A_LIST):
             for call_place, call in self.each(given, f"{place}.tool_calls"):
                 self.one_call(call_place, call)
 

@@ -9,7 +9,7 @@ from typing import Any
 from history.dialects.loose import items, obj, objs, string
 from history.dialects.openai_responses.replies import call_of
 from history.linting.openai_chat import check_arguments
-from history.linting.walking import Speaker, Walk, shortened, weight_of
+from history.linting.walking import A_LIST, A_TEXT, Speaker, Walk, shortened, weight_of
 
 ROLES = ("system", "developer", "user", "assistant")
 INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio", "text")
@@ -30,7 +30,7 @@ def walk(body: Mapping[str, Any]) -> Walk:
     walk.stores = body.get("store") is not False
     if isinstance(given, str):
         walk.say("input", weight=weight_of(given))
-    elif walk.needs(given is None or isinstance(given, list), "malformed", "input", what="input", wanted="a list"):
+    elif walk.needs(given is None or isinstance(given, list), "malformed", "input", what="input", wanted=A_LIST):
         walk.look_at_all(given)
     for number, tool in enumerate(items(body.get("tools"))):
         if obj(tool).get("type") == "function":
@@ -103,7 +103,7 @@ class _Walk(Walk):
                 self.say(part_place)
 
     def text(self, text: Any, place: str) -> None:
-        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted="a text"):
+        if self.needs(isinstance(text, str), "malformed", place, what="text", wanted=A_TEXT):
             self.needs(bool(text), "empty-text", place)
             self.say(place, weight=weight_of(text))
 

@@ -14,8 +14,12 @@ from typing import Any, Literal
 from history.dialects.loose import items, string
 from history.linting.rules import rule
 from history.linting.values import Finding
+from history.marked import Said
+from history.marked import gettext_noop as _
 
 Speaker = Literal["user", "model", "system"]
+# What is wanted where something else stands.
+A_LIST, A_TEXT, OBJECTS = Said(_("a list")), Said(_("a text")), Said(_("objects"))
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -55,7 +59,7 @@ class Walk:
     def each(self, given: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The objects of a list with their places; whatever else stands there is told."""
         for number, value in enumerate(items(given)):
-            if self.needs(isinstance(value, Mapping), "malformed", f"{place}[{number}]", what=place, wanted="objects"):
+            if self.needs(isinstance(value, Mapping), "malformed", f"{place}[{number}]", what=place, wanted=OBJECTS):
                 yield f"{place}[{number}]", value
 
     def say(self, place: str, *, weight: int = 2) -> None:

@@ -12,7 +12,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext as _now
+from django.utils.translation import gettext, gettext_noop
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
@@ -31,6 +31,7 @@ from history.linting import NAMES, Finding, NotAConversation, Report, Severity, 
 from history.models import Session
 from history.selectors import sessions_owned_by
 from history.views.served import session_or_404
+from history.wording import worded
 
 SESSIONS = 50
 # A pasted text goes through a form, which Django reads into memory; what is longer comes as a file.
@@ -77,7 +78,7 @@ def _text_in(file: UploadedFile[Any] | None, pasted: str) -> str:
     if file is None:
         if len(pasted) > PASTED_CHARS:
             words = {"limit": f"{PASTED_CHARS:,}", "most": f"{MAX_CHARS:,}"}
-            raise TooLong(_now("Paste up to %(limit)s characters, or choose a file of up to %(most)s.") % words)
+            raise TooLong(gettext("Paste up to %(limit)s characters, or choose a file of up to %(most)s.") % words)
         return pasted
     check_length((file.size or 0) // 4)
     text: str = file.read().decode("utf-8-sig")
@@ -143,13 +144,13 @@ def _pasted(request: HttpRequest) -> HttpResponse:
     try:
         given = read_text(text, language=form.cleaned_data["language"])
         if len(given) > 1:
-            raise NotAConversation(_now("these are several conversations, one a line: look at one at a time"))
+            raise NotAConversation(gettext_noop("these are several conversations, one a line: look at one at a time"))
         return _page(request, form, report=report_on_request(given[0]), given=_indented(given[0].body))
     except TooLong as error:
         form.add_error(None, str(error))
         return _page(request, form, status=422)
     except NotAConversation as error:
-        form.add_error(None, _now("Not a conversation: %(why)s.") % {"why": error})
+        form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": worded(error.said)})
         return _page(request, form, status=422)
 
 
@@ -202,4 +203,4 @@ def _indented(value: Any) -> str:
     text = text.encode("utf-8", "replace").decode()
     if len(text) <= SHOWN_CHARS:
         return text
-    return text[:SHOWN_CHARS] + "\n… " + _now("cut here; `history lint` prints all of it")
+    return text[:SHOWN_CHARS] + "\n… " + gettext("cut here; `history lint` prints all of it")

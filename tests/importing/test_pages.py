@@ -251,3 +251,22 @@ async def test_a_request_that_is_too_large_is_refused_before_it_is_read_or_while
     status, read = await _answer([megabyte] * 9, announced=None)
     assert status == 413
     assert read <= largest()
+
+
+def test_a_report_is_read_in_the_language_of_its_reader_whatever_was_filled_in(as_ada: Client, ada: User) -> None:
+    cut = zipped({"talk.jsonl": TALK})[:-30]
+    tuned = lines({"messages": [{"role": "user", "content": "Hi."}]})
+    address = send(as_ada, ("cut.zip", cut), ("tuned.jsonl", tuned + b"{broken\n" + tuned))["Location"]
+    jobs.work()
+    page = as_ada.get(address).text
+    assert "The archive is damaged (File is not a zip file)." in page
+    assert "line 2" in page
+    ada.language = "zh-hans"
+    ada.save()
+    page = as_ada.get(address).text
+    assert "压缩包已损坏（File is not a zip file）。" in page
+    assert "第 2 行" in page
+    assert "这不是 JSON（" in page
+    assert [item["why"] for item in ImportJob.objects.get().items if item["file"] == "cut.zip"] == [
+        "The archive is damaged (File is not a zip file)."
+    ], "programs read English"

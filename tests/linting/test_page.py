@@ -133,3 +133,17 @@ def test_somebody_elses_session_is_not_there_and_staff_say_why_first(
     response = client.get(f"/lint/?session={session.pk}")
     assert response.status_code == 403
     assert "the secret" not in response.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("pasted", "words"),
+    [
+        ({"messages": "none"}, "messages 必须是列表。"),
+        ({}, "这不是对话：请求应含 messages、input 或 contents"),
+        (7, "这不是对话：对话应为 JSON 对象或消息列表。"),
+    ],
+)
+def test_what_is_wrong_is_told_in_the_readers_language(entered: Client, ada: Any, pasted: Any, words: str) -> None:
+    ada.language = "zh-hans"
+    ada.save()
+    assert words in entered.post("/lint/", {"text": json.dumps(pasted)}).content.decode()

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import models
 
-from history.formats.base import FormatError
+from history.formats.base import FormatError, gettext_noop
 from history.formats.jsonl.lines import time_of, time_text
 from history.models import Exchange, Message, Session, ToolCall
 from history.rows import fitting
@@ -64,7 +64,7 @@ def session_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a session, without its owner, its key and the sessions that it names. Raises FormatError."""
     source = _text(facts, "source")
     if source not in Session.Source.values:
-        raise FormatError(f"{source!r} is no source of a session")
+        raise FormatError(gettext_noop("%(value)s is no source of a session"), value=repr(source))
     times = {name: _time(facts, name) for name in SESSION_TIMES if facts.get(name) is not None}
     texts = {name: _text(facts, name) for name in SESSION_TEXTS}
     others = {
@@ -104,7 +104,7 @@ def dropped_facts(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]
 
 def dropped_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
-        raise FormatError("an entry without its texts must say what kind and role it had")
+        raise FormatError(gettext_noop("an entry without its texts must say what kind and role it had"))
     return {**_checked(Message, facts, ROW_FACTS), "dropped_at": _time(facts, "at")}
 
 
@@ -147,7 +147,7 @@ def exchange_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
     known = _checked(Exchange, facts, EXCHANGE_FACTS)
     times = {name: time_of(facts[name]) for name in EXCHANGE_TIMES if facts.get(name) is not None}
     if "ended_at" not in times or not known.get("end_reason"):
-        raise FormatError("a call to a model must say when and why it ended")
+        raise FormatError(gettext_noop("a call to a model must say when and why it ended"))
     return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known, **times}
 
 
@@ -163,7 +163,7 @@ def _checked(model: type[models.Model], facts: Mapping[str, Any], names: Iterabl
             continue
         wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
         if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
-            raise FormatError(f"{name} cannot be {str(value)[:40]!r}")
+            raise FormatError(gettext_noop("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
     return fitting(model, found)
 
 
@@ -179,13 +179,15 @@ def id_of(facts: Mapping[str, Any], name: str) -> UUID:
     try:
         return UUID(facts[name])
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise FormatError(f"{name} is no id: {facts.get(name)!r}") from None
+        raise FormatError(
+            gettext_noop("%(name)s is no id: %(value)s"), name=name, value=repr(facts.get(name))
+        ) from None
 
 
 def whole(facts: Mapping[str, Any], name: str) -> int:
     value = facts.get(name, 0)
     if type(value) is not int or not 0 <= value < 2**53:
-        raise FormatError(f"{name} is no whole number: {value!r}")
+        raise FormatError(gettext_noop("%(name)s is no whole number: %(value)s"), name=name, value=repr(value))
     return value
 
 
@@ -196,14 +198,15 @@ def hash_of(facts: Mapping[str, Any], name: str, *, size: int = 32) -> bytes:
     except (TypeError, ValueError):
         found = b"?"
     if len(found) not in (0, size):
-        raise FormatError(f"{name} is no hash: {str(facts.get(name))[:80]!r}")
+        given = repr(str(facts.get(name))[:80])
+        raise FormatError(gettext_noop("%(name)s is no hash: %(value)s"), name=name, value=given)
     return found
 
 
 def mapping(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
     value = facts.get(name, {})
     if not isinstance(value, dict):
-        raise FormatError(f"{name} is no object")
+        raise FormatError(gettext_noop("%(name)s is no object"), name=name)
     return value
 
 
@@ -215,9 +218,9 @@ def cost_of(value: Any) -> Decimal:
     try:
         cost = Decimal(str(value))
     except InvalidOperation:
-        raise FormatError(f"{value!r} is no cost") from None
+        raise FormatError(gettext_noop("%(value)s is no cost"), value=repr(value)) from None
     if not cost.is_finite() or not 0 <= cost < 10**8:
-        raise FormatError(f"{value!r} is no cost")
+        raise FormatError(gettext_noop("%(value)s is no cost"), value=repr(value))
     return cost
 
 
@@ -228,7 +231,7 @@ def _id(value: UUID | None) -> str | None:
 def _text(facts: Mapping[str, Any], name: str) -> str:
     value = facts.get(name, "")
     if not isinstance(value, str):
-        raise FormatError(f"{name} is no text: {value!r}")
+        raise FormatError(gettext_noop("%(name)s is no text: %(value)s"), name=name, value=repr(value))
     return value
 
 

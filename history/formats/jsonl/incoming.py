@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.jsonl.reading import Laid
 from history.formats.jsonl.reports import Outcome, Restored
+from history.marked import Said
 from history.models import ApiKey, Message, Session
 
 WINDOW = 500
@@ -71,7 +72,9 @@ class Incoming:
         """Where the first entry of the file belongs; one that this house has no place for is refused."""
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
         if self.known and self.trimmed_through > self.known.session.version:
-            self.refused = "entries between what is here and what the file has were trimmed before it was exported"
+            self.refused = gettext_noop(
+                "entries between what is here and what the file has were trimmed before it was exported"
+            )
 
     def add(self, laid: Laid) -> None:
         """Note one entry: new, known already, or the reason why nothing more can be taken."""
@@ -82,21 +85,26 @@ class Incoming:
             self._keep(laid)
             return
         if laid.seq != self.last + 1:
-            self.broken = f"entry {self.last + 1} is missing"
+            self.broken = Said(gettext_noop("entry %(seq)s is missing"), seq=self.last + 1)
             return
         if self.known and laid.seq == self.known.session.version + 1 and not self.known.ends_with(self.last_seal):
-            self.refused = f"another session with this id is here: entry {laid.seq} does not follow what it ends with"
+            words = gettext_noop(
+                "another session with this id is here: entry %(seq)s does not follow what it ends with"
+            )
+            self.refused = Said(words, seq=laid.seq)
             return
         if not laid.follows(self.last_seal):
             if self.is_strict or (self.known and laid.seq > self.known.session.version):
-                self.broken = f"the seal of entry {laid.seq} does not hold"
+                self.broken = Said(gettext_noop("the seal of entry %(seq)s does not hold"), seq=laid.seq)
                 return
-            self.notes("lost", "seals that do not hold: altered before the export, or on the way", where=f"#{laid.seq}")
+            what = gettext_noop("seals that do not hold: altered before the export, or on the way")
+            self.notes("lost", what, where=f"#{laid.seq}")
         self.last, self.last_seal = laid.seq, laid.seal
         if self.known is None or laid.seq > self.known.session.version:
             self._take(laid)
         elif self.known.differs(laid):
-            self.refused = f"another session with this id is here: they differ from entry {laid.seq} on"
+            words = gettext_noop("another session with this id is here: they differ from entry %(seq)s on")
+            self.refused = Said(words, seq=laid.seq)
 
     def _keep(self, laid: Laid) -> None:
         self.kept[str(laid.seq)] = laid.digest.hex()
@@ -108,18 +116,20 @@ class Incoming:
         if laid.entry is None:
             self.dropped = [self.dropped[0] + 1, laid.seq]
         if laid.missing:
-            self.notes("lost", "attachments whose bytes are not in the file", where=f"#{laid.seq}")
+            self.notes("lost", gettext_noop("attachments whose bytes are not in the file"), where=f"#{laid.seq}")
 
     def end(self, line: Mapping[str, Any] | None) -> None:
         """Its last line, or None: the file went on, or ended, without it."""
         self.is_over = True
         laid = self.last
         if self.broken:
-            self.notes("lost", f"{self.broken}: what comes after it was left out", where=f"after #{laid}")
+            what = Said(gettext_noop("%(problem)s: what comes after it was left out"), problem=self.broken)
+            self.notes("lost", what, where=Said(gettext_noop("after #%(seq)s"), seq=laid))
         elif line is None:
-            self.notes("lost", "the file ends within this session", where=f"after #{laid} of {self.version}")
+            place = Said(gettext_noop("after #%(seq)s of %(count)s"), seq=laid, count=self.version)
+            self.notes("lost", gettext_noop("the file ends within this session"), where=place)
         elif not self.refused and (line.get("version"), line.get("seal")) != (laid, self.last_seal.hex()):
-            self.notes("lost", "the checkpoint at the end of the session is not that of its entries")
+            self.notes("lost", gettext_noop("the checkpoint at the end of the session is not that of its entries"))
 
     def outcome(self) -> Restored:
         said: Outcome = "imported" if self.known is None else "extended" if self.stored else "already there"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from history.bodies import dump
-from history.formats.base import FormatError
+from history.formats.base import FormatError, gettext_noop
 from history.formats.sources import check_values
 
 FORMAT, VERSION = "parley", 1
@@ -45,9 +45,9 @@ def _object(text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError("this line is no JSON") from error
+        raise FormatError(gettext_noop("this line is no JSON")) from error
     if not isinstance(value, dict):
-        raise FormatError("this line is no JSON object")
+        raise FormatError(gettext_noop("this line is no JSON object"))
     return value
 
 
@@ -62,9 +62,10 @@ def is_header(line: bytes) -> bool:
 
 def check_header(value: Mapping[str, Any]) -> None:
     if value.get("type") != "header" or value.get("format") != FORMAT:
-        raise FormatError("this is no export of Parley: it has no header")
+        raise FormatError(gettext_noop("this is no export of Parley: it has no header"))
     if value.get("version") != VERSION:
-        raise FormatError(f"this export is of version {value.get('version')}; this Parley reads version {VERSION}")
+        words = gettext_noop("this export is of version %(version)s; this Parley reads version %(ours)s")
+        raise FormatError(words, version=str(value.get("version")), ours=VERSION)
 
 
 def time_text(moment: datetime | None) -> str | None:
@@ -76,7 +77,7 @@ def time_of(text: Any) -> datetime:
         moment = datetime.fromisoformat(text)
         return likely((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
     except (TypeError, ValueError, OverflowError):
-        raise FormatError(f"{str(text)[:40]!r} is no time") from None
+        raise FormatError(gettext_noop("%(value)s is no time"), value=repr(str(text)[:40])) from None
 
 
 def likely(moment: datetime) -> datetime:

@@ -14,7 +14,8 @@ from django.contrib.auth import get_user_model
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from history.formats.base import FormatError, Notes
+from history.formats.base import FormatError, Notes, gettext_noop
+from history.marked import Said
 from history.models import ApiKey, Blob, Exchange, Message, Session
 
 REMEMBERED = 500_000
@@ -37,11 +38,12 @@ class People:
         if self.owner is not None:
             return self.owner
         if not isinstance(name, str) or not name:
-            raise FormatError("the session does not say whose it is")
+            raise FormatError(gettext_noop("the session does not say whose it is"))
         if name not in self._known:
             self._known[name] = get_user_model().objects.filter(username=name).first()
         if self._known[name] is None:
-            raise FormatError(f"there is no user called {name} here: make one, or say who gets these sessions")
+            words = gettext_noop("there is no user called %(name)s here: make one, or say who gets these sessions")
+            raise FormatError(words, name=name)
         return self._known[name]
 
     def key(self, prefix: Any, *, owner: Any, notes: Notes) -> ApiKey | None:
@@ -49,17 +51,18 @@ class People:
         if prefix is None:
             return None
         if not isinstance(prefix, str) or not 1 <= len(prefix) <= 16 or not prefix.isascii() or not prefix.isalnum():
-            raise FormatError(f"{prefix!r} is no prefix of a key")
+            raise FormatError(gettext_noop("%(value)s is no prefix of a key"), value=repr(prefix))
         if (prefix, owner.pk) not in self._keys:
             key = ApiKey.objects.filter(prefix=prefix).first()
             if key is None and not self.is_operator and len(self._keys) >= MOST_KEYS:
-                notes("lost", f"keys that nobody knows here, after the first {MOST_KEYS}: sessions have none now")
+                words = gettext_noop("keys that nobody knows here, after the first %(most)s: sessions have none now")
+                notes("lost", Said(words, most=MOST_KEYS))
                 return None
             self._keys[prefix, owner.pk] = key or _stub(prefix, owner)
         key = self._keys[prefix, owner.pk]
         if key.owner_id == owner.pk or self.is_operator:
             return key
-        notes("lost", f"the key {prefix} belongs to somebody else here: the session has none now")
+        notes("lost", gettext_noop("the key belongs to somebody else here: the session has none now"), where=prefix)
         return None
 
     def gave(self, blob: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from history import projections
 from history.bodies import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, HeadMoved
-from history.formats.base import FormatError
+from history.formats.base import FormatError, gettext_noop
 from history.formats.jsonl.facts import call_fields, dropped_fields, hash_of, mapping, whole
 from history.formats.jsonl.lines import likely, time_of
 from history.formats.jsonl.people import People
@@ -71,16 +71,17 @@ class Payloads:
         try:
             content = b64decode(line.get("data") or "", validate=True)
         except (TypeError, ValueError):
-            raise FormatError("the data of a blob is no base64") from None
+            raise FormatError(gettext_noop("the data of a blob is no base64")) from None
         self._begun += content
         if line.get("more") and len(self._begun) <= MAX_BLOB:
             return
         content, self._begun = bytes(self._begun), bytearray()
         if len(content) > MAX_BLOB:
-            raise FormatError(f"a blob is larger than {MAX_BLOB // MEGABYTE} MB")
+            raise FormatError(gettext_noop("a blob is larger than %(size)s MB"), size=MAX_BLOB // MEGABYTE)
         name = sha256(content).hexdigest()
         if name != line.get("sha256"):
-            raise FormatError(f"the blob {str(line.get('sha256'))[:12]}… was altered: its bytes have another hash")
+            words = gettext_noop("the blob %(name)s… was altered: its bytes have another hash")
+            raise FormatError(words, name=str(line.get("sha256"))[:12])
         kind = fitting_text(Blob, "media_type", str(line.get("media_type") or "text/plain"))
         self.fresh[name] = Blob(sha256=name, data=content, size=len(content), media_type=kind)
         self.fresh_bytes += len(content)
@@ -126,9 +127,9 @@ class EntryReader:
             "seal": hash_of(line, "seal"),
         }
         if not common["seal"]:
-            raise FormatError(f"entry {seq} has no seal")
+            raise FormatError(gettext_noop("entry %(seq)s has no seal"), seq=seq)
         if not parent < seq:
-            raise FormatError(f"entry {seq} cannot stand after entry {parent}")
+            raise FormatError(gettext_noop("entry %(seq)s cannot stand after entry %(parent)s"), seq=seq, parent=parent)
         if "dropped" in line:
             return _dropped(line, common)
         return self._whole(line, common)
@@ -137,7 +138,7 @@ class EntryReader:
         written, salt = line.get("body"), hash_of(line, "salt", size=16)
         body = written if isinstance(written, str) else dump(written)
         if body[:1] != "{":
-            raise FormatError(f"entry {common['seq']} has no body")
+            raise FormatError(gettext_noop("entry %(seq)s has no body"), seq=common["seq"])
         names = frozenset(blobs_in(body))
         try:
             blobs = {name: self.payloads[name] for name in names}
@@ -146,10 +147,10 @@ class EntryReader:
                     check_values(content)
             entry = unpack(body, blobs)
             likely(entry.at)
-        except MissingBlob as error:
-            raise FormatError(str(error)) from None
+        except MissingBlob:
+            raise FormatError(gettext_noop("a text of entry %(seq)s is not in the file"), seq=common["seq"]) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise FormatError(f"the body of entry {common['seq']} cannot be read") from None
+            raise FormatError(gettext_noop("the body of entry %(seq)s cannot be read"), seq=common["seq"]) from None
         attached = attachments_of(entry)
         there = self.payloads.are_there(attached) if attached else attached
         columns = projections.columns_of(entry) | {"created_at": common["created_at"]}
@@ -171,7 +172,7 @@ def _dropped(line: Mapping[str, Any], common: dict[str, Any]) -> Laid:
     columns = dropped_fields(facts) | {"created_at": common["created_at"]}
     calls = facts.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
-        raise FormatError("the calls of an entry are a list of objects")
+        raise FormatError(gettext_noop("the calls of an entry are a list of objects"))
     return Laid(
         **common,
         kind=columns["kind"],

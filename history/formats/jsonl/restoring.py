@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from history import retention
 from history.errors import HistoryError
-from history.formats.base import FormatError, Note, Notes
+from history.formats.base import FormatError, Note, Notes, gettext_noop
 from history.formats.jsonl import storing
 from history.formats.jsonl.facts import exchange_fields, id_of, session_fields, whole
 from history.formats.jsonl.incoming import Incoming, Known
@@ -23,6 +23,7 @@ from history.formats.jsonl.people import People
 from history.formats.jsonl.reading import EntryReader, Payloads
 from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.sections import sections
+from history.marked import Said, why_of
 from history.models import BEYOND_RECALL, IN_THE_MAKING, AuditEvent, Session
 from history.recorder import refuse_when_off
 
@@ -76,7 +77,7 @@ class _Restore:
         except (FormatError, RecursionError) as error:
             if is_first:
                 raise
-            yield from self._complain(str(error))
+            yield from self._complain(why_of(error))
         if self._is_full():
             yield from self._store()
 
@@ -85,7 +86,7 @@ class _Restore:
         yield from self._store()
         for target, pointing in self.waiting.items():
             for session_id, name in pointing:
-                what = f"the session that it points to ({name}) is not here"
+                what = Said(gettext_noop("the session that it points to (%(name)s) is not here"), name=name)
                 yield Restored(
                     session=session_id, outcome="noted", notes=(Note(level="lost", what=what, where=str(target)),)
                 )
@@ -114,7 +115,8 @@ class _Restore:
         elif kind in sections():
             yield self._take_section(sections()[kind], value)
         elif kind not in ("end", "header"):
-            yield Restored(session=None, outcome="noted", why=f"a line of an unknown kind was left out: {kind!r}")
+            why = Said(gettext_noop("a line of an unknown kind was left out: %(kind)s"), kind=repr(kind))
+            yield Restored(session=None, outcome="noted", why=why)
 
     def _complain(self, problem: str) -> Iterator[Restored]:
         """A line that cannot be used: of the session that is being read, or of none."""
@@ -137,7 +139,7 @@ class _Restore:
             with suppress(FormatError):
                 session_id = id_of(value, "id")
             # What follows belongs to it, and is read past.
-            self.current = Incoming(session_id, title=str(value.get("title", "")), refused=str(error))
+            self.current = Incoming(session_id, title=str(value.get("title", "")), refused=why_of(error))
         self.batch.append(self.current)
 
     def _incoming(self, value: Mapping[str, Any]) -> Incoming:
@@ -168,20 +170,21 @@ class _Restore:
             removed = AuditEvent.objects.filter(session=incoming.id, action="remove").order_by("-seq").first()
             if removed is not None:
                 self._refuse_if_not_theirs(removed)
-                incoming.notes("ignored", "it had been removed here before", where=removed.at.date().isoformat())
+                what = gettext_noop("it had been removed here before")
+                incoming.notes("ignored", what, where=removed.at.date().isoformat())
         elif found.owner_id != incoming.owner.pk:
-            raise FormatError("a session with this id is here and belongs to somebody else")
+            raise FormatError(gettext_noop("a session with this id is here and belongs to somebody else"))
         elif found.hidden_at == IN_THE_MAKING and found.stored_at < timezone.now() - SIGN_OF_LIFE:
             storing.clear(incoming.id)
         elif found.hidden_at in (IN_THE_MAKING, BEYOND_RECALL):
-            raise FormatError("the session is just being restored or removed: try again in a minute")
+            raise FormatError(gettext_noop("the session is just being restored or removed: try again in a minute"))
         else:
             incoming.known = Known(found)
 
     def _refuse_if_not_theirs(self, removed: AuditEvent) -> None:
         """Nobody but the operator takes the name of a session that was somebody else's: what is told of it remains."""
         if not self.people.is_operator and json.loads(removed.details or "{}").get("owner") != self.people.owner.pk:
-            raise FormatError("a session with this id was here and belonged to somebody else")
+            raise FormatError(gettext_noop("a session with this id was here and belonged to somebody else"))
 
     def _end(self, value: Mapping[str, Any] | None) -> None:
         if self.current is not None:
@@ -193,7 +196,7 @@ class _Restore:
         session = Session.objects.filter(pk=id_of(value, "session"), hidden_at=None).first()
         if session is None or not self.people.may_point_to(session):
             return
-        why = "it was deleted where it comes from"
+        why = gettext_noop("it was deleted where it comes from")
         if self.deletions:
             retention.hide(session, actor=self.people.owner, reason=why)
         outcome: Any = "deleted" if self.deletions else "noted"
@@ -206,7 +209,8 @@ class _Restore:
 
     def _take_section(self, section: Any, value: Mapping[str, Any]) -> Restored:
         if not self.people.is_operator:
-            return Restored(session=None, outcome="noted", why=f"only the operator restores lines of {section.name!r}")
+            only = Said(gettext_noop("only the operator restores lines of %(name)s"), name=repr(section.name))
+            return Restored(session=None, outcome="noted", why=only)
         why = section.take({name: item for name, item in value.items() if name != "type"})
         title = f"{section.name} {value.get('name', '')}".strip()
         return Restored(session=None, title=title, outcome="already there" if why else "imported", why=why)
@@ -239,7 +243,7 @@ class _Restore:
             try:
                 storing.store([incoming], blobs=(), people=self.people)
             except REFUSALS as error:
-                incoming.refused = f"it could not be stored: {error}"
+                incoming.refused = Said(gettext_noop("it could not be stored: %(error)s"), error=why_of(error))
                 storing.clear(incoming.id)
 
     def _link(self, incoming: Incoming) -> None:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from history import audit, storage
 from history.bodies import blobs_in, dump
-from history.formats.base import FormatError, Notes
+from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.jsonl.facts import exchange_fields
 from history.formats.jsonl.incoming import Incoming
 from history.formats.jsonl.laying import Laying
@@ -95,7 +95,7 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     links = [through(exchange_id=pk, blob_id=name) for pk, name in sorted(wanted) if name in stored]
     through.objects.bulk_create(links, ignore_conflicts=True)
     if len(links) < len(wanted):
-        incoming.notes("lost", "texts that calls to models were made from are not in the file")
+        incoming.notes("lost", gettext_noop("texts that calls to models were made from are not in the file"))
 
 
 def store_loose(facts: Mapping[str, Any], people: People) -> bool:
@@ -117,7 +117,8 @@ def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, mess
     try:
         owner = people.named(facts["owner"]) if "owner" in facts else incoming.owner
     except FormatError:
-        incoming.notes("lost", "who made a call to a model: it is the owner's now", where=str(facts["owner"]))
+        what = gettext_noop("who made a call to a model: it is the owner's now")
+        incoming.notes("lost", what, where=str(facts["owner"]))
         owner = incoming.owner
     key = people.key(facts["key"], owner=owner, notes=incoming.notes) if "key" in facts else incoming.key
     fields = exchange_fields(facts)

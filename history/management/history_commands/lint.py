@@ -14,7 +14,9 @@ from history.linting import NAMES, NotAConversation, Report, Severity, read_text
 from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line
 from history.management.output import Stream, print_json, print_table
+from history.marked import why_of
 from history.rights import Purpose
+from history.wording import worded
 
 HELP = (
     "Say for each of four vendors whether it would take a conversation: the rule broken, the place, a repaired version."
@@ -81,7 +83,7 @@ def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, Report]
         for number, one in enumerate(told, 1):
             yield source if len(told) == 1 else f"{source}:{number}", report_on_request(one)
     except (NotAConversation, TooLong) as error:
-        raise CommandError(f"{source}: {error}") from None
+        raise CommandError(f"{source}: {worded(why_of(error))}") from None
 
 
 def _print_repaired(reports: list[tuple[str, Report]], vendor: str, out: Stream) -> None:
