@@ -52,6 +52,12 @@ class _Paced:
             self.request.unregisterProducer()
         self.is_registered = wanted
 
+    def cut(self) -> None:
+        """End the connection where it is: an answer that broke off must not look whole, nor keep its reader waiting."""
+        self._register(False)
+        if self.request.channel is not None:
+            self.request.channel.transport.loseConnection()
+
     def pauseProducing(self) -> None:  # noqa: N802 - their names
         self.may_go_on.clear()
 

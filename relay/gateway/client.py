@@ -56,12 +56,11 @@ class Client:
     def cut(self) -> None:
         """End the connection without its proper end, so that nobody takes half a reply for a whole one.
 
-        Most servers do that when an application returns early. Daphne would leave the caller waiting: it is told.
+        Most servers do that when an application returns early. Daphne would leave the caller waiting: there `send` can
+        do it (`project.pacing`).
         """
-        for protocol in getattr(self._send, "args", ()):
-            transport = getattr(getattr(protocol, "channel", None), "transport", None)
-            if transport is not None:
-                transport.loseConnection()
+        if cut := getattr(self._send, "cut", None):
+            cut()
 
     def close(self) -> None:
         for waiting in (self._watch, self._timer, self._comment):
