@@ -31,7 +31,13 @@ os.environ.update(HERMETIC)
 hypothesis_settings.register_profile("parley", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("parley")
 
-LONG_FILES = frozenset({"test_processes.py", "test_servers.py", "test_model_based.py", "test_commands_changing.py"})
+LONG_FILES = frozenset(
+    f"test_{name}.py"
+    for name in (
+        "processes", "servers", "model_based", "commands_changing", "digester_processes", "carrying", "limits", "sdks",
+        "api_schemathesis", "jsonl_histories", "serve",
+    )
+)  # fmt: skip
 
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(
