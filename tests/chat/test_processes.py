@@ -66,7 +66,7 @@ def last_answer(program: Program, session: str) -> dict[str, Any]:
 
 
 def test_who_closes_every_socket_at_token_50_of_500_and_comes_back_misses_nothing(house: House, server: Server) -> None:
-    house.plays(slowly(500, seconds=0.006))
+    house.plays(slowly(500, seconds=0.012))
     program, session, run = begin(house, server)
     page = house.page(server, session)
     program.until_text(run, lambda text: "w50 " in text)

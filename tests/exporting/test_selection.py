@@ -19,6 +19,7 @@ from history.listing import ListFilters
 from history.models import AuditEvent, Exchange, Session
 from history.opening import NotPermitted, ReasonNeeded
 from project.accounts.models import User
+from relay.models import Agent
 from tests.formats.exported import restored
 from tests.talk import chat_of
 
@@ -122,6 +123,7 @@ def test_what_is_deleted_is_not_exported(ada: User) -> None:
 
 
 def test_only_an_export_of_everything_holds_what_belongs_to_the_house(ada: User) -> None:
+    Agent.objects.get_or_create(name="assistant")
     chat_of(ada, "one", "two")
     assert "agent" not in {line["type"] for line in lines(ada)}
     assert "agent" in {line["type"] for line in lines(None)}
