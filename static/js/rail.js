@@ -138,15 +138,25 @@ dialog.addEventListener("click", async (event) => {
   button.textContent = button.dataset.copied;
 });
 
-// A new title is the page's title too.
+// A new title is the page's title too, whoever gave it: the form here, or news over the socket.
 
 document.body.addEventListener("rail:renamed", (event) => {
   const { session, title } = event.detail;
-  const head = document.querySelector("#session-head h1");
+  const head = document.getElementById("session-title");
   if (!head || !find(`#rail-${session} [aria-current]`)) return;
-  document.title = document.title.replace(head.textContent.trim(), title);
   head.textContent = title;
+  nameWindow(head);
 });
+
+document.addEventListener("htmx:oobAfterSwap", () => {
+  const head = document.getElementById("session-title");
+  if (head) nameWindow(head);
+});
+
+function nameWindow(head) {
+  const house = document.title.slice(document.title.lastIndexOf(" · "));
+  document.title = head.textContent.trim() + house;
+}
 
 // News of one session, over the socket of the page: its row where it stands, the list anew where it belongs elsewhere
 // now. What this page has done itself comes back as news, too: it waits until that is shown.
