@@ -211,7 +211,8 @@ def _serving(port: int, folder: Path, environment: dict[str, str]) -> AbstractCo
     return serving("uvicorn", application="project.asgi:application", port=port, log=log, environment=environment)
 
 
-WAIT = 0 if live_settings.REDIS_URL else 1.5
+# One writes within a second, the other reads within the next.
+WAIT = 0 if live_settings.REDIS_URL else 3.0
 ASKED = {**HI, "model": "openai/model"}
 
 
@@ -223,7 +224,7 @@ def _check_minute(ports: tuple[int, int], key: str) -> None:
 
 
 def _check_at_once(ports: tuple[int, int], key: str, vendors: Vendors) -> None:
-    vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.1))
+    vendors.plays("openai-chat", replace(says(*["word "] * 60), delay=0.1))
     running = threading.Thread(target=post, args=(ports[0], key, {**ASKED, "stream": True}))
     running.start()
     vendors.wait_for(4)
