@@ -10,7 +10,7 @@ from django.db import models
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from history.admin.looking import asks_a_filter
+from history.admin.looking import ReadOnlyAdmin
 from relay.agent.tools.registry import all_tools, toolbox
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
 
@@ -79,24 +79,6 @@ class AllowanceInline(admin.StackedInline[Allowance, Any]):
 
     model = Allowance
     fieldsets = ((None, {"fields": LIMITS, "description": WHAT_LIMITS_MEAN}),)
-
-
-class ReadOnlyAdmin(admin.ModelAdmin[M]):
-    """To look at: the machinery writes these rows and takes them away."""
-
-    asked_besides = ()
-
-    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        return asks_a_filter(self, lookup) and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return False
 
 
 @admin.register(Spending)

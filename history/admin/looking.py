@@ -51,17 +51,10 @@ def asks_a_filter(admin_of: Any, lookup: str) -> bool:
     return lookup.partition("__")[0] in {*offered, admin_of.date_hierarchy, *admin_of.asked_besides}
 
 
-class LookingAdmin(admin.ModelAdmin[M]):
-    """To look at. Entries are facts: whoever wants them changed appends another."""
+class ReadOnlyAdmin(admin.ModelAdmin[M]):
+    """To look at, and to be asked for by what its filters offer."""
 
-    paginator = CappedPaginator
-    show_full_result_count = False
-    show_facets = admin.ShowFacets.NEVER
-    sortable_by = ()
     asked_besides: tuple[str, ...] = ()  # columns that addresses of ours ask for, beside the filters
-    list_per_page = 50
-    list_max_show_all = 0
-    change_list_template = "admin/history/change_list.html"
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         return asks_a_filter(self, lookup) and super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
@@ -74,6 +67,18 @@ class LookingAdmin(admin.ModelAdmin[M]):
 
     def has_delete_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
         return False
+
+
+class LookingAdmin(ReadOnlyAdmin[M]):
+    """A list that may be very long. Entries are facts: whoever wants them changed appends another."""
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    sortable_by = ()
+    list_per_page = 50
+    list_max_show_all = 0
+    change_list_template = "admin/history/change_list.html"
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return _List

@@ -18,6 +18,7 @@ from history.admin.actions import SessionActions
 from history.admin.looking import LOOKED_AT, LookingAdmin, recent
 from history.listing import sessions_beginning_with
 from history.models import ApiKey, Session, ToolCall
+from history.numbers import whole_number
 from history.rights import Purpose, may, may_with_others, sessions_for
 from history.search.lists import found_sessions
 from history.views.served import session_or_404, transcript_or_404
@@ -36,7 +37,7 @@ class ByOwner(admin.SimpleListFilter):
         return [(str(pk), name) for pk, name in people[:LOOKED_AT]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
-        return queryset.filter(owner_id=_number(self.value())) if self.value() else queryset
+        return queryset.filter(owner_id=whole_number(self.value()) or 0) if self.value() else queryset
 
 
 class ByKey(admin.SimpleListFilter):
@@ -47,7 +48,7 @@ class ByKey(admin.SimpleListFilter):
         return [(str(key.pk), str(key)) for key in ApiKey.objects.order_by("name", "pk")[:LOOKED_AT]]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
-        return queryset.filter(api_key_id=_number(self.value())) if self.value() else queryset
+        return queryset.filter(api_key_id=whole_number(self.value()) or 0) if self.value() else queryset
 
 
 class ByState(admin.SimpleListFilter):
@@ -203,7 +204,3 @@ def _titled(sessions: QuerySet[Session], typed: str) -> set[UUID]:
     words = typed.casefold().split()
     newest = sessions.values_list("pk", "title")[:TITLES]
     return {pk for pk, title in newest if all(word in title.casefold() for word in words)}
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 16 else 0

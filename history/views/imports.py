@@ -22,6 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from history.importing import jobs
 from history.importing.shown import shown
 from history.models import ImportJob
+from history.numbers import whole_number
 
 PIECE = 2 * 1024 * 1024
 LISTED = 20
@@ -112,7 +113,7 @@ def begin(request: HttpRequest) -> HttpResponse:
 def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
     """The bytes of a file from `?offset=` on. 409 says how far it really is, to go on from there."""
     job = _job_or_404(request, job_id)
-    offset = _number(request.GET.get("offset", ""))
+    offset = whole_number(request.GET.get("offset"))
     if place >= len(job.files) or offset is None:
         raise Http404
     content = request.read(PIECE + 1)
@@ -166,7 +167,3 @@ def _job_or_404(request: HttpRequest, job_id: UUID) -> ImportJob:
     if job is None:
         raise Http404
     return job
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

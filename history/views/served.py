@@ -8,6 +8,7 @@ from django.http import Http404, QueryDict
 
 from history.errors import NoSuchEntry
 from history.models import Message, Session
+from history.numbers import whole_number
 from history.opening import find_opened
 from history.rights import Viewer
 from history.transcripts import Place, Transcript, read_page
@@ -50,5 +51,4 @@ def _place(asked: QueryDict) -> Place:
 
 def number_in(asked: QueryDict, name: str) -> int | None:
     """What is no number of an entry asks for nothing."""
-    text = asked.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    return whole_number(asked.get(name))

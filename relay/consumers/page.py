@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from history.errors import HistoryError
 from history.models import Session
+from history.numbers import whole_number
 from history.rights import Purpose, find
 from relay import broadcast, fragments, words
 from relay.consumers.intents import BadIntent, Intent
@@ -57,7 +58,7 @@ class ChatConsumer(PageEvents):
     def _asked(self) -> dict[str, Any]:
         asked = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))
         shown, leaf = (asked.get(name, [""])[0] for name in ("shown", "leaf"))
-        return {"shown": _number(shown) or 0, "leaf": _number(leaf)}
+        return {"shown": whole_number(shown) or 0, "leaf": whole_number(leaf)}
 
     # What the page wants.
 
@@ -116,7 +117,3 @@ class ChatConsumer(PageEvents):
 
     async def complain(self, text: str) -> None:
         await self.show(fragments.notices([text], self.view.reader, level="error"))
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None

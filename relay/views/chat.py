@@ -22,7 +22,7 @@ from history.entries import ModelInput
 from history.errors import HistoryError
 from history.models import Session
 from history.selectors import entries_of, sessions_owned_by
-from history.views.served import message_or_404, session_or_404, transcript_or_404
+from history.views.served import message_or_404, number_in, session_or_404, transcript_or_404
 from relay import conversation
 from relay.agent.tools.registry import all_tools
 from relay.commands import BadCommand, help_text, parse, suggestions
@@ -57,12 +57,13 @@ async def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_session_page)(request, session_id)
     session = await sync_to_async(_own_session)(request, session_id)
+    after = number_in(request.POST, "after")
     try:
         sent = await conversation.send(
             request.user,
             session,
             draft=conversation.Draft(**_said(request)),
-            after=_number(request, "after", session.head),
+            after=session.head if after is None else after,
             on_leaf=bool(request.POST.get("leaf")),
             client=_client(request),
         )
@@ -162,11 +163,6 @@ def _said(request: HttpRequest) -> dict[str, Any]:
         "agent": post.get("agent", ""),
         "model": post.get("model", ""),
     }
-
-
-def _number(request: HttpRequest, name: str, otherwise: int) -> int:
-    text = request.POST.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else otherwise
 
 
 def _client(request: HttpRequest) -> dict[str, str]:

@@ -34,6 +34,7 @@ from history.sharing import (
     token_of,
 )
 from history.transcripts import Place, read_shared
+from history.views.served import number_in
 from relay.views.attachments import serve
 from relay.views.rail import is_htmx, own_session
 
@@ -142,9 +143,4 @@ def _kept_to_its_reader(response: HttpResponse) -> HttpResponse:
 
 
 def _place(asked: QueryDict) -> Place:
-    return Place(before=_number(asked, "before"), after=_number(asked, "after"), at=_number(asked, "at"))
-
-
-def _number(asked: QueryDict, name: str) -> int | None:
-    text = asked.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    return Place(before=number_in(asked, "before"), after=number_in(asked, "after"), at=number_in(asked, "at"))
