@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.test import Client
 from playwright.sync_api import Browser, Page, expect
 
 from history.events import ReasoningPiece, ToolCallPiece
@@ -17,6 +16,7 @@ from relay import live_runs
 from relay.models import Agent, Run
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
+from tests.browser.conftest import enter
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
@@ -43,12 +43,6 @@ def signed_in(page: Page, site: str, ada: Any) -> Page:
         name="assistant", label="Assistant", is_default=True, tools=["sys_monitor", "current_time", "ask_user"]
     )
     return page
-
-
-def enter(page: Page, site: str, user: Any) -> None:
-    client = Client()
-    client.force_login(user)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
 
 
 def let_go(gate: asyncio.Event) -> None:

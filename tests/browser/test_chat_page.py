@@ -18,6 +18,7 @@ from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
 from relay.models import Agent
+from tests.browser.conftest import enter
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
@@ -39,12 +40,6 @@ def slow(disk: str) -> bool:
 - [x] looked at the processor
 - [ ] 再看一次磁盘
 """
-
-
-def enter(page: Page, site: str, user: Any) -> None:
-    client = Client()
-    client.force_login(user)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
 
 
 @pytest.fixture

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.test import Client
 from playwright.sync_api import Page, expect
 
 from history.models import Session
-from tests.browser.conftest import check
+from tests.browser.conftest import check, enter
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
@@ -48,12 +47,6 @@ SHOWS_WORDS = (
 @pytest.fixture
 def conversation(ada: Any) -> Session:
     return chat_of(ada, "What burns in it?", f"Oil, and {SECRET} keeps the keeper warm.", title=TITLE)
-
-
-def enter(page: Page, site: str, person: Any) -> None:
-    client = Client()
-    client.force_login(person)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
 
 
 def look_through(page: Page, session: Session, *, place: int, reads: bool) -> None:
