@@ -67,6 +67,7 @@ async def _carry(live: LiveRun, on_end: OnEnd | None) -> None:
         outcome = await loop.answer(live.turn, live)
     except asyncio.CancelledError:
         outcome = Run.Outcome.LOST if live.stop_reason == "server_stopped" else Run.Outcome.STOPPED
+        await loop.close(live.turn, live)
     except TurnFailed as failed:
         error = f"{type(failed.error).__name__}:{failed.error.kind}"
     except RelayError as refused:

@@ -16,6 +16,7 @@ from relay import words
 from relay.agent.asking import ask
 from relay.agent.keeping import keep, leaf_of
 from relay.agent.settings import RoleName
+from relay.agent.tools.running import answer_all
 from relay.agent.turn import Said, Turn, Watcher
 from relay.agent.using_tools import use_tools
 from relay.database import in_database
@@ -68,6 +69,14 @@ async def _speak(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> tup
         if outcome is not None:
             return outcome, leaf
     return Run.Outcome.LIMIT, leaf
+
+
+async def close(turn: Turn, watcher: Watcher) -> None:
+    """The turn was ended. If that was after an answer was stored and before its tools ran, its calls say so."""
+    leaf = await in_database(leaf_of, watcher.id)
+    asked = await in_database(_open_calls, turn.session_id, leaf)
+    if asked:
+        await keep(turn, watcher, answer_all(asked.output.tool_requests, {}, agent=turn.agent.name), after=leaf)
 
 
 async def refuse(turn: Turn, watcher: Watcher, error: RelayError) -> None:

@@ -10,13 +10,18 @@ import pytest
 from django.utils import timezone
 
 from history import exchanges
+from history.entries import ToolResult
 from history.events import ToolCallPiece
 from history.models import Exchange, Message, Session
 from relay import broadcast, conversation, live_runs, lost_runs, runs
+from relay.agent import using_tools
+from relay.agent.tools.base import ToolContext, tool
+from relay.agent.tools.registry import Toolbox, toolbox
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import OverAllowance
 from relay.live import pieces_of
+from relay.live_runs import LiveRun
 from relay.models import Allowance, QueuedMessage, Run
 from tests.chat.conftest import Talk
 
@@ -106,20 +111,61 @@ async def test_a_stop_before_the_first_word_leaves_the_question_and_nothing_else
     assert await in_database(lambda: Exchange.objects.get().end_reason) == "stopped"
 
 
-async def test_a_stop_while_tools_run_says_which_calls_were_interrupted(talk: Talk) -> None:
-    await talk.agent(tools=["current_time", "sys_monitor"])
-    gate = asyncio.Event()
-    slow = ToolCallPiece(part="a", call_id="a", name="sys_monitor", arguments='{"metric": "cpu"}')
-    talk.scripted([slow, ToolCallPiece(part="b", call_id="b", name="current_time", arguments="{}")], "never")
+async def test_a_stop_while_tools_run_keeps_what_is_done_and_says_which_calls_were_interrupted(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @tool()
+    async def never_done(context: ToolContext) -> str:
+        """Waits for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    there = toolbox(["current_time"])
+    monkeypatch.setattr(using_tools, "toolbox", lambda names: Toolbox((never_done, *there)))
+    heard = asyncio.Event()
+    note = LiveRun.result
+
+    def noted(live: LiveRun, *, seq: int, index: int, result: ToolResult) -> None:
+        note(live, seq=seq, index=index, result=result)
+        heard.set()
+
+    monkeypatch.setattr(LiveRun, "result", noted)
+    talk.scripted(
+        [
+            ToolCallPiece(part="a", call_id="a", name="never_done", arguments="{}"),
+            ToolCallPiece(part="b", call_id="b", name="current_time", arguments="{}"),
+        ],
+        "never",
+    )
     await talk.begin("Look.")
-    await talk.until(lambda: Message.objects.filter(kind="model_output").exists())
+    await asyncio.wait_for(heard.wait(), 10)
     await talk.stop()
-    gate.set()
+    assert (await talk.until_ended()).outcome == Run.Outcome.STOPPED
+    [results] = [entry for entry in await talk.entries() if entry.kind == "tool_results"]
+    assert [(result.call_id, result.status) for result in results.results] == [("a", "interrupted"), ("b", "success")]
+
+
+async def test_a_stop_between_an_answer_and_its_tools_says_which_calls_were_interrupted(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = LiveRun.stored
+
+    async def stored_and_stopped(live: LiveRun, *, leaf: int) -> None:
+        live.stop("stopped")
+        await stored(live, leaf=leaf)
+
+    monkeypatch.setattr(LiveRun, "stored", stored_and_stopped)
+    await talk.agent(tools=["current_time", "sys_monitor"])
+    wanted = [ToolCallPiece(part=name, call_id=name, name="current_time", arguments="{}") for name in ("a", "b")]
+    talk.scripted(wanted, "never")
+    await talk.begin("Look.")
     run = await talk.until_ended()
-    assert run.outcome in (Run.Outcome.STOPPED, Run.Outcome.DONE)
-    results = [entry for entry in await talk.entries() if entry.kind == "tool_results"]
-    assert len(results) == 1
-    assert [result.call_id for result in results[0].results] == ["a", "b"]
+    assert run.outcome == Run.Outcome.STOPPED
+    [results] = [entry for entry in await talk.entries() if entry.kind == "tool_results"]
+    assert [(result.call_id, result.status) for result in results.results] == [
+        ("a", "interrupted"),
+        ("b", "interrupted"),
+    ]
 
 
 async def test_a_process_that_ends_keeps_what_there_is_and_the_answer_can_be_continued(talk: Talk) -> None:
