@@ -11,7 +11,8 @@ from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
 from history.admin.looking import ReadOnlyAdmin
-from relay.agent.tools.registry import all_tools, toolbox
+from relay.admin_files import AgentFilesAdmin
+from relay.agent.tools.registry import all_tools
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
 
 M = TypeVar("M", bound=models.Model)
@@ -19,6 +20,12 @@ M = TypeVar("M", bound=models.Model)
 
 class AgentForm(forms.ModelForm[Agent]):
     tools = forms.MultipleChoiceField(label=_("tools"), required=False, widget=forms.CheckboxSelectMultiple)
+    agents = forms.MultipleChoiceField(
+        label=_("agents it may call"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=_("With the tool call_agent. None: all others."),
+    )
 
     class Meta:
         model = Agent
@@ -27,13 +34,20 @@ class AgentForm(forms.ModelForm[Agent]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        there = [(tool.name, f"{tool.name}: {tool.summary}") for tool in all_tools()]
-        gone = [(name, _("%(name)s: is not there any more") % {"name": name}) for name in self._gone()]
-        self.fields["tools"].choices = [*there, *gone]  # type: ignore[attr-defined]
+        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in all_tools()}
+        agents = {agent.name: str(agent) for agent in Agent.objects.all()}
+        self._offer("tools", tools, chosen=self.instance.tools)
+        self._offer("agents", agents, chosen=self.instance.agents)
 
-    def _gone(self) -> tuple[str, ...]:
-        """Tools that the agent has and nobody knows: saving something else must not take them away."""
-        return toolbox([str(name) for name in self.instance.tools or ()]).unknown
+    def _offer(self, field: str, there: dict[str, str], *, chosen: list[str] | None) -> None:
+        """What there is, and what the agent has that nobody knows: saving something else must not take it away."""
+        gone = [name for name in map(str, chosen or ()) if name not in there]
+        words = [(name, _("%(name)s: is not there any more") % {"name": name}) for name in gone]
+        self.fields[field].choices = [*there.items(), *words]  # type: ignore[attr-defined]
+
+    def clean_instruction(self) -> str:
+        """Lines end as everywhere else; browsers send the ends of Windows."""
+        return str(self.cleaned_data["instruction"]).replace("\r\n", "\n")
 
     def _get_validation_exclusions(self) -> set[str]:
         """Another default is no error: it gives way, see `save_model`."""
@@ -41,14 +55,15 @@ class AgentForm(forms.ModelForm[Agent]):
 
 
 @admin.register(Agent)
-class AgentAdmin(admin.ModelAdmin[Agent]):
+class AgentAdmin(AgentFilesAdmin):
     form = AgentForm
     list_display = ("name", "label", "model", "shown_tools", "is_default")
     search_fields = ("name", "label")
     fieldsets = (
-        (None, {"fields": ("name", "label", "is_default", "instruction", "tools")}),
+        (None, {"fields": ("name", "label", "is_default", "instruction", "tools", "agents")}),
         (_("Models"), {"fields": ("model", "planner_model", "reviewer_model", "temperature", "reasoning_effort")}),
-        (_("Limits"), {"fields": ("max_steps", "max_turns", "max_answer_tokens")}),
+        (_("Limits"), {"fields": ("max_steps", "max_turns", "max_answer_tokens", "max_turn_tokens")}),
+        (_("Compression"), {"fields": ("compress_at", "keep_turns")}),
     )
 
     @admin.display(description=_("tools"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -26,9 +26,29 @@ class Agent(models.Model):
     planner_model = models.CharField(_("model that plans"), max_length=160, blank=True)
     reviewer_model = models.CharField(_("model that reviews"), max_length=160, blank=True)
     tools = models.JSONField(_("tools"), default=list, blank=True)
+    agents = models.JSONField(
+        _("agents it may call"), default=list, blank=True, help_text=_("With the tool call_agent. None: all others.")
+    )
     max_steps = models.PositiveSmallIntegerField(_("model calls per turn"), default=12)
     max_turns = models.PositiveSmallIntegerField(_("turns it is told"), null=True, blank=True)
     max_answer_tokens = models.PositiveIntegerField(_("tokens per answer"), null=True, blank=True)
+    max_turn_tokens = models.PositiveIntegerField(
+        _("tokens per turn"), null=True, blank=True, help_text=_("Read and written, with the agents that it calls.")
+    )
+    compress_at = models.FloatField(
+        _("compress at"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0.1), MaxValueValidator(1.0)],
+        help_text=_("Share of the model's window, such as 0.8. Empty: as the settings say."),
+    )
+    keep_turns = models.PositiveSmallIntegerField(
+        _("turns left whole"),
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text=_("So many of the newest stay as they are. Empty: as the settings say."),
+    )
     temperature = models.FloatField(_("temperature"), null=True, blank=True)
     reasoning_effort = models.CharField(_("reasoning effort"), max_length=20, blank=True)
     is_default = models.BooleanField(_("answers unless another is picked"), default=False)

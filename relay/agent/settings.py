@@ -12,15 +12,21 @@ RoleName = Literal["planner", "executor", "reviewer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
+    """`compress_at` and `keep_turns`: None is as the settings say."""
+
     name: str = ""
     instruction: str = ""
     model: str = ""
     planner_model: str = ""
     reviewer_model: str = ""
     tools: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
     max_steps: int = 12
     max_turns: int | None = None
     max_answer_tokens: int | None = None
+    max_turn_tokens: int | None = None
+    compress_at: float | None = None
+    keep_turns: int | None = None
     temperature: float | None = None
     reasoning_effort: str = ""
 
@@ -52,9 +58,13 @@ def settings_of(row: Agent) -> AgentSettings:
         planner_model=row.planner_model,
         reviewer_model=row.reviewer_model,
         tools=tuple(row.tools),
+        agents=tuple(row.agents),
         max_steps=max(1, row.max_steps),
         max_turns=row.max_turns or None,
         max_answer_tokens=row.max_answer_tokens or None,
+        max_turn_tokens=row.max_turn_tokens or None,
+        compress_at=row.compress_at or None,
+        keep_turns=row.keep_turns or None,
         temperature=row.temperature,
         reasoning_effort=row.reasoning_effort,
     )

@@ -1,0 +1,92 @@
+"""`manage.py agents list | export | import`: agents as TOML files.
+
+Exit codes: 0 done, 1 not found, refused or not a file of an agent, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.translation import gettext as _
+
+from history.management.output import print_json, print_table
+from relay import agents_as_toml
+from relay.models import Agent
+
+
+class Command(BaseCommand):
+    help = "List agents, write one into a TOML file, read one from there."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="list | export | import")
+        shown = actions.add_parser("list", help="Show the agents.")
+        exported = actions.add_parser("export", help="Write one as TOML, to stdout or into a file.")
+        exported.add_argument("name", help="as the list shows it")
+        exported.add_argument("--output", type=Path, metavar="FILE", help="default: stdout")
+        imported = actions.add_parser("import", help="Make an agent of a TOML file.")
+        imported.add_argument("file", help="- reads from stdin")
+        imported.add_argument("--replace", action="store_true", help="change the agent of this name, if there is one")
+        for one in (shown, exported, imported):
+            one.add_argument("--json", action="store_true", help="print JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        actions = {"list": self.list_agents, "export": self.export_agent, "import": self.import_agent}
+        actions[options["action"]](options)
+
+    def list_agents(self, options: dict[str, Any]) -> None:
+        found = [_described(agent) for agent in Agent.objects.all()]
+        if options["json"]:
+            print_json(self.stdout, found)
+            return
+        columns = (_("name"), _("shown as"), _("model"), _("tools"), _("default"))
+        rows = [
+            [row["name"], row["label"], row["model"], ", ".join(row["tools"]), _("yes") if row["is_default"] else ""]
+            for row in found
+        ]
+        print_table(self.stdout, columns, rows)
+
+    def export_agent(self, options: dict[str, Any]) -> None:
+        agent = Agent.objects.filter(name=options["name"]).first()
+        if agent is None:
+            raise CommandError(_("There is no agent called %(name)s.") % {"name": options["name"]})
+        text = agents_as_toml.written(agent)
+        if options["json"]:
+            print_json(self.stdout, {"name": agent.name, "toml": text})
+        elif options["output"]:
+            _write(options["output"], text)
+        else:
+            self.stdout.write(text, ending="")
+
+    def import_agent(self, options: dict[str, Any]) -> None:
+        try:
+            found = agents_as_toml.read(_content_of(options["file"]))
+            agent = agents_as_toml.store(found, replacing=options["replace"])
+        except agents_as_toml.BadAgentFile as error:
+            raise CommandError(str(error)) from error
+        if options["json"]:
+            print_json(self.stdout, {**_described(agent), "remarks": list(found.remarks)})
+            return
+        for remark in found.remarks:
+            self.stderr.write(remark)
+        self.stdout.write(_("The agent %(name)s is here now.") % {"name": agent.name})
+
+
+def _described(agent: Agent) -> dict[str, Any]:
+    return {name: getattr(agent, name) for name in ("name", "label", "model", "tools", "agents", "is_default")}
+
+
+def _content_of(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise CommandError(_("%(file)s cannot be read: %(why)s") % {"file": name, "why": error.strerror}) from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        raise CommandError(_("%(file)s cannot be written: %(why)s") % {"file": path, "why": error.strerror}) from error
