@@ -1,8 +1,8 @@
 """What a server runs: one application, split by protocol before Django sees anything.
 
 `/v1` and `/v1beta` go to the relay's own bare ASGI application, which never passes through Django's handler: that alone
-would cost more than carrying a call. Whatever comes first, a request, a socket or lifespan, also starts the background
-work.
+would cost more than carrying a call. `/mcp` goes to the MCP server. Whatever comes first, a request, a socket or
+lifespan, also starts the background work.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from project import background  # noqa: E402
 from project.pacing import paced  # noqa: E402
 from project.request_size import limited  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
+from relay.mcp.serving import application as mcp  # noqa: E402
 from relay.routing import sockets  # noqa: E402
 
 
 async def answer_http(scope: Any, receive: Any, send: Any) -> None:
     if gateway.serves(scope["path"]):
         await gateway.application(scope, receive, send)
+    elif mcp.serves(scope["path"]):
+        await mcp.application(scope, receive, send)
     else:
         await django_application(scope, receive, send)
 

@@ -1,4 +1,7 @@
-"""The relay under every server, as a process of its own: whole, streamed, cut by the upstream, left by the caller."""
+"""The relay under every server, as a process of its own: whole, streamed, cut by the upstream, left by the caller.
+
+And the MCP server beside it in the same process, for the official client.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import pytest
 from relay.gateway.journal import read
 from relay.gateway.records import Ended
 from tests.house.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
+from tests.mcp.asking import names, told
 from tests.vendors import KEYS, Vendors, says
 
 BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
@@ -36,7 +40,7 @@ def reasons(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_relay_carries_under_every_server(server: str, vendors: Vendors, tmp_path: Path) -> None:
+def test_the_relay_carries_and_mcp_answers_under_every_server(server: str, vendors: Vendors, tmp_path: Path) -> None:
     variables = {
         "PARLEY_DATA_DIR": str(tmp_path),
         "ANTHROPIC_BASE_URL": vendors.url,
@@ -45,7 +49,9 @@ def test_the_relay_carries_under_every_server(server: str, vendors: Vendors, tmp
     }
     manage("migrate", "--verbosity=0", **variables)
     manage("shell", "--no-imports", "--command", PERSON, **variables)
-    key = json.loads(manage("keys", "create", "k", "--recording", "full", "--json", **variables).stdout)["key"]
+    scopes = ("--scopes", "relay,read,write", "--json")
+    made = manage("keys", "create", "k", "--recording", "full", *scopes, **variables)
+    key = json.loads(made.stdout)["key"]
     port = free_port()
     environment = clean_environment(**variables)
     with serving(
@@ -59,6 +65,10 @@ def test_the_relay_carries_under_every_server(server: str, vendors: Vendors, tmp
         vendors.plays("anthropic-messages", replace(says(*["word "] * 60), delay=0.1))
         post(port, {**BODY, "stream": True}, key, only=100)
         assert vendors.requests[-1].left.wait(15)
+        url = f"http://127.0.0.1:{port}"
+        assert len(names(url, key)) == 4
+        told(url, key, "append_note", text="Quokkas are small.")
+        assert "Notes: k" in told(url, key, "search_history", query="quokkas")
         wait_for(lambda: len(reasons(tmp_path)) == 4, seconds=15, what="the journal")
         process.end()
     assert reasons(tmp_path) == ["done", "done", "upstream_cut", "client_gone"]

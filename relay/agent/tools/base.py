@@ -26,11 +26,13 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """On whose behalf: a tool sees only what this person may see."""
+    """On whose behalf: a tool sees only what this person, or this key of theirs, may see."""
 
     user: Any
     session_id: UUID
     agent: str = ""
+    # What has to be done before somebody else's session can be read.
+    how_to_open: str = "the person has to open its page and say why first"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

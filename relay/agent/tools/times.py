@@ -9,14 +9,16 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 
+from history.models import ApiKey
 from relay.agent.tools.base import ToolError
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def zone_of(user: Any) -> ZoneInfo:
-    """The zone that the person chose, or that of the server."""
-    return ZoneInfo(getattr(user, "time_zone", "") or settings.TIME_ZONE)
+    """The zone that the person chose, or the owner of the key, or that of the server."""
+    person = user.owner if isinstance(user, ApiKey) else user
+    return ZoneInfo(getattr(person, "time_zone", "") or settings.TIME_ZONE)
 
 
 def zone_named(name: str) -> ZoneInfo:

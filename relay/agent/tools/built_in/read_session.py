@@ -31,26 +31,33 @@ def read_session(
     limit: Annotated[int, "How many entries, at most 100."] = 20,
 ) -> str:
     """Read one of the person's sessions: its newest entries, or those around, before or after an entry."""
-    found = _opened(context, session.strip())
-    page = _page(found, around=around, before=before, after=after, limit=max(1, min(limit, MOST)))
+    found = opened(context, session.strip())
+    return stretch(context, found, around=around, before=before, after=after, limit=limit)
+
+
+def opened(context: ToolContext, name: str, *, reason: str = "") -> Session:
+    try:
+        found = find_opened(context.user, name, reason=reason)
+    except NotPermitted:
+        raise ToolError("This session is somebody else's, and the person may not read it.") from None
+    except ReasonNeeded as error:
+        why = f" ({error})" if reason else ""
+        raise ToolError(f"This session is somebody else's: {context.how_to_open}{why}.") from None
+    if found is None:
+        raise ToolError("There is no such session.")
+    return found
+
+
+def stretch(
+    context: ToolContext, session: Session, *, around: int | None, before: int | None, after: int | None, limit: int
+) -> str:
+    page = _page(session, around=around, before=before, after=after, limit=max(1, min(limit, MOST)))
     told = [message for message in page.messages if not message.is_internal]
     chars = OUTPUT_CHARS * 9 // 10 // max(1, len(told)) - 100
     zone = zone_of(context.user)
     pairs = zip(told, entries_in_brief(told), strict=True)
     texts = [_shown(message, entry, zone, chars) for message, entry in pairs]
-    return "\n\n".join([_head(found, zone), *texts, *_ways(page)])
-
-
-def _opened(context: ToolContext, name: str) -> Session:
-    try:
-        found = find_opened(context.user, name)
-    except NotPermitted:
-        raise ToolError("This session is somebody else's, and the person may not read it.") from None
-    except ReasonNeeded:
-        raise ToolError("This session is somebody else's: the person has to open its page and say why first.") from None
-    if found is None:
-        raise ToolError("There is no such session.")
-    return found
+    return "\n\n".join([_head(session, zone), *texts, *_ways(page)])
 
 
 def _page(session: Session, *, around: int | None, before: int | None, after: int | None, limit: int) -> Page:

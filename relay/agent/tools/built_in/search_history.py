@@ -55,8 +55,11 @@ def search_history(
     if not hits:
         return "Nothing was found." if is_all else "Nothing was found among the newest messages; narrow the search."
     rest = "" if is_all else "\n\nThere are more: narrow the search, or ask for more."
+    how = context.how_to_open
     readable = opened(context.user, [hit.session_id for hit in hits])
-    texts = [_shown(hit, number, zone, is_open=hit.session_id in readable) for number, hit in enumerate(hits, 1)]
+    texts = [
+        _shown(hit, number, zone, shut="" if hit.session_id in readable else how) for number, hit in enumerate(hits, 1)
+    ]
     return "\n\n".join(texts) + rest
 
 
@@ -86,12 +89,13 @@ def _found(
     return hits[:limit], before is None and len(hits) <= limit
 
 
-def _shown(hit: Hit, number: int, zone: tzinfo, *, is_open: bool) -> str:
+def _shown(hit: Hit, number: int, zone: tzinfo, *, shut: str) -> str:
+    """`shut`: what has to be done before its text is shown."""
     text = " ".join(hit.snippet.text.split())
     before, after = "… " if hit.snippet.is_cut_before else "", " …" if hit.snippet.is_cut_after else ""
     where = f"session {hit.session_id}, entry {hit.seq}"
     who = hit.role if hit.on_path else f"{hit.role}, on another branch"
     head = f"{number}. {hit.title or 'Untitled'} ({hit.at.astimezone(zone):%Y-%m-%d %H:%M}, {who}; {where})"
-    if not is_open:
-        return f"{head}\n   (somebody else's: the person has to open its page and say why first)"
+    if shut:
+        return f"{head}\n   (somebody else's: {shut})"
     return f"{head}\n   {before}{text}{after}"

@@ -1,0 +1,1 @@
+"""Parley as an MCP server: `application` is the door, `protocol` the SDK behind it, `tools` what can be called."""

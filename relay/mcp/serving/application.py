@@ -1,0 +1,103 @@
+"""The door for MCP clients: a bare ASGI application for `/mcp`, which `project.asgi` mounts in front of Django.
+
+Streamable HTTP without sessions: every POST stands for itself, so any process may answer it. There is no stream for
+the server to speak first, and nothing to end: GET and DELETE are refused, as the protocol allows. A browser that was
+tricked into calling us is recognised by its Host or its Origin; everybody else by the API key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from history import keys
+from history.api.throttling import is_within_limit
+from history.dialects.loose import as_bytes
+from history.keyring import ApiKeyError, MalformedKey, ScopeMissing
+from history.models import ApiKey
+from relay.consumers.doors import key_in
+from relay.database import in_database
+from relay.mcp.serving.tools import tools_for
+
+logger = logging.getLogger(__name__)
+
+PATHS = ("/mcp", "/mcp/")
+
+
+class Refused(Exception):
+    """Before the protocol begins: an HTTP status, and words for whoever has to mend it."""
+
+    def __init__(self, status: int, words: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(words)
+        self.status, self.headers = status, headers
+
+
+def serves(path: str) -> bool:
+    return path in PATHS
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    try:
+        _check_method(scope)
+        _check_host(scope)
+        key = await _identified(scope)
+        protocol = await asyncio.to_thread(_protocol)
+        await protocol.answer({**scope, "api_key": key}, receive, send)
+    except Refused as refusal:
+        await _refuse(send, refusal)
+
+
+def _protocol() -> Any:
+    from relay.mcp.serving import protocol
+
+    return protocol
+
+
+def _check_method(scope: Any) -> None:
+    if scope["method"] != "POST":
+        raise Refused(405, "This MCP server answers POST only.", (b"allow", b"POST"))
+
+
+def _check_host(scope: Any) -> None:
+    """Against DNS rebinding: a page of another site has another origin, whatever name it gives us."""
+    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+    host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
+    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+        raise Refused(421, "This host is not one of ALLOWED_HOSTS.")
+    if origin and urlsplit(origin).netloc != host and origin not in settings.CSRF_TRUSTED_ORIGINS:
+        raise Refused(403, "Another site may not call this MCP server from a browser.")
+
+
+async def _identified(scope: Any) -> ApiKey:
+    raw = key_in(scope)
+    try:
+        if not raw:
+            raise MalformedKey("No API key: send one of Parley in Authorization: Bearer.")
+        known = keys.recall(raw)
+        key = known if known is not None else await in_database(keys.authenticate, raw)
+        if not tools_for(key):
+            raise ScopeMissing(f"The API key {key.prefix} has neither the scope 'read' nor 'write': use one that has.")
+    except ApiKeyError as error:
+        raise Refused(error.status, str(error), *_hints(error)) from None
+    if not await in_database(is_within_limit, f"key-{key.pk}"):
+        raise Refused(429, "Too many requests in this minute.", (b"retry-after", b"60"))
+    return key
+
+
+def _hints(error: ApiKeyError) -> tuple[tuple[bytes, bytes], ...]:
+    if error.retry_helps:
+        return ((b"retry-after", b"2"),)
+    return ((b"www-authenticate", b'Bearer realm="Parley"'),) if error.status == 401 else ()
+
+
+async def _refuse(send: Any, refusal: Refused) -> None:
+    """In the form of the protocol, which has no place for a request that was not read."""
+    body = as_bytes({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": str(refusal)}})
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *refusal.headers]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
