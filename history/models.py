@@ -105,6 +105,8 @@ class Session(models.Model):
     parent_call = models.CharField(_("called by"), max_length=200, blank=True)
     forked_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="forks")
     forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
+    # Staff say so: the two are read as one transcript, and no row moves.
+    continues = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="continued_by")
 
     message_count = models.PositiveIntegerField(_("messages"), default=0)
     tool_call_count = models.PositiveIntegerField(_("tool calls"), default=0)
@@ -372,6 +374,16 @@ class Exchange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.model} {self.end_reason or 'running'}"
+
+
+class EarlierTry(models.Model):
+    """The id of a call that its client made again: it leads to the exchange that all tries together are."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    exchange = models.ForeignKey(Exchange, on_delete=models.CASCADE, related_name="earlier_tries")
+
+    def __str__(self) -> str:
+        return str(self.pk)
 
 
 class Blob(models.Model):

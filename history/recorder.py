@@ -26,11 +26,12 @@ from history.context import edges_of
 from history.copying import copy_entries
 from history.drafts import Draft, Row
 from history.entries import Entry, HeadMoved
-from history.errors import HistoryOff, NoSuchEntry
+from history.errors import CannotLink, HistoryOff, NoSuchEntry
 from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
 from history.paths import Path
 from history.policies import expiry_of
 from history.reading import read_nodes
+from history.selectors import chain_to
 from history.transactions import writing
 
 
@@ -154,6 +155,18 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
     copy_entries(original, numbers, edges=edges, to=copy.pk)
     copy.refresh_from_db()
     return copy
+
+
+def link(session: Session, *, to: Session | None) -> None:
+    """Say that it goes on from another session of the same owner, or that it does not any more. No row moves."""
+    if to is not None:
+        if to.owner_id != session.owner_id:
+            raise CannotLink(f"{to.pk} is somebody else's session")
+        if session in chain_to(to):
+            raise CannotLink(f"{to.pk} goes on from {session.pk} already")
+    session.continues = to
+    with writing():
+        storage.change(session.pk, continues=to)
 
 
 def rename(session: Session, *, title: str) -> None:

@@ -29,11 +29,13 @@ class Place:
     at: int | None = None
     leaf: int | None = None
     internal: bool = False
+    base: str = ""
+    """The address of the session, where another page shows it."""
 
     def link(self, **where: int | None) -> str:
         """The address of another place on the same branch."""
         kept = {"leaf": self.leaf, "internal": int(self.internal)} | where
-        return "?" + urlencode({name: value for name, value in kept.items() if value})
+        return f"{self.base}?" + urlencode({name: value for name, value in kept.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def _found(session: Session, place: Place, on_path: Mapping[int, bool]) -> Place
     named = place.after if at is None else at
     if leaf is None and named is not None and on_path.get(named) is False:
         leaf = newest_below(session, named, steps=REACH)
-    return Place(before=place.before, after=place.after, at=at, leaf=leaf, internal=place.internal)
+    return replace(place, at=at, leaf=leaf)
 
 
 def _end_of_reading(session: Session, place: Place, on_path: Mapping[int, bool]) -> int | None:

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from history.views import browse, charts, entry, exporting, imports, lint, opening, timeline
+from history.views import browse, charts, entry, exporting, imports, lint, opening, timeline, whole
 
 app_name = "history"
 urlpatterns = [
@@ -9,6 +9,7 @@ urlpatterns = [
     path("lint/", lint.lint, name="lint"),
     path("charts/", charts.charts, name="charts"),
     path("s/<uuid:session_id>/timeline/", timeline.timeline, name="timeline"),
+    path("s/<uuid:session_id>/whole/", whole.whole, name="whole"),
     path("import/", imports.imports, name="imports"),
     path("import/begin/", imports.begin, name="import_begin"),
     path("import/<uuid:job_id>/", imports.import_job, name="import_job"),

@@ -47,6 +47,7 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
             return
 
 
+background.start_with_daphne()
 protocols = ProtocolTypeRouter(
     {
         "http": limited(answer_http),

@@ -1,10 +1,10 @@
 """The work that goes on beside requests, in threads of the web process or in `manage.py work`.
 
-Daphne has no lifespan and the others have no atexit, so `ensure_started` is called by the first ASGI scope of any kind
-and by lifespan where there is one; it checks the process id, because a server may fork after importing us. The end
-comes the same way: lifespan's shutdown, Daphne's `before shutdown` trigger, or atexit, and `stop` may be called by all
-of them. Each job has a thread of its own, so a purge of minutes does not hold up the flush four times a second; a job
-that must run once in the whole installation runs where its lease is held.
+Daphne has no lifespan and the others have no atexit, so `ensure_started` is called by Daphne's reactor when it runs, by
+lifespan where there is one, and by the first ASGI scope of any kind; it checks the process id, because a server may
+fork after importing us. The end comes the same way: lifespan's shutdown, Daphne's `before shutdown` trigger, or atexit,
+and `stop` may be called by all of them. Each job has a thread of its own, so a purge of minutes does not hold up the
+flush four times a second; a job that must run once in the whole installation runs where its lease is held.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ JOBS: list[Job] = [
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),
     Job(name="run imports", run="history.importing.jobs.work", every=1, once_per="process"),
-    Job(name="count what keys use", run="relay.gateway.limits.sync", every=1, once_per="process", at_end=True),
+    Job(name="count what keys use", run="relay.gateway.limits.sync", every=0.4, once_per="process", at_end=True),
     Job(
         name="note issued answers", run="relay.gateway.ownership.write_issued", every=1, once_per="process", at_end=True
     ),
@@ -222,6 +222,13 @@ async def drain() -> None:
     await close_all()
     await shared.close()
     recording.begin_anew()
+
+
+def start_with_daphne() -> None:
+    """Without lifespan the first call would have to start it, and be recorded a second later than the others."""
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None:
+        reactor.callWhenRunning(ensure_started)
 
 
 def _stop_with_daphne() -> None:

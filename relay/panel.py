@@ -67,6 +67,8 @@ class Panel:
     instruction: SystemInstructionSet | None
     instruction_seq: int = 0
     readings: tuple[Reading, ...] = ()
+    later: tuple[Session, ...] = ()
+    """Sessions that staff have linked to this one."""
 
 
 def panel_of(session: Session, *, reader: Any = None) -> Panel:
@@ -77,6 +79,7 @@ def panel_of(session: Session, *, reader: Any = None) -> Panel:
         turns=tuple(_turns(session)),
         instruction=instruction,
         instruction_seq=seq,
+        later=tuple(session.continued_by.filter(hidden_at=None).order_by("created_at")[:MOST_LANES]),
         readings=who_read(session) if reader is not None and reader.pk == session.owner_id else (),
     )
 

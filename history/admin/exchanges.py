@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from history.admin.looking import LookingAdmin, recent
 from history.models import Exchange
 from history.rights import Purpose, may_with_others, rows_for
+from history.templatetags.reading import recognised
 
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
 
@@ -34,9 +35,9 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         (None, {"fields": ("id", "shown_session", "owner", "api_key", "agent", "provider", "model", "dialect")}),
         (_("Times"), {"fields": ("started_at", "heartbeat_at", "stop_requested_at", "ended_at", "end_reason")}),
         (_("Call"), {"fields": ("attempts", "status_code", "usage", "estimated_tokens", "cost")}),
-        (_("Request"), {"fields": ("after", "history_version", "renderer_version", "request_hash")}),
+        (_("Request"), {"fields": ("after", "history_version", "renderer_version", "request_hash", "recognised")}),
     )
-    readonly_fields = ("shown_session",)
+    readonly_fields = ("shown_session", "recognised")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
         """Also those of which no session was kept: to whom everybody's belong, they belong too."""
@@ -47,6 +48,10 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
 
     def has_view_permission(self, request: HttpRequest, obj: Exchange | None = None) -> bool:
         return may_with_others(request.user, Purpose.LIST)
+
+    @admin.display(description=_("recognised by"))
+    def recognised(self, exchange: Exchange) -> str:
+        return recognised(str(exchange.metadata.get("recognised_by", ""))) or "–"
 
     @admin.display(description=_("session"))
     def shown_session(self, exchange: Exchange) -> str:

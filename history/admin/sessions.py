@@ -15,12 +15,14 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from history.admin.actions import SessionActions
+from history.admin.linking import SessionLinks
 from history.admin.looking import LOOKED_AT, LookingAdmin, recent
 from history.listing import sessions_beginning_with
 from history.models import ApiKey, Session, ToolCall
 from history.numbers import whole_number
 from history.rights import Purpose, may, may_with_others, sessions_for
 from history.search.lists import found_sessions
+from history.templatetags.reading import recognised
 from history.views.served import session_or_404, transcript_or_404
 
 TITLES = 1_000
@@ -70,7 +72,7 @@ class ByState(admin.SimpleListFilter):
 
 
 @admin.register(Session)
-class SessionAdmin(SessionActions, LookingAdmin[Session]):
+class SessionAdmin(SessionActions, SessionLinks, LookingAdmin[Session]):
     list_display = ("shown_title", "owner", "source", "model", "shown_messages", "shown_state", "last_activity_at")
     list_select_related = ("owner", "api_key")
     list_filter = (
@@ -88,7 +90,7 @@ class SessionAdmin(SessionActions, LookingAdmin[Session]):
     change_form_template = "admin/history/session/change_form.html"
     fieldsets = (
         (None, {"fields": ("id", "title", "owner", "api_key", "source", "client", "agent", "workspace", "model")}),
-        (_("Origin"), {"fields": ("recognised_by", "parent", "parent_call", "forked_from", "forked_at")}),
+        (_("Origin"), {"fields": ("recognised", "parent", "parent_call", "forked_from", "forked_at", "continues")}),
         (
             _("Counters"),
             {
@@ -121,6 +123,8 @@ class SessionAdmin(SessionActions, LookingAdmin[Session]):
             },
         ),
     )
+
+    readonly_fields = ("recognised",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Session]:
         return sessions_for(request.user, Purpose.LIST).defer("metadata").order_by("-last_activity_at", "-id")
@@ -159,6 +163,10 @@ class SessionAdmin(SessionActions, LookingAdmin[Session]):
         words += [_("archived")] if session.archived_at else []
         return format_html("<strong>{}</strong>", ", ".join(map(str, words))) if words else ""
 
+    @admin.display(description=_("recognised by"))
+    def recognised(self, session: Session) -> str:
+        return recognised(session.recognised_by) or "–"
+
     # The page of one, and what was said in it.
 
     def get_urls(self) -> list[URLPattern]:
@@ -195,6 +203,7 @@ class SessionAdmin(SessionActions, LookingAdmin[Session]):
         return {
             "calls": calls[:CALLS],
             "may_read": may(request.user, Purpose.READ, session),
+            "may_link": self.has_link_permission(request),
             "may_see_audit": request.user.has_perm("history.view_auditevent"),
             "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
         }

@@ -46,13 +46,18 @@ class SessionAnswer(Answer):
     key = serializers.CharField(source="api_key.prefix", allow_null=True, help_text="Prefix of its API key.")
     source_ = serializers.ChoiceField(Session.Source.choices)
     client = serializers.CharField(help_text="Which program, as far as it was recognised.")
-    recognised_by = serializers.CharField()
+    recognised_by = serializers.CharField(help_text="How the relay knew that its calls belong together.")
     agent = serializers.CharField()
     workspace = serializers.CharField()
     model = serializers.CharField()
     parent_ = serializers.UUIDField(source="parent_id", allow_null=True, help_text="The session that called this one.")
     forked_from = serializers.UUIDField(source="forked_from_id", allow_null=True)
     forked_at = serializers.IntegerField(help_text="The last entry of the original that the copy has; 0: no copy.")
+    continues = serializers.UUIDField(
+        source="continues_id",
+        allow_null=True,
+        help_text="The session that this one goes on from, as staff have linked it.",
+    )
     message_count = serializers.IntegerField(help_text="Said, answered and returned by tools, on the path to the head.")
     tool_call_count = serializers.IntegerField()
     error_count = serializers.IntegerField()
@@ -229,6 +234,10 @@ class ExchangeAnswer(Answer):
     history_version = serializers.IntegerField(help_text="The version of the session that the request was made from.")
     renderer_version = serializers.CharField()
     request_hash = serializers.CharField()
+    recognised_by = serializers.SerializerMethodField(help_text="How the relay knew its session.")
+
+    def get_recognised_by(self, exchange: Exchange) -> str:
+        return str(exchange.metadata.get("recognised_by", ""))
 
     def get_is_running(self, exchange: Exchange) -> bool:
         return exchange.ended_at is None

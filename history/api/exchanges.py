@@ -15,7 +15,7 @@ from history.api.errors import NoSuchThing
 from history.api.etags import tagged
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
-from history.models import Exchange
+from history.models import EarlierTry, Exchange
 from history.rights import Purpose
 
 
@@ -37,9 +37,12 @@ class OneExchange(ApiView):
 
 
 def _found(request: Request, name: str) -> Exchange:
-    """Of a session that they may list; one without a session is seen by whoever would see a session of the kind."""
+    """Of a session that they may list; one without a session is seen by whoever would see a session of the kind.
+
+    A client that tried again was told an id for each try: all of them are this one exchange.
+    """
     try:
-        found = Exchange.objects.select_related("message", "api_key").defer("inputs", "partial").filter(pk=UUID(name))
+        found = Exchange.objects.select_related("message", "api_key").defer("inputs", "partial").filter(pk=_id_of(name))
     except ValueError:
         raise NoSuchThing from None
     exchange = found.first()
@@ -51,6 +54,11 @@ def _found(request: Request, name: str) -> Exchange:
     elif not found.filter(reach.as_q()).exists():
         raise NoSuchThing
     return exchange
+
+
+def _id_of(name: str) -> UUID:
+    asked = UUID(name)
+    return EarlierTry.objects.filter(pk=asked).values_list("exchange", flat=True).first() or asked
 
 
 def _may_read(request: Request, exchange: Exchange) -> bool:

@@ -11,7 +11,7 @@ from django.db.models import CASCADE, ManyToOneRel, QuerySet
 from django.utils import timezone
 
 from history import audit, tallies
-from history.models import BEYOND_RECALL, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
+from history.models import BEYOND_RECALL, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
 from history.transactions import writing
 
 BATCH = 500
@@ -87,6 +87,7 @@ def unlink_blobs(message_ids: Sequence[int]) -> None:
 def remove_exchanges(ids: Sequence[UUID]) -> Removed:
     with writing():
         unlink_inputs(ids)
+        _remove(EarlierTry.objects.filter(exchange_id__in=ids))
         return Removed(exchanges=_remove(Exchange.objects.filter(pk__in=ids)))
 
 
@@ -107,8 +108,8 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
         _remove(ShareLink.objects.filter(session_id__in=locked))
         for relation in _of_others():
             _remove(relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked}))
-        Session.objects.filter(parent_id__in=locked).update(parent=None, changed_at=timezone.now())
-        Session.objects.filter(forked_from_id__in=locked).update(forked_from=None, changed_at=timezone.now())
+        for name in ("parent", "forked_from", "continues"):
+            Session.objects.filter(**{f"{name}__in": locked}).update(**{name: None}, changed_at=timezone.now())
         _remove(Session.objects.filter(pk__in=locked))
     return removed
 

@@ -8,11 +8,12 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
+from django.template import Context
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext_lazy, pgettext
 
 from history.entries import Media, ToolResult, ToolResults, thawed
 from history.markdown import render
@@ -22,6 +23,16 @@ from history.previews import Preview, preview
 register = template.Library()
 
 LINE_CHARS = 100
+# docs/relay-recording.md has what counts.
+RECOGNISED_BY = {
+    "new": gettext_lazy("nothing: a new conversation"),
+    "header": gettext_lazy("the id that the call named"),
+    "client id": gettext_lazy("the program’s own id"),
+    "previous response": gettext_lazy("the answer that it goes on from"),
+    "cache key": gettext_lazy("its cache key"),
+    "fingerprint": gettext_lazy("what had been said before"),
+    "sticky": gettext_lazy("the same first words a moment ago"),
+}
 
 
 @register.filter
@@ -29,10 +40,16 @@ def markdown(text: str) -> SafeString:
     return render(text)
 
 
-@register.simple_tag
-def prose(text: str, seq: int, path: str) -> SafeString:
+@register.simple_tag(takes_context=True)
+def prose(context: Context, text: str, seq: int, path: str) -> SafeString:
     """A text of an entry. Where it stands keeps the ids of its footnotes apart from everybody else's."""
-    return render(text, prefix=f"m{seq}-{path.replace('.', '-')}-")
+    return render(text, prefix=f"{context.get('entry_prefix', '')}m{seq}-{path.replace('.', '-')}-")
+
+
+@register.filter
+def recognised(by: str) -> str:
+    """How the relay knew which session a call belongs to, in words."""
+    return str(RECOGNISED_BY.get(by, by))
 
 
 @register.filter

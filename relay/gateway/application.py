@@ -96,6 +96,10 @@ async def _read_body(call: Call, receive: Any) -> None:
     except bodies.TooLarge:
         words = f"The request is larger than {settings.PARLEY_RELAY_BODY_MB} MB, the most that is taken here."
         raise Refusal(words, "too_large") from None
+    except bodies.UnknownEncoding as error:
+        words = f"The request is compressed as {error}: {', '.join(bodies.READ_HERE)} or none is read here."
+        accepted = (("accept-encoding", ", ".join(bodies.READ_HERE)),)
+        raise Refusal(words, status=415, headers=accepted) from None
     except bodies.Unreadable as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
     except ValueError:

@@ -18,6 +18,7 @@ from history.dialects.loose import obj
 
 Receive = Callable[[], Awaitable[Any]]
 
+READ_HERE = ("gzip", "deflate", "zstd")
 _FORM_MODEL = re.compile(rb'name="model"(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,200})\r\n')
 
 
@@ -26,7 +27,11 @@ class TooLarge(Exception):
 
 
 class Unreadable(Exception):
-    """Compressed in a way that we do not know, or not at all."""
+    """Not what it says it is."""
+
+
+class UnknownEncoding(Exception):
+    """Compressed in a way that is not read here."""
 
 
 class ClientGone(Exception):
@@ -81,7 +86,7 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
             return _inflated(body, limit, wbits=_wbits(body, encoding))
     except (zlib.error, zstandard.ZstdError) as error:
         raise Unreadable(f"the body is not {encoding} ({error})") from None
-    raise Unreadable(f"the body is compressed as {encoding}; gzip, deflate and zstd are read here")
+    raise UnknownEncoding(encoding)
 
 
 def _wbits(body: bytes, encoding: str) -> int:

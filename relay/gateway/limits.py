@@ -1,9 +1,10 @@
 """What a key may use: requests and tokens in a minute, calls at once, tokens and money in a day and a month.
 
 Every process counts in memory and looks there, so a call waits for nobody. What the processes count comes together
-once a second: each writes what it has and reads what all have (`sync`). With Redis the minute and the calls at once are
-counted there instead, so that they hold to the call. The minute is the clock's; the day and the month are those of
-PARLEY_TIME_ZONE. Tokens and cost are known when a call has ended: whoever has a little left may make one more.
+within a second: more than twice in it, each writes what it has and reads what all have (`sync`). With Redis the minute
+and the calls at once are counted there instead, so that they hold to the call. The minute is the clock's; the day and
+the month are those of PARLEY_TIME_ZONE. Tokens and cost are known when a call has ended: whoever has a little left may
+make one more.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ from relay.gateway.uses import Total, Use
 
 logger = logging.getLogger(__name__)
 
-# A key that was not seen for so long need not be kept up to date.
+# A key that was not seen for so long need not be remembered.
 ACTIVE_SECONDS = 120.0
+# One that was not seen for so long need not be kept up to date: its next call reads what others have counted.
+BUSY_SECONDS = 5.0
 P = TypeVar("P", int, date)
 PER_MINUTE = ("requests_per_minute", "tokens_per_minute")
 BUDGETS = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
@@ -166,7 +169,9 @@ def sync() -> None:
             for count in (account.minute, account.day):
                 count.writing, count.new = count.writing + count.new, Use()
         days = {key: account.day for key, account in active.items()}
-        minutes = {key: account.minute for key, account in active.items() if account.is_limited}
+        minutes = {key: account.minute for key, account in active.items() if account.is_limited and _is_busy(account)}
+        for key in active.keys() - minutes.keys():
+            active[key].is_loaded = False
         running = {key: len(active[key].running) for key in minutes}
     uses.add_days({key: (count.period, count.writing) for key, count in days.items()})
     _written(days)
@@ -199,6 +204,11 @@ def forget_all() -> None:
 def _is_active(account: Account) -> bool:
     unwritten = account.day.new + account.day.writing
     return bool(account.running or unwritten) or time.monotonic() - account.seen < ACTIVE_SECONDS
+
+
+def _is_busy(account: Account) -> bool:
+    unwritten = account.minute.new + account.minute.writing
+    return bool(account.running or unwritten) or time.monotonic() - account.seen < BUSY_SECONDS
 
 
 async def _load(key: int) -> None:

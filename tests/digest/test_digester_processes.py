@@ -16,7 +16,9 @@ import pytest
 from django.conf import settings as live_settings
 from django.db import OperationalError, connection
 
+from history import keys
 from history.models import ApiKey, Exchange, Message, Session
+from project.accounts.models import User
 from relay.gateway.digest import process
 from tests.digest.programs import Chat
 from tests.digest.relayed import Relay, database_away, path_of, said, sessions
@@ -159,7 +161,17 @@ class TestJob:
         process.stop()
         assert child.wait(20) == 0
 
-    def test_nothing_is_started_before_the_relay_was_used(self, settings: pytest.FixtureRequest) -> None:
+    def test_it_waits_for_the_first_call_as_soon_as_there_is_a_key_for_the_relay(
+        self, ada: User, settings: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         settings.PARLEY_DIGESTER = "process"  # type: ignore[attr-defined]
+        monkeypatch.setenv("DATABASE_URL", database_url())
+        monkeypatch.setattr(process, "LOOK_SECONDS", 0.0)
         process.look_after()
-        assert process._here.child is None
+        keys.create(name="reader", owner=ada, scopes=["read"])
+        process.look_after()
+        assert (process._here.child, process.folder().exists()) == (None, False)
+        keys.create(name="laptop", owner=ada)
+        process.look_after()
+        assert process._here.child is not None
+        assert process.folder().stat().st_mode & 0o777 == 0o700

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 
-from history.models import Exchange, Message
+from history.models import EarlierTry, Exchange, Message
+from history.retention import erase
+from project.accounts.models import User
 from tests.digest.programs import Chat, ClaudeCode, Program
 from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 
@@ -33,6 +36,27 @@ def test_tries_of_one_request_are_one_exchange_and_one_question(program: type[Pr
     assert (row.pk, row.attempts, row.end_reason, row.status_code) == (third, 3, "done", 200)
     assert [one["exchange"] for one in row.metadata["retried"]] == [str(first), str(second)]
     assert Message.objects.filter(kind="model_input", is_internal=False).count() == 1
+
+
+def test_the_ids_of_earlier_tries_name_the_session_too(relay: Relay, client: Client, ada: User) -> None:
+    """A client was told one id for each try; which of them it asks about later is its own affair."""
+    talk = Chat(relay)
+    tries = [talk.send("Fix the parser.")]
+    for number in ("1", "2"):
+        relay.fail(tries[-1], 529, BUSY)
+        relay.digest()
+        talk.turns -= 1
+        tries.append(talk.send(headers={"x-stainless-retry-count": number}))
+    relay.answer(tries[-1], said("Done."))
+    relay.digest()
+    (session,) = sessions()
+    client.force_login(ada)
+    told = [client.get(f"/api/history/exchanges/{one}").json() for one in tries]
+    assert [one["session_id"] for one in told] == [str(session.pk)] * 3
+    assert {one["id"] for one in told} == {str(tries[-1])}
+    erase(session, actor=ada, reason="a test")
+    assert not EarlierTry.objects.exists()
+    assert client.get(f"/api/history/exchanges/{tries[0]}").status_code == 404
 
 
 def test_a_retry_while_the_first_try_is_under_way_waits_for_its_end(relay: Relay) -> None:

@@ -13,12 +13,13 @@ from urllib.parse import urlsplit
 import pytest
 import zstandard
 
+from history.dialects import DIALECTS
 from history.models import ApiKey
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
-from tests.gateway.asking import ask, asking
+from tests.gateway.asking import CALLS, ask, asking
 from tests.gateway.bare import Bare, stream, whole
 from tests.gateway.relayed import Relay
 
@@ -114,10 +115,23 @@ def test_a_compressed_request_passes_as_it_is_and_is_recorded_unpacked(
 
 
 def test_what_cannot_be_unpacked_is_refused_in_words(relay: Relay, key: str, bare: Bare) -> None:
-    for body, encoding in ((BODY, "gzip"), (BODY, "br"), (gzip.compress(BODY)[:-9], "gzip")):
+    for body, encoding in ((BODY, "gzip"), (BODY, "zstd"), (gzip.compress(BODY)[:-9], "gzip")):
         answered = ask(relay, "/v1/messages", body, x_api_key=key, content_encoding=encoding)
         assert answered.status == 400
         assert answered.json["error"]["type"] == "invalid_request_error"
+    assert bare.heard == []
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_compression_that_is_not_read_here_is_a_415_that_says_what_is(
+    relay: Relay, key: str, bare: Bare, dialect: str
+) -> None:
+    path, body = CALLS[dialect]
+    answered = ask(relay, path, body, x_api_key=key, content_encoding="br", anthropic_version="2023-06-01")
+    failed = DIALECTS[dialect].decode_error(answered.status, answered.body)
+    assert (answered.status, failed.kind) == (415, "invalid_request")
+    assert "compressed as br" in failed.message
+    assert answered.headers["accept-encoding"] == "gzip, deflate, zstd"
     assert bare.heard == []
 
 

@@ -104,6 +104,15 @@ def test_the_well_known_models_have_prices(settings: Any) -> None:
     assert "2026" in SHIPPED.read_text(encoding="utf-8").splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "model",
+    ["claude-opus-5-5", "claude-opus-4-8", "gemini-3.8-flash", "gemini-3.5-flash-lite", "gemini-3.1-pro-preview"],
+)
+def test_the_models_that_the_clients_ask_for_have_prices(model: str, settings: Any) -> None:
+    settings.PARLEY_PRICES = ()
+    assert price_of(provider="whoever", model=model) is not None
+
+
 WRONG = {
     "prices = 1": "[[prices]]",
     "[[prices]]\ninput = 1": "model",

@@ -155,7 +155,7 @@ class _Restore:
             owner=owner,
             key=self.people.key(value.get("key"), owner=owner, notes=notes),
             is_strict=not self.people.is_operator,
-            links={name: id_of(value, name) for name in ("parent", "forked_from") if value.get(name)},
+            links={name: id_of(value, name) for name in ("parent", "forked_from", "continues") if value.get(name)},
             version=whole(value, "version"),
             notes=notes,
         )

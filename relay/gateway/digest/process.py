@@ -2,7 +2,8 @@
 
 Which one that is, a lock in the journal's folder decides. It needs no database, and whoever dies lets it go. The web
 process only looks after it: it starts one where nobody digests, and the child ends when its parent does, because it
-reads its standard input to the end. Before the relay was ever used there is no folder, and nothing is started.
+reads its standard input to the end. It waits for the first call as soon as there is a key for the relay, because to
+start takes longer than the second within which a call is to be seen; before that, nothing is started.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import InterfaceError, OperationalError, connections
 
+from history import keys
 from relay.gateway.digest.digester import Digester
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,7 @@ PAUSE = 0.1
 PAUSE_WHEN_AWAY = 1.0
 LAST_SECONDS = 10.0
 LOOK_SECONDS = 1.0
+MOST_KEYS = 100
 
 
 def folder() -> Path:
@@ -162,12 +165,24 @@ def _digest_here() -> None:
             pass
 
 
+def _is_awaited() -> bool:
+    """Whether there is a journal, or may be one soon: then its folder is made here."""
+    place = folder()
+    if not place.is_dir() and settings.CHAT_HISTORY_ENABLED and _has_relay_keys():
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return place.is_dir()
+
+
+def _has_relay_keys() -> bool:
+    return any("relay" in scopes for scopes in keys.listed().values_list("scopes", flat=True)[:MOST_KEYS])
+
+
 def _look_after_child() -> None:
     if _here.child is not None and _here.child.poll() is None:
         return
     _here.child = None
     turn = Turn(folder())
-    if not folder().is_dir() or not turn.take():
+    if not _is_awaited() or not turn.take():
         return
     turn.give_back()
     environment = {**os.environ, "PARLEY_DATA_DIR": str(settings.PARLEY_DATA_DIR)}

@@ -1,7 +1,8 @@
 """A client that tries again sends the same body and says which try it is: that is one call with attempts, not two.
 
-The earlier try's row goes on under the id of the later one, which is the id that the client was told last. What the
-earlier one had said already (an error, half an answer) stays in the record, beside the answer that came in the end.
+The earlier try's row goes on under the id of the later one, which is the id that the client was told last; the earlier
+id leads there. What the earlier one had said already (an error, half an answer) stays in the record, beside the answer
+that came in the end.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from history.entries import HeadMoved
-from history.models import Exchange
+from history.models import EarlierTry, Exchange
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.reading import Asked
 
@@ -44,17 +45,21 @@ def go_on(plan: Plan, earlier: Exchange) -> None:
 
 def rename(plan: Plan) -> None:
     """From now on the row is the later try's, and open again."""
-    if plan.earlier is not None:
-        Exchange.objects.filter(pk=plan.earlier.pk).update(
-            id=plan.under.id,
-            attempts=plan.attempts + 1,
-            ended_at=None,
-            end_reason="",
-            message=None,
-            status_code=None,
-            error="",
-            metadata=plan.metadata,
-        )
+    if plan.earlier is None:
+        return
+    before, now = plan.earlier.pk, plan.under.id
+    Exchange.objects.filter(pk=before).update(
+        id=now,
+        attempts=plan.attempts + 1,
+        ended_at=None,
+        end_reason="",
+        message=None,
+        status_code=None,
+        error="",
+        metadata=plan.metadata,
+    )
+    EarlierTry.objects.filter(exchange=before).update(exchange=now)
+    EarlierTry.objects.create(pk=before, exchange_id=now)
 
 
 _OF_ONE_TRY = ("headers", "upstream", "error_body", "reply_bytes", "lost_bytes", "skipped_events")

@@ -1,0 +1,36 @@
+"""Sessions that staff have linked, read as one transcript: to read only, each with its own place to go on."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from history.chains import read_part
+from history.models import Session
+from history.opening import find_opened
+from history.selectors import chain_to
+from history.views.served import number_in, session_or_404
+
+
+@login_required
+@require_safe
+def whole(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    session = session_or_404(request.user, session_id)
+    chain = _readable(request, session)
+    number = max(1, number_in(request.GET, "part") or 1) - 1
+    part = read_part(chain, number=number, after=number_in(request.GET, "after") or 0)
+    is_more = request.headers.get("HX-Request") == "true" and request.headers.get("HX-Target") == "more"
+    context = {"session": session, "part": part, "count": len(chain)}
+    response = render(request, f"history/whole/{'_part' if is_more else 'page'}.html", context)
+    patch_vary_headers(response, ["HX-Request", "HX-Target"])
+    return response
+
+
+def _readable(request: HttpRequest, session: Session) -> list[Session]:
+    """Each is opened by itself: whoever has to say why, says it for each. One that is gone is left out."""
+    return [found for one in chain_to(session) if (found := find_opened(request.user, one.pk))]
