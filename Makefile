@@ -12,6 +12,9 @@ TEMPLATES = $(shell find templates -name '*.html')
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
+# Many processes are started, and each would compile everything anew where somebody has switched this off.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help run test check format lint types contracts bench faults messages requirements screenshots browser clean
 
 help:

@@ -55,6 +55,8 @@ def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
         PARLEY_FIND_LOCAL_MODELS=False,
         PARLEY_PROVIDERS=(),
         PARLEY_API_REQUESTS_PER_MINUTE=0,
+        # Static files are looked for when one is asked for, not all of them by each client that a test makes.
+        WHITENOISE_AUTOREFRESH=True,
         **dict.fromkeys(VENDOR_VARIABLES, ""),
     ):
         yield

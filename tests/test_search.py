@@ -26,6 +26,7 @@ from history.entries import (
 )  # fmt: skip
 from history.models import ApiKey, Message, SearchRow, Session
 from history.search import Filters, finding, rows
+from tests.examples import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -182,7 +183,7 @@ def test_no_query_is_an_error(ada: Any, session: Session, query: str) -> None:
     search.facets(ada, query)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.one_of(st.text(max_size=50), st.text(st.sampled_from("ab \"-*ORNT支():^{}'\\&|!<>%"), max_size=30)))
 def test_no_random_query_is_an_error(ada: Any, query: str) -> None:
     search.search(ada, query)

@@ -17,6 +17,7 @@ from history import recorder
 from history.models import Message, SearchRow, Session
 from history.search import Scope, rows, rows_for
 from history.search.words import words_of
+from tests.examples import examples
 from tests.test_search_words import texts
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC)
@@ -54,7 +55,7 @@ def stored_words(row: SearchRow) -> list[str]:
 
 
 @pytest.mark.django_db
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.one_of(texts, st.text(max_size=200)))
 def test_the_engine_holds_the_words_that_the_tokenizer_made(message: Message, text: str) -> None:
     SearchRow.objects.all().delete()
@@ -119,7 +120,7 @@ def test_a_long_text_has_parts_that_overlap_and_one_row_of_its_different_words()
         assert one.tokens.split()[-1 - rows.OVERLAP : -1] == next_.tokens.split()[: rows.OVERLAP]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     words=st.lists(st.sampled_from(["a", "bb", "支", "ж" * 64, "é"]), min_size=1, max_size=60),
     times=st.integers(1, 400),

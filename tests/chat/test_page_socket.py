@@ -78,7 +78,7 @@ async def page(talk: Talk) -> AsyncIterator[OpenPage]:
     assert is_open
     await found.until('id="composer-after"')
     yield found
-    await found.socket.disconnect()
+    await found.socket.disconnect(timeout=10)
 
 
 async def test_a_message_and_its_answer_come_as_the_page_s_own_entries(talk: Talk, page: OpenPage) -> None:
@@ -112,14 +112,14 @@ async def test_a_page_that_comes_in_the_middle_sees_the_text_so_far_and_then_onl
     session = await talk.begin("Count.")
     first, _ = await open_page(talk.user, session)
     await first.until("one two")
-    await first.socket.disconnect()
+    await first.socket.disconnect(timeout=10)
     second, _ = await open_page(talk.user, session)
     came = await second.until("one two")
     assert came.count("one two") == 1
     gate.set()
     end = await second.until("The answer is finished")
     assert "one two three" in end
-    await second.socket.disconnect()
+    await second.socket.disconnect(timeout=10)
 
 
 async def test_closing_every_tab_changes_nothing(talk: Talk, page: OpenPage) -> None:
@@ -127,7 +127,7 @@ async def test_closing_every_tab_changes_nothing(talk: Talk, page: OpenPage) -> 
     talk.scripted(["A long ", gate, "answer."])
     await page.say("send", text="Write.", after=0)
     await page.until("A long")
-    await page.socket.disconnect()
+    await page.socket.disconnect(timeout=10)
     gate.set()
     await talk.until_ended()
     assert (await talk.said())[-1] == ("assistant", "A long answer.")
@@ -141,7 +141,7 @@ async def test_two_pages_of_one_session_show_the_same(talk: Talk, page: OpenPage
         came = await each.until("The answer is finished")
         assert "Anybody?" in came
         assert "Hello both." in came
-    await other.socket.disconnect()
+    await other.socket.disconnect(timeout=10)
 
 
 async def test_a_call_is_a_card_first_without_and_then_with_its_result(talk: Talk, page: OpenPage) -> None:
@@ -184,7 +184,7 @@ async def test_who_comes_second_is_told_and_sees_a_branch_of_their_own(talk: Tal
     gate.set()
     came = await other.until("The answer is finished")
     assert re.search(r'<article class="entry answer" id="m\d+".*You said two', came, re.DOTALL)
-    await other.socket.disconnect()
+    await other.socket.disconnect(timeout=10)
 
 
 async def test_a_page_that_was_away_gets_what_it_missed_and_nothing_twice(talk: Talk, page: OpenPage) -> None:
@@ -192,7 +192,7 @@ async def test_a_page_that_was_away_gets_what_it_missed_and_nothing_twice(talk: 
     await page.say("send", text="first", after=0)
     await page.until("The answer is finished")
     shown = await talk.head()
-    await page.socket.disconnect()
+    await page.socket.disconnect(timeout=10)
     await talk.send("second")
     await talk.until_ended()
     back, _ = await open_page(talk.user, talk.session, query=f"?shown={shown}")
@@ -200,7 +200,7 @@ async def test_a_page_that_was_away_gets_what_it_missed_and_nothing_twice(talk: 
     assert "second" in came
     assert "Two." in came
     assert "<p>first</p>" not in came  # it is the title, too
-    await back.socket.disconnect()
+    await back.socket.disconnect(timeout=10)
 
 
 async def test_going_back_shows_the_conversation_as_it_is_now(talk: Talk, page: OpenPage) -> None:

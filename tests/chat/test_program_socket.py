@@ -65,7 +65,7 @@ async def program(talk: Talk) -> AsyncIterator[Program]:
     assert is_open
     assert (await found.event("welcome"))["protocol"] == 1
     yield found
-    await found.socket.disconnect()
+    await found.socket.disconnect(timeout=10)
 
 
 async def session_of(talk: Talk, told: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ async def test_a_stranger_sees_nothing_of_it(talk: Talk, program: Program, bob: 
         told = await stranger.ask(kind, session=sent["session_id"], text="x", title="x", seq=1, to=1)
         assert (told["type"], told["code"]) == ("error", "no_such_session"), kind
     assert (await stranger.ask("list"))["sessions"] == []
-    await stranger.socket.disconnect()
+    await stranger.socket.disconnect(timeout=10)
 
 
 async def test_only_who_has_a_key_or_a_cookie_and_our_origin_gets_in(talk: Talk) -> None:
@@ -166,14 +166,14 @@ async def test_a_key_without_the_scope_reads_and_does_not_write(talk: Talk) -> N
     told = await program.ask("send", text="Hello")
     assert (told["type"], told["code"]) == ("error", "scope_missing")
     assert (await program.ask("list"))["type"] == "list"
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
 
 
 async def test_a_key_that_keeps_no_texts_cannot_hold_a_conversation(talk: Talk) -> None:
     program, _ = await connect(await in_database(key_for, talk.user, "read", "write", recording="metadata"))
     await program.event("welcome")
     assert (await program.ask("send", text="Hello"))["code"] == "not_recorded"
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
 
 
 async def test_a_revoked_key_has_no_say_any_more(talk: Talk) -> None:
@@ -230,7 +230,7 @@ async def test_whoever_comes_in_the_middle_gets_what_there_is_and_then_the_rest_
     talk.scripted(["one ", "two ", gates[0], "three ", gates[1], "four"])
     sent = await program.ask("send", text="Count.")
     await program.until(lambda told: program.text() == "one two ")
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
     other, _ = await connect(await in_database(key_for, talk.user, "read", owner_wide=True))
     await other.event("welcome")
     opened = await other.ask("open", session=sent["session_id"])
@@ -242,7 +242,7 @@ async def test_whoever_comes_in_the_middle_gets_what_there_is_and_then_the_rest_
     numbers = [told["n"] for told in other.heard if "n" in told]
     assert before + other.text() == "one two three four"
     assert numbers == list(range(opened["running"][0]["n"] + 1, numbers[-1] + 1))
-    await other.socket.disconnect()
+    await other.socket.disconnect(timeout=10)
 
 
 async def test_a_run_is_stopped_by_its_id_and_keeps_what_there_was(talk: Talk, program: Program) -> None:

@@ -52,7 +52,7 @@ async def test_an_admin_key_says_why_before_it_is_told_anything(talk: Talk, ada:
     assert [message["content"] for message in told["messages"]] == ["the secret", "the answer"]
     assert (await program.ask("open", session=session))["type"] == "open"
     assert await in_database(lambda: AuditEvent.objects.get(action="session.read").reason) == "nightly audit"
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
 
 
 async def test_no_key_goes_on_with_or_deletes_somebody_elses_session_here(talk: Talk, ada: User, staff: User) -> None:
@@ -61,7 +61,7 @@ async def test_no_key_goes_on_with_or_deletes_somebody_elses_session_here(talk: 
     for command in ("send", "rename", "delete", "stop", "fork"):
         told = await program.ask(command, session=session, text="x", title="x", reason="because")
         assert told["code"] == "no_such_session", command
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
 
 
 STAFF: list[tuple[tuple[str, ...], str]] = [
@@ -81,7 +81,7 @@ async def test_staff_are_answered_by_their_rights_and_their_page_has_no_socket(
     program = await with_cookie(user)
     assert (await program.ask("history", session=str(session.pk)))["code"] == code
     assert (await program.ask("list"))["sessions"] == []
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
 
 
 def demoted(staff: User) -> None:
@@ -124,7 +124,7 @@ async def test_an_open_socket_reads_no_longer_than_its_reader_may(
     await broadcast.tell_session(session.pk, {**frame, "run": str(uuid4())})
     assert (await program.ask("history", session=str(session.pk)))["code"] == code
     assert "a live word" not in str(program.heard)
-    await program.socket.disconnect()
+    await program.socket.disconnect(timeout=10)
 
 
 async def test_a_revoked_key_is_told_nothing_more(talk: Talk, ada: User) -> None:

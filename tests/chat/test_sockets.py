@@ -60,6 +60,6 @@ async def test_nothing_is_left_of_pages_that_were_closed(talk: Talk) -> None:
         await page.until('id="composer-after"')
     assert broadcast.sockets_of(talk.session.pk) == 3
     for page in pages:
-        await page.socket.disconnect()
+        await page.socket.disconnect(timeout=10)
     assert broadcast.sockets_of(talk.session.pk) == 0
     assert talk.session.pk not in broadcast.opened_here()

@@ -36,10 +36,11 @@ from history.entries import (
 from tests.conformance.plain import PlainStore
 from tests.conformance.samples import AT, EVERY_KIND, HISTORIES, answered, asked, outcomes, said
 from tests.conformance.store import Holding, Refused, Store, Told
+from tests.examples import examples
 
 # Each example makes sessions of its own, so one store serves them all.
 property_test = settings(
-    max_examples=40,
+    max_examples=examples(40),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],

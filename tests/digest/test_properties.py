@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from history.models import ApiKey, Exchange, Message, Session
 from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
 from tests.digest.relayed import Relay, call, path_of, said
+from tests.examples import examples
 
 pytestmark = pytest.mark.django_db
 
@@ -63,7 +64,7 @@ def talk_through(talk: Program, relay: Relay, plan: list[tuple[str, int, bool, s
 
 @pytest.mark.parametrize("program", [Chat, ClaudeCode, Codex, GeminiCli])
 @given(plan=turns)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_growing_conversation_is_stored_once_whatever_the_retries(
     program: type[Program], plan: list[tuple[str, int, bool, str]], key: ApiKey
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 from history import recorder
 from history.entries import Media, ModelInput, Text
+from tests.examples import examples
 from tests.formats.exported import everything, restored, wipe
 from tests.history.side_by_side import PICK, WHERE, SideBySide
 from tests.history.test_model_based import Histories, Summaries
@@ -49,7 +50,7 @@ def test_any_history_is_the_same_after_a_round_trip(steps: type[SideBySide]) -> 
     run_state_machine_as_test(
         steps,
         settings=settings(
-            max_examples=4 * many,
+            max_examples=examples(4) * many,
             stateful_step_count=15,
             deadline=None,
             derandomize=many == 1,

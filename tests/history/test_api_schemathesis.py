@@ -29,7 +29,7 @@ from tests.talk import answered, call, result, results, said
 CONFIG = SchemathesisConfig.from_dict(
     {
         # NUL is refused in every text, which a schema cannot say; test_api_errors shows it.
-        "generation": {"deterministic": True, "allow-x00": False, "max-examples": 10},
+        "generation": {"deterministic": True, "allow-x00": False, "max-examples": 5},
         # Words from our own code would be others with every change of it.
         "analysis": {"constants": {"enabled": False}},
         # An If-Match that nobody has read is well-formed, too.

@@ -26,6 +26,7 @@ from history import exchanges, recorder, retention, rights
 from history.entries import HeadMoved, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.models import Exchange
 from history.rights import Purpose
+from tests.examples import examples
 from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide
 from tests.history.steps import Branching, Summarising, Talking, Thinning
 from tests.talk import said
@@ -171,7 +172,7 @@ def test_the_record_does_what_the_model_does(steps: type[SideBySide]) -> None:
     run_state_machine_as_test(
         steps,
         settings=settings(
-            max_examples=12 * many,
+            max_examples=examples(10) * many,
             stateful_step_count=25,
             deadline=None,
             derandomize=many == 1,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from history import paths, recorder, selectors
 from history.models import Message, Session
 from history.transcripts import Place, Shown, read_page, read_shared
+from tests.examples import examples
 from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
@@ -95,7 +96,10 @@ def way_to(leaf: int, parents: dict[int, int]) -> list[int]:
 
 TREES = st.lists(st.integers(0, 9).map(lambda back: max(0, back - 5)), min_size=1, max_size=14)
 by_chance = how(
-    max_examples=20, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(20),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

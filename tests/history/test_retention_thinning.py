@@ -24,6 +24,7 @@ from history.entries import (
 )
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.retention import trimming, turns
+from tests.examples import examples
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -428,7 +429,7 @@ def pairs(session: Session) -> dict[int, list[Any]]:
     return found
 
 
-@how(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@how(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(st.tuples(KINDS, st.integers(0, 12)), min_size=3, max_size=30), cap=st.integers(1, 12))
 def test_after_any_trim_of_any_tree_the_rest_is_whole(
     ada: Any, settings: Any, plan: list[tuple[str, int]], cap: int

@@ -17,6 +17,7 @@ from history.errors import NoSuchEntry
 from history.models import Session
 from tests.conformance.parley import ParleyStore
 from tests.conformance.plain import PlainStore
+from tests.examples import examples
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -194,7 +195,7 @@ def take(stores: list[tuple[Any, str]], steps: list[tuple[str, int]]) -> None:
 
 
 @hypothesis_settings(
-    max_examples=25,
+    max_examples=examples(25),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -24,6 +24,7 @@ from tests.conformance.parley import ParleyStore
 from tests.conformance.store import Told
 from tests.conformance.telling import told_of
 from tests.context_strategies import options, paths
+from tests.examples import examples
 from tests.history.side_by_side import texts_in, without
 from tests.talk import answered, call, result, results, said
 
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.django_db
 
 # A failure prints its steps; to shrink them takes minutes.
 property_test = settings(
-    max_examples=40,
+    max_examples=examples(30),
     deadline=None,
     derandomize=True,
     phases=[Phase.generate],
@@ -129,7 +130,7 @@ def told_by_entries(store: ParleyStore, session: str) -> list[Told]:
     return told_of(path, among={*range(1, store.read(session).trimmed_through + 1), *(node.seq for node in path)})
 
 
-@settings(property_test, max_examples=150)
+@settings(property_test, max_examples=examples(80))
 @given(path=paths(), wanted=options(), first_load=st.integers(1, 4))
 def test_what_is_read_under_limits_renders_like_the_whole_path(
     ada: Any, monkeypatch: pytest.MonkeyPatch, path: tuple[Node, ...], wanted: ContextOptions, first_load: int
