@@ -19,6 +19,7 @@ from history import keys
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 from project.accounts.models import User
+from tests.house.databases import ready_file
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -105,9 +106,7 @@ def test_what_cannot_be_done_is_one_line_and_an_exit_code(
 def house(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A house of its own for real processes: an SQLite file and a data directory."""
     tmp_path = tmp_path_factory.mktemp("house")
-    environment = os.environ | {"PARLEY_DATA_DIR": str(tmp_path), "DATABASE_URL": f"sqlite:///{tmp_path}/keys.sqlite3"}
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], cwd=ROOT, env=environment, check=True)
-    return environment
+    return os.environ | {"PARLEY_DATA_DIR": str(tmp_path), "DATABASE_URL": ready_file(tmp_path / "keys.sqlite3")}
 
 
 def manage(house: dict[str, str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:

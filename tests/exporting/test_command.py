@@ -17,6 +17,7 @@ from history import recorder
 from history.exporting import Selection, begin
 from project.accounts.models import User
 from tests.history.shell import Terminal, history
+from tests.house.databases import ready_file
 from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
@@ -85,9 +86,8 @@ def test_rights_and_wrong_usage_have_their_exit_codes(ada: User, bob: User) -> N
 
 def test_bytes_reach_a_real_pipe(tmp_path: Path) -> None:
     """In a process of its own, because a test's stdout takes texts."""
-    environment = {"DATABASE_URL": f"sqlite:///{tmp_path}/x.sqlite3", "PARLEY_DATA_DIR": str(tmp_path), "PATH": ""}
+    environment = {"DATABASE_URL": ready_file(tmp_path / "x.sqlite3"), "PARLEY_DATA_DIR": str(tmp_path), "PATH": ""}
     manage = [sys.executable, "manage.py"]
-    subprocess.run([*manage, "migrate", "--verbosity", "0"], cwd=settings.BASE_DIR, env=environment, check=True)
     done = subprocess.run(
         [*manage, "history", "export", "--gzip"],
         cwd=settings.BASE_DIR,

@@ -29,7 +29,7 @@ from relay.models import KeyMinute, KeyStreams, KeyUse
 from relay.prices import Price
 from tests.gateway.asking import CALLS, HI, ask, asking
 from tests.gateway.relayed import Relay
-from tests.house.conftest import new_database
+from tests.house.databases import ready_database
 from tests.house.processes import Process, clean_environment, free_port, manage, serving, wait_for
 from tests.vendors import KEYS, Vendors, says
 
@@ -212,7 +212,7 @@ def made_keys(variables: dict[str, str], *of_keys: dict[str, int]) -> list[str]:
 @pytest.mark.django_db
 def test_limits_hold_across_processes(vendors: Vendors, tmp_path: Path) -> None:
     """Through Redis at once, else through the database within a second."""
-    with new_database(tmp_path) as url:
+    with ready_database(tmp_path) as url:
         variables = {
             "DATABASE_URL": url,
             "REDIS_URL": live_settings.REDIS_URL,
@@ -221,7 +221,6 @@ def test_limits_hold_across_processes(vendors: Vendors, tmp_path: Path) -> None:
             "OPENAI_API_KEY": KEYS["openai"],
             "PARLEY_BACKGROUND": "off",
         }
-        manage("migrate", "--verbosity=0", **variables)
         by_minute, at_once = made_keys(variables, {"requests_per_minute": 3}, {"concurrent_streams": 1})
         environment, ports = clean_environment(**variables), (free_port(), free_port())
         with _serving(ports[0], tmp_path, environment), _serving(ports[1], tmp_path, environment):

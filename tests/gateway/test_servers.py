@@ -14,12 +14,17 @@ import pytest
 
 from relay.gateway.journal import read
 from relay.gateway.records import Ended
+from tests.house.databases import ready_file
 from tests.house.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
 from tests.mcp.asking import names, told
 from tests.vendors import KEYS, Vendors, says
 
 BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-PERSON = "from project.accounts.models import User; User.objects.create_user('ada', is_staff=True)"
+HOLDER = """
+from history import keys
+from project.accounts.models import User
+print(keys.create(name="k", owner=User.objects.create_user("ada"), recording="full", scopes=["relay", "read", "write"]).secret)
+"""
 
 
 def post(port: int, body: dict[str, object], key: str, *, only: int | None = None) -> tuple[bytes, bool]:
@@ -43,15 +48,12 @@ def reasons(folder: Path) -> list[str]:
 def test_the_relay_carries_and_mcp_answers_under_every_server(server: str, vendors: Vendors, tmp_path: Path) -> None:
     variables = {
         "PARLEY_DATA_DIR": str(tmp_path),
+        "DATABASE_URL": ready_file(tmp_path / "parley.sqlite3"),
         "ANTHROPIC_BASE_URL": vendors.url,
         "ANTHROPIC_API_KEY": KEYS["anthropic"],
         "PARLEY_BACKGROUND": "off",
     }
-    manage("migrate", "--verbosity=0", **variables)
-    manage("shell", "--no-imports", "--command", PERSON, **variables)
-    scopes = ("--scopes", "relay,read,write", "--json")
-    made = manage("keys", "create", "k", "--recording", "full", *scopes, **variables)
-    key = json.loads(made.stdout)["key"]
+    key = manage("shell", "--no-imports", "--command", HOLDER, **variables).stdout.strip()
     port = free_port()
     environment = clean_environment(**variables)
     with serving(

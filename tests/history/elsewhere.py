@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,10 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import psycopg
-from psycopg import sql
+from tests.house.databases import ready_database
 
 ROOT = Path(__file__).parents[2]
 Process = subprocess.Popen[str]
@@ -74,30 +71,12 @@ def read_lines(text: str) -> list[Any]:
 
 
 @contextmanager
-def database_of_its_own(folder: Path) -> Iterator[str]:
-    """Its URL: a file where the tests run on SQLite, one more database of the server where they run on PostgreSQL."""
-    server = os.environ.get("DATABASE_URL", "")
-    if not server.startswith("postgres"):
-        yield f"sqlite:///{folder}/elsewhere.sqlite3"
-        return
-    name = f"elsewhere_{uuid4().hex[:12]}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        try:
-            yield re.sub(r"/\w+(\?|$)", rf"/{name}\1", server, count=1)
-        finally:
-            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
-
-
-@contextmanager
 def elsewhere_in(folder: Path) -> Iterator[Elsewhere]:
-    with database_of_its_own(folder) as database_url:
+    with ready_database(folder) as database_url:
         environment = os.environ | {
             "DATABASE_URL": database_url, "PARLEY_DATA_DIR": str(folder), "PARLEY_BACKGROUND": "false",
             "DJANGO_SETTINGS_MODULE": "project.settings",
         }  # fmt: skip
-        migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
-        subprocess.run(migrate, cwd=ROOT, env=environment, check=True)
         place = Elsewhere(environment, start_worker(environment, "serve"))
         yield place
         place.helper.communicate(timeout=60)

@@ -19,6 +19,7 @@ from django.utils import timezone
 from history import retention
 from history.models import AuditEvent, Message, Session
 from tests.history.shell import Lines, history, history_json
+from tests.house.databases import ready_file
 from tests.talk import chat_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -245,12 +246,12 @@ def manage(environment: dict[str, str], *arguments: str, **options: Any) -> subp
 
 
 @pytest.mark.any_database
-def test_the_exit_codes_are_as_documented_and_errors_are_one_line(environment: dict[str, str]) -> None:
+def test_the_exit_codes_are_as_documented_and_errors_are_one_line(environment: dict[str, str], tmp_path: Path) -> None:
     unready = manage(environment, "history", "list")
     assert unready.returncode == 1
     assert "Traceback" not in unready.stderr
     assert len(unready.stderr.splitlines()) == 1
-    assert manage(environment, "migrate", "--verbosity", "0").returncode == 0
+    ready_file(tmp_path / "parley.sqlite3")
     assert manage(environment, "history", "verify").returncode == 0
     unknown = manage(environment, "history", "show", "abc")
     assert (unknown.returncode, unknown.stdout) == (1, "")
@@ -260,8 +261,8 @@ def test_the_exit_codes_are_as_documented_and_errors_are_one_line(environment: d
 
 
 @pytest.mark.any_database
-def test_a_reader_who_leaves_early_is_no_error(environment: dict[str, str]) -> None:
-    manage(environment, "migrate", "--verbosity", "0")
+def test_a_reader_who_leaves_early_is_no_error(environment: dict[str, str], tmp_path: Path) -> None:
+    ready_file(tmp_path / "parley.sqlite3")
     source, sink = os.pipe()
     os.close(source)
     with os.fdopen(sink, "w") as closed:
@@ -273,8 +274,10 @@ def test_a_reader_who_leaves_early_is_no_error(environment: dict[str, str]) -> N
 
 
 @pytest.mark.any_database
-def test_somebody_who_watches_sees_a_bar_on_stderr_and_the_answer_on_stdout(environment: dict[str, str]) -> None:
-    manage(environment, "migrate", "--verbosity", "0")
+def test_somebody_who_watches_sees_a_bar_on_stderr_and_the_answer_on_stdout(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    ready_file(tmp_path / "parley.sqlite3")
     ours, theirs = pty.openpty()
     command = [sys.executable, "manage.py", "history", "verify"]
     environment = {**environment, "TERM": "xterm-256color"}

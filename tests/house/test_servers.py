@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.house.processes import ON_ANY_DATABASE, Process, clean_environment, free_port, serving, wait_for
+from tests.house.processes import Process, clean_environment, free_port, serving, wait_for
 
 # What each server ends with after SIGTERM: uvicorn raises the signal again once it is done.
 ENDS_WITH = {"daphne": {0}, "uvicorn": {0, -signal.SIGTERM}, "granian": {0}}
@@ -47,13 +47,19 @@ def probe_environment(environment: dict[str, str], tracks: Tracks) -> dict[str, 
     return clean_environment(**environment, PROBE_TRACKS=str(tracks.path), PROBE_LEASE=secrets.token_hex(8))
 
 
-@pytest.fixture(params=["daphne", *ON_ANY_DATABASE])
+@pytest.fixture(params=ENDS_WITH)
 def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 def open_socket(port: int, path: str, *, origin: str = "http://127.0.0.1") -> ClientConnection:
     return connect(f"ws://127.0.0.1:{port}{path}", origin=Origin(origin))
+
+
+def refuses(port: int, path: str, *, origin: str = "http://127.0.0.1") -> None:
+    with pytest.raises(InvalidStatus) as refusal, open_socket(port, path, origin=origin):
+        pass
+    assert refusal.value.response.status_code == 403
 
 
 def end_well(process: Process, server: str) -> None:
@@ -65,26 +71,33 @@ def end_well(process: Process, server: str) -> None:
 
 
 @pytest.mark.any_database
-def test_jobs_run_and_sigterm_ends_them_in_good_order(
+def test_under_every_server_jobs_run_strange_sockets_are_refused_and_sigterm_ends_all_in_good_order(
     server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
-    with serving(
-        server, application=PROBE, port=free_port(), log=tmp_path / "log", environment=probe_environment
-    ) as process:
+    port = free_port()
+    with serving(server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment) as process:
         wait_for(lambda: sum(tracks.count("tick").values()) > 2, what="the job running")
         wait_for(lambda: tracks.count("lead"), what="the lease being taken")
-        end_well(process, server)
+        refuses(port, "/ws/nowhere")
+        refuses(port, "/ws/open", origin="https://evil.example")
+        with pytest.raises(HTTPError):
+            urlopen(f"http://127.0.0.1:{port}/accounts/link/very-secret-token/", timeout=5)
+        with open_socket(port, "/ws/open") as socket:
+            assert socket.recv(timeout=5) == "open"
+            end_well(process, server)
+        assert "very-secret-token" not in process.output
+        assert "Traceback" not in process.output
     # Once when it started, once more at the end; nothing after that.
     assert sum(tracks.count("goodbye").values()) == 2
     assert tracks.all()[-1][1] == "goodbye"
 
 
 def test_of_two_processes_exactly_one_leads_and_the_other_follows_when_it_ends(
-    server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
+    probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
 ) -> None:
     def serve(name: str) -> AbstractContextManager[Process]:
         log = tmp_path / name
-        return serving(server, application=PROBE, port=free_port(), log=log, environment=probe_environment)
+        return serving("daphne", application=PROBE, port=free_port(), log=log, environment=probe_environment)
 
     with serve("first") as first:
         wait_for(lambda: tracks.count("lead"), what="the first leading")
@@ -92,7 +105,7 @@ def test_of_two_processes_exactly_one_leads_and_the_other_follows_when_it_ends(
             wait_for(lambda: len(tracks.count("tick")) == 2, what="both processes working")
             time.sleep(1)
             assert len(tracks.count("lead")) == 1
-            end_well(first, server)
+            end_well(first, "daphne")
             wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
 
 
@@ -108,20 +121,6 @@ def test_a_leader_that_is_killed_is_followed_when_its_lease_runs_out(
         with serve("second"):
             first.kill()
             wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
-
-
-@pytest.mark.any_database
-def test_sigterm_ends_well_with_an_open_socket(
-    server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
-) -> None:
-    port = free_port()
-    with (
-        serving(server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment) as process,
-        open_socket(port, "/ws/open") as socket,
-    ):
-        assert socket.recv(timeout=5) == "open"
-        end_well(process, server)
-    assert sum(tracks.count("goodbye").values()) == 2
 
 
 @pytest.mark.any_database
@@ -143,41 +142,3 @@ def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_ow
         wait_for(lambda: sum(tracks.count("tick").values()) > 5, what="the job of every process")
         process.end()
     assert sum(tracks.count("lead").values()) == 0
-
-
-@pytest.mark.any_database
-def test_an_unknown_socket_is_refused_before_it_is_accepted(
-    server: str, probe_environment: dict[str, str], tmp_path: Path
-) -> None:
-    port = free_port()
-    with serving(server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment) as process:
-        with (
-            pytest.raises(InvalidStatus) as refusal,
-            open_socket(port, "/ws/nowhere"),
-        ):
-            pass
-        assert refusal.value.response.status_code == 403
-        assert "Traceback" not in process.output
-
-
-@pytest.mark.any_database
-def test_a_socket_from_a_foreign_page_is_refused(probe_environment: dict[str, str], tmp_path: Path) -> None:
-    port = free_port()
-    with (
-        serving("uvicorn", application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment),
-        pytest.raises(InvalidStatus),
-        open_socket(port, "/ws/open", origin="https://evil.example"),
-    ):
-        pass
-
-
-@pytest.mark.any_database
-def test_no_server_writes_a_one_time_link_into_its_log(
-    server: str, probe_environment: dict[str, str], tmp_path: Path
-) -> None:
-    port = free_port()
-    with serving(server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment) as process:
-        with pytest.raises(HTTPError):
-            urlopen(f"http://127.0.0.1:{port}/accounts/link/very-secret-token/", timeout=5)
-        process.end()
-        assert "very-secret-token" not in process.output

@@ -16,7 +16,7 @@ from websockets.typing import Origin
 
 from tests.chat.served.page import Page
 from tests.chat.served.program import Program
-from tests.house.conftest import new_database
+from tests.house.databases import ready_database
 from tests.house.processes import ROOT, Process, clean_environment, free_port, manage, serving
 from tests.vendors import KEYS, Play, Vendors, says
 
@@ -121,7 +121,7 @@ class House:
 
 @contextmanager
 def house_in(folder: Path) -> Iterator[House]:
-    with new_database(folder) as url, Vendors() as vendors:
+    with ready_database(folder) as url, Vendors() as vendors:
         providers = folder / "providers.toml"
         providers.write_text(PROVIDERS.format(url=vendors.url, key=KEYS["openai"]))
         variables = {
@@ -131,8 +131,6 @@ def house_in(folder: Path) -> Iterator[House]:
             "PARLEY_DEMO_MODEL": "off",
             "PARLEY_CHAT_MESSAGES_PER_MINUTE": "0",
         }
-        done = manage("migrate", "--verbosity", "0", **variables)
-        assert done.returncode == 0, done.stderr
         house = House(folder, vendors, variables, Person(**_people(variables)))
         yield house
         house.close_sockets()
