@@ -2,13 +2,15 @@
 
 While an answer is on its way it lives in `Exchange.partial`, a scratch pad outside the ledger: writers note what they
 have so far in memory, and one flush about four times a second writes all of it together, which is also the sign of
-life. `finish` ends an exchange exactly once, whoever comes first (the writer, or the sweep after a crash): the one
-whose UPDATE finds it still running appends the message, whole or cut short with an honest status.
+life; who has nothing new to say gives one every other second. `finish` ends an exchange exactly once, whoever comes
+first (the writer, or the sweep after a crash): the one whose UPDATE finds it still running appends the message, whole
+or cut short with an honest status.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,6 +26,7 @@ from django.utils import timezone
 from history import bodies, projections, recorder, redaction, rows, storage
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
+from history.many import among
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.recorder import Appended, refuse_when_off
 from history.redaction_walk import Redactors
@@ -31,6 +34,7 @@ from history.tokens import calibrated
 from history.transactions import writing
 
 LIVES_FOR = timedelta(seconds=30)  # without a sign of life, an exchange counts as lost
+SIGN_SECONDS = 2.0  # how often one that says nothing new gives it
 SERVER_LOST = "server_lost"
 
 # How an exchange can end, and what that makes of its answer (rule 4).
@@ -38,6 +42,7 @@ _STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "fail
 
 _redactors: dict[UUID, Redactors | None] = {}  # of the exchanges that run here; None: their key keeps no texts
 _noted: dict[UUID, ModelOutput | None] = {}  # the answer so far, or None when the last flush wrote it
+_signs: dict[UUID, float] = {}  # when each of them was last written, by the clock of this process
 _lock = threading.Lock()
 
 
@@ -77,11 +82,13 @@ def note_partial(exchange_id: UUID, output: ModelOutput) -> None:
 
 
 def flush_partials() -> int:
-    """Write what was noted, and the sign of life of every exchange that runs in this process, in one batch."""
+    """Write what was noted, and the signs of life of exchanges of this process that are due, in one batch."""
     with _lock:
-        noted = dict(_noted)
+        now = time.monotonic()
+        noted = {pk: output for pk, output in _noted.items() if output is not None or _needs_a_sign(pk, now)}
         texts = {pk: (output, _redactors[pk]) for pk, output in noted.items()}
         _noted.update(dict.fromkeys(noted))
+        _signs.update(dict.fromkeys(noted, now))
     if not noted:
         return 0
     try:
@@ -90,6 +97,11 @@ def flush_partials() -> int:
         _note_again(noted)
         raise
     return len(noted)
+
+
+def _needs_a_sign(exchange_id: UUID, now: float) -> bool:
+    last = _signs.get(exchange_id)
+    return last is None or now - last >= SIGN_SECONDS
 
 
 def request_stop(exchange: Exchange) -> bool:
@@ -195,7 +207,7 @@ def _write_partials(partials: Mapping[UUID, str | None]) -> None:
             with connection.cursor() as cursor:
                 cursor.executemany(sql, texts)
         if silent:
-            Exchange.objects.filter(pk__in=silent, ended_at=None).update(heartbeat_at=moment)
+            Exchange.objects.filter(pk__in=among(silent), ended_at=None).update(heartbeat_at=moment)
 
 
 def _stored_partial(output: ModelOutput | None, redactors: Redactors | None) -> str | None:
@@ -208,6 +220,7 @@ def _note_again(noted: Mapping[UUID, ModelOutput | None]) -> None:
     """The database did not take it: keep it for the next flush, unless something newer was noted meanwhile."""
     with _lock:
         for pk, output in noted.items():
+            _signs.pop(pk, None)
             if pk in _noted and _noted[pk] is None:
                 _noted[pk] = output
 
@@ -217,12 +230,14 @@ def forget_all() -> None:
     with _lock:
         _noted.clear()
         _redactors.clear()
+        _signs.clear()
 
 
 def _forget(exchange_id: UUID) -> None:
     with _lock:
         _noted.pop(exchange_id, None)
         _redactors.pop(exchange_id, None)
+        _signs.pop(exchange_id, None)
 
 
 def _lock_rows(exchange: Exchange) -> None:

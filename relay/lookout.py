@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
+from history.many import among
 from history.models import Session
 from relay import broadcast, runs
 from relay.models import Run
@@ -45,7 +46,7 @@ def look() -> None:
     if not opened:
         return
     now, elsewhere = time.monotonic(), _runs_elsewhere(opened)
-    for session_id, version in Session.objects.filter(pk__in=opened).values_list("pk", "version"):
+    for session_id, version in Session.objects.filter(pk__in=among(opened)).values_list("pk", "version"):
         first = opened[session_id]
         before = _seen.get(session_id) or Seen(first.version, frozenset(), first.at)
         _seen[session_id] = Seen(version, frozenset(elsewhere[session_id]), now)
@@ -60,7 +61,7 @@ def look_at_lists() -> None:
         _listed.clear()
         return
     relayed = Session.objects.filter(
-        owner__in=people,
+        owner__in=among(people),
         source=Session.Source.RELAY,
         parent=None,
         hidden_at=None,
@@ -77,7 +78,9 @@ def look_at_lists() -> None:
 
 def _runs_elsewhere(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, set[UUID]]:
     found: dict[UUID, set[UUID]] = defaultdict(set)
-    for run_id, session_id in Run.objects.filter(session__in=session_ids, ended_at=None).values_list("pk", "session"):
+    for run_id, session_id in Run.objects.filter(session__in=among(session_ids), ended_at=None).values_list(
+        "pk", "session"
+    ):
         if not runs.is_here(run_id):
             found[session_id].add(run_id)
     return found

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 
 from history import exchanges
+from history.many import among
 from history.models import Exchange
 from history.transactions import writing
 from relay import broadcast
@@ -158,8 +159,8 @@ def beat() -> None:
     if not here:
         return
     with writing():
-        Run.objects.filter(pk__in=here, ended_at=None).update(heartbeat_at=timezone.now())
-    stops = Run.objects.filter(pk__in=here, stop_requested_at__isnull=False).values_list("pk", flat=True)
+        Run.objects.filter(pk__in=among(here), ended_at=None).update(heartbeat_at=timezone.now())
+    stops = Run.objects.filter(pk__in=among(here), stop_requested_at__isnull=False).values_list("pk", flat=True)
     for run_id in stops:
         here[run_id].loop.call_soon_threadsafe(here[run_id].stop, "stopped")
 

@@ -122,16 +122,27 @@ def test_noting_an_answer_so_far_costs_no_query(ada: Any, django_assert_num_quer
     assert answers(exchange.session) == []  # type: ignore[arg-type]
 
 
-def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any) -> None:
+def test_a_flush_is_a_sign_of_life_even_when_nothing_new_was_said(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _, [exchange] = asked(ada)
     exchanges.note_partial(exchange.pk, answered("so far"))
     exchanges.flush_partials()
     silent(exchange)
-    exchanges.flush_partials()
+    monkeypatch.setattr(exchanges, "SIGN_SECONDS", 0)  # as if so much time had passed
+    assert exchanges.flush_partials() == 1
     assert exchanges.sweep() == 0
     exchange.refresh_from_db()
     assert exchange.ended_at is None
     assert exchanges.partial_of(exchange) is not None
+
+
+def test_who_gave_a_sign_of_life_a_moment_ago_and_has_nothing_new_costs_no_query(
+    ada: Any, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(exchanges, "SIGN_SECONDS", 600)
+    asked(ada, calls=3)
+    assert exchanges.flush_partials() == 3
+    with django_assert_num_queries(0):
+        assert exchanges.flush_partials() == 0
 
 
 def test_a_partial_answer_that_the_database_did_not_take_is_flushed_the_next_time(ada: Any) -> None:

@@ -1,0 +1,24 @@
+"""Rows among many, hundreds of keys at a time, several times a second: all of them in one parameter.
+
+Django's own `pk__in=[…]` goes through every value four times to make a placeholder of it. With as many answers on their
+way as a server can carry, this was a third of what it did.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db import connection
+from django.db.models.expressions import RawSQL
+
+
+def among(keys: Iterable[UUID | int]) -> RawSQL:
+    """For `filter(pk__in=among(ids))`: UUIDs, or numbers."""
+    values = list(keys)
+    if connection.vendor == "sqlite":
+        known = [value.hex if isinstance(value, UUID) else value for value in values]
+        return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(known)])
+    kind = "uuid" if values and isinstance(values[0], UUID) else "bigint"
+    return RawSQL(f"SELECT unnest(%s::{kind}[])", [values])  # noqa: S611  one of two words of ours
