@@ -164,12 +164,12 @@ class _Growing:
         return grown
 
     def add(self, event: Piece) -> None:
-        for name in event.__slots__:
+        for name in _TEXTS[type(event)]:
             value = getattr(event, name)
-            if name == "extra":
-                self._add_extra(value)
-            elif name != "part" and value and not (name in _SAID_ONCE and name in self.texts):
+            if value and not (name in _SAID_ONCE and name in self.texts):
                 self.texts.setdefault(name, []).append(value)
+        if extra := getattr(event, "extra", None):
+            self._add_extra(extra)
 
     def _add_extra(self, extra: Mapping[str, Any]) -> None:
         for name, value in extra.items():
@@ -200,6 +200,14 @@ _BUILDERS: dict[type, Builder] = {
     TextPiece: _text,
     ReasoningPiece: _reasoning,
     ToolCallPiece: _tool_request,
+}
+
+
+# What a piece of each kind may bring more of.
+_TEXTS: dict[type, tuple[str, ...]] = {
+    TextPiece: ("text",),
+    ReasoningPiece: ("text", "signature", "redacted"),
+    ToolCallPiece: ("call_id", "name", "arguments"),
 }
 
 
