@@ -26,6 +26,7 @@ from history.markdown_blocks import normalised, split_blocks
 from history.markdown_code import CLASSES
 from history.markdown_emphasis import register_emphasis
 from history.markdown_notes import Notes
+from history.markdown_simple import simple_html
 from history.markdown_syntax import TASKS, Fences, Lists, register_formulas
 from history.markdown_work import TooMuchWork, Work, meter
 
@@ -62,6 +63,8 @@ def render(text: str, *, prefix: str = "") -> SafeString:
     Ids of footnotes begin with the prefix; a page that shows several texts gives each its own.
     """
     text = _BLANK.sub("", normalised(clean(text)))
+    if (simple := simple_html(text)) is not None:
+        return mark_safe(simple)  # noqa: S308  it has no character that HTML would read as anything but itself
     return plain(text) if len(text) > RENDERED_CHARS or _DEEP.search(text) else _rendered(text, prefix)
 
 
