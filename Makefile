@@ -5,9 +5,10 @@ BIN := .venv/bin
 # On all cores, and some more, because many tests wait for a process or a socket. A file stays together: its tests share
 # what takes long to set up.
 WORKERS := $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 3 // 2)" 2> /dev/null)
+BROWSERS := $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 2)" 2> /dev/null)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Apart from the others: once a browser has run in a process, async tests fail in it.
-BROWSER := $(BIN)/pytest -n auto -m browser
+# Pages wait more than they work. Apart from the others: once a browser has run in a process, async tests fail in it.
+BROWSER := $(BIN)/pytest -n $(BROWSERS) -m browser
 TEMPLATES = $(shell find templates -name '*.html')
 COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host

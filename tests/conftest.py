@@ -97,6 +97,7 @@ def _nobody_configured_before() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database-only", action="store_true", help="leave out what is the same on every database")
+    parser.addoption("--pictures", action="store_true", help="keep pictures of the pages that browser tests see")
 
 
 @pytest.hookimpl(trylast=True)

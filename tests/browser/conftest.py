@@ -85,7 +85,7 @@ def page(browser: Browser, site: str, look: Look) -> Iterator[Page]:
         locale="en-GB",
     )
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(30_000)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -101,17 +101,24 @@ def is_complaint(message: ConsoleMessage) -> bool:
 
 @pytest.fixture
 def see(page: Page, look: Look, request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Keep pictures of the page as it is now in each of the four looks, and let axe look for what keeps people out.
+    """Let axe look at the page as it is now for what keeps people out, at each width and in each colour scheme once.
 
-    Axe takes longest, so it looks at each width and each colour scheme once. A test that asked for a look of its own,
+    With `--pictures` keep pictures of all four looks for people to look at. A test that asked for a look of its own,
     because it does different things there, is looked at in that one.
     """
     asked = "look" in getattr(getattr(request.node, "callspec", None), "params", {})
+    pictures = bool(request.config.getoption("--pictures"))
 
     def see(name: str) -> None:
         for one in (look,) if asked else LOOKS:
+            judged = asked or one in (LOOKS[0], LOOKS[-1])
+            if not (pictures or judged):
+                continue
             wear(page, one)
-            check(page, f"{name}-{one[0]}-{one[1]}", with_axe=asked or one in (LOOKS[0], LOOKS[-1]))
+            if pictures:
+                picture(page, f"{name}-{one[0]}-{one[1]}")
+            if judged:
+                judge(page, f"{name}-{one[0]}-{one[1]}")
         wear(page, look)
 
     return see
@@ -143,11 +150,13 @@ def wear(page: Page, look: Look) -> None:
         page.set_viewport_size(viewport(look))
 
 
-def check(page: Page, name: str, *, with_axe: bool = True) -> None:
+def picture(page: Page, name: str) -> None:
     ARTEFACTS.mkdir(exist_ok=True)
     page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
-    if with_axe:
-        found = Axe().run(page)
-        assert found.violations_count == 0, f"{name}: {found.generate_report()}"
+
+
+def judge(page: Page, name: str) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, f"{name}: {found.generate_report()}"
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert too_wide <= 0, f"{name} is {too_wide} px wider than the screen"

@@ -11,7 +11,7 @@ from django.contrib.auth.models import Permission
 from playwright.sync_api import Page, expect
 
 from history.models import Session
-from tests.browser.conftest import check, enter
+from tests.browser.conftest import enter, judge
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
@@ -60,7 +60,7 @@ def look_through(page: Page, session: Session, *, place: int, reads: bool) -> No
             assert SECRET in told, f"{address} does not show it"
         # What the other two see is looked at in the tests of those pages.
         if place in (0, 2) and "html" in response.headers.get("content-type", "") and "/admin/" not in address:
-            check(page, f"window-{place}-{list(WINDOWS).index(address)}")
+            judge(page, f"window-{place}-{list(WINDOWS).index(address)}")
 
 
 def staff_with(person: Any, *rights: str) -> Any:

@@ -23,7 +23,8 @@ BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "con
 HOLDER = """
 from history import keys
 from project.accounts.models import User
-print(keys.create(name="k", owner=User.objects.create_user("ada"), recording="full", scopes=["relay", "read", "write"]).secret)
+ada = User.objects.create_user("ada")
+print(keys.create(name="k", owner=ada, recording="full", scopes=["relay", "read", "write"]).secret)
 """
 
 
