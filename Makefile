@@ -43,7 +43,7 @@ check: .venv/.dev browser lint types contracts
 	$(PYTEST)
 	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
 	$(BROWSER) tests/browser
-	$(BIN)/python tests/on_postgres.py $(BROWSER) tests/browser/test_chat_live.py
+	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
 
 format: .venv/.dev
 	$(BIN)/ruff format .

@@ -111,6 +111,7 @@ LISTEN = """() => {
 }"""
 
 
+@pytest.mark.any_database
 def test_a_screen_reader_hears_that_the_answer_is_finished_and_none_of_its_words(
     signed_in: Page, scripted: Scripted, ada: Any
 ) -> None:
@@ -180,6 +181,7 @@ def test_stop_keeps_the_text_and_the_page_offers_to_continue(signed_in: Page, sc
     expect(signed_in.locator("article.answer").last).to_contain_text("and the second.")
 
 
+@pytest.mark.any_database
 def test_a_tool_is_a_card_that_opens(signed_in: Page, scripted: Scripted, see: See) -> None:
     call = ToolCallPiece(part="c", call_id="c", name="sys_monitor", arguments='{"metric": "cpu"}')
     scripted([ReasoningPiece(part="r", text="Look at the processor first."), call], "It is idle.")
@@ -194,6 +196,7 @@ def test_a_tool_is_a_card_that_opens(signed_in: Page, scripted: Scripted, see: S
     see("chat-tool")
 
 
+@pytest.mark.any_database
 def test_a_question_of_the_agent_is_answered_in_its_place(signed_in: Page, scripted: Scripted, see: See) -> None:
     question = ToolCallPiece(part="q", call_id="q", name="ask_user", arguments='{"question": "Which server?"}')
     scripted([question], "The second one, then.")
@@ -211,6 +214,7 @@ def test_a_question_of_the_agent_is_answered_in_its_place(signed_in: Page, scrip
     expect(signed_in.locator("article.answer").last).to_contain_text("The second one, then.")
 
 
+@pytest.mark.any_database
 def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: Page, scripted: Scripted) -> None:
     scripted("First answer.", "Second answer.", "Third answer.")
     begin(signed_in, "A question")
@@ -246,6 +250,7 @@ def test_what_is_written_during_an_answer_waits_and_is_sent_by_itself(signed_in:
     expect(signed_in.locator("#queue")).not_to_contain_text("two")
 
 
+@pytest.mark.any_database
 def test_commands_work_without_a_model_and_leave_the_composer_empty(signed_in: Page, scripted: Scripted) -> None:
     provider = scripted("never")
     begin(signed_in, "/sys_monitor cpu")

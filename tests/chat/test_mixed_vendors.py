@@ -19,6 +19,9 @@ from tests.chat.conftest import Talk
 from tests.vendors import Play, Seen, Vendors, says, thinks
 from tests.vendors.setup import NAMES
 
+# What vendors are told is rendered from values.
+pytestmark = pytest.mark.any_database
+
 # Whose thinking is signed, and with what. OpenAI's older language knows no signatures.
 SIGNATURES = {
     dialect: base64.b64encode(f"signed by {dialect}".encode()).decode()

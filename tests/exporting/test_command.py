@@ -84,6 +84,7 @@ def test_rights_and_wrong_usage_have_their_exit_codes(ada: User, bob: User) -> N
     assert out.count("\n") == 3
 
 
+@pytest.mark.any_database
 def test_bytes_reach_a_real_pipe(tmp_path: Path) -> None:
     """In a process of its own, because a test's stdout takes texts."""
     environment = {"DATABASE_URL": ready_file(tmp_path / "x.sqlite3"), "PARLEY_DATA_DIR": str(tmp_path), "PATH": ""}

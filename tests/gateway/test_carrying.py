@@ -23,6 +23,9 @@ from tests.gateway.asking import CALLS, ask, asking
 from tests.gateway.bare import Bare, stream, whole
 from tests.gateway.relayed import Relay
 
+# What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
+pytestmark = pytest.mark.any_database
+
 UPSTREAM_KEY = "sk-upstream-0123456789"
 # No JSON encoder of ours would write it like this.
 BODY = b'{ "model":"model","messages" : [{"role":"user","content":"\xe5\x97\xa8\\u00e9"}],\n\t"max_tokens":1e2,"n":[ ]}'

@@ -12,7 +12,8 @@ from project.accounts.models import User
 from tests.history.rest import Api
 from tests.talk import chat_of
 
-pytestmark = pytest.mark.django_db
+# A refusal is decided before a database is asked.
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 NOBODY = "8f14e45f-ceea-467f-a8f4-5d9f1e1b2c3d"
 
 

@@ -25,7 +25,8 @@ from relay.attachments import parts_of, tidy, told
 from relay.errors import AttachmentRefused
 from tests.talk import answered, call, chat_of
 
-pytestmark = pytest.mark.django_db
+# Files are judged before they are stored.
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc330000000049454e44ae426082"

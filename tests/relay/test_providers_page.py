@@ -19,7 +19,8 @@ from relay.providers.registry import Router
 from tests.vendors import KEYS, Vendors, refuses, says
 from tests.vendors.setup import endpoint_at
 
-pytestmark = pytest.mark.django_db
+# Providers come from the settings.
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 PAGE = "/providers/"
 
 
