@@ -23,7 +23,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from history import bodies, projections, recorder, redaction, rows, storage
+from history import bodies, counters, projections, recorder, redaction, rows, storage
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
 from history.many import among
@@ -149,6 +149,7 @@ def finish(
         if exchange.session_id and (cost or appended is None):
             storage.change(exchange.session_id, cost=F("cost") + (cost or 0))
     _forget(exchange.pk)
+    counters.ended["chat", end_reason] += 1
     exchange.refresh_from_db()
     return appended
 

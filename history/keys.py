@@ -108,6 +108,28 @@ def create(
     return NewKey(api_key, secret)
 
 
+def change(
+    api_key: ApiKey,
+    *,
+    actor: AbstractUser,
+    name: str | None = None,
+    recording: str | None = None,
+    **limits: Unpack[Limits],
+) -> list[str]:
+    """Change what a key is called, what is kept of its calls, what it may use; the names of what changed."""
+    wanted: dict[str, object] = {**_checked_limits(limits)}
+    wanted |= {"name": _checked_name(name)} if name is not None else {}
+    wanted |= {"recording": _checked_recording(recording)} if recording is not None else {}
+    changed = sorted(field for field, value in wanted.items() if getattr(api_key, field) != value)
+    if changed:
+        with writing():
+            ApiKey.objects.filter(pk=api_key.pk).update(**{field: wanted[field] for field in changed})
+            audit.record("key.changed", actor=actor.pk, key=api_key.pk, fields=changed)
+        api_key.refresh_from_db(fields=changed)
+        ring.forget(api_key)
+    return changed
+
+
 def revoke(api_key: ApiKey, *, actor: AbstractUser | None) -> bool:
     """End the key for good. True if it was this call that ended it; a key stays revoked since the first time."""
     now = timezone.now()

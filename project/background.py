@@ -73,6 +73,13 @@ JOBS: list[Job] = [
     ),
     Job(name="tidy counts of keys", run="relay.gateway.uses.tidy", every=300, once_per="installation"),
     Job(
+        name="say how this process fares",
+        run="relay.processes.write",
+        every=2,
+        once_per="process",
+        stop="relay.processes.stop",
+    ),
+    Job(
         name="digest the relay's journal",
         run="relay.gateway.digest.process.look_after",
         every=0.1,

@@ -87,6 +87,8 @@ PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
 # The relay's journal, between what a client was given and the record
 
 PARLEY_JOURNAL_MB = env.whole_number("PARLEY_JOURNAL_MB", 1024, least=1, most=1024 * 1024)
+# Who reads /metrics: staff and keys with the scope admin, anybody who reaches it, or nobody.
+PARLEY_METRICS = env.choice("PARLEY_METRICS", "admin", among=("admin", "open", "off"))
 PARLEY_DIGESTER = env.choice("PARLEY_DIGESTER", "auto", among=("auto", "process", "thread"))
 
 # Models, and who serves them
@@ -139,6 +141,9 @@ PARLEY_RELAY_KEEPALIVE_SECONDS = env.whole_number("PARLEY_RELAY_KEEPALIVE_SECOND
 PARLEY_RELAY_ON_DISCONNECT = env.choice("PARLEY_RELAY_ON_DISCONNECT", "abort", among=("abort", "drain"))
 PARLEY_RELAY_DRAIN_SECONDS = env.whole_number("PARLEY_RELAY_DRAIN_SECONDS", 60, least=1, most=3600)
 PARLEY_RELAY_DRAINS = env.whole_number("PARLEY_RELAY_DRAINS", 16, most=10_000)
+
+# Off: only staff make API keys.
+PARLEY_OWN_KEYS = env.flag("PARLEY_OWN_KEYS", True)
 
 # Chat
 

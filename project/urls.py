@@ -5,7 +5,7 @@ from django.urls import include, path
 
 from project import views
 from project.accounts.views import admin_signin
-from relay.views import chat
+from relay.views import chat, metrics
 
 # Under /api/ in its own form, elsewhere as pages.
 handler400 = views.bad_request
@@ -18,6 +18,7 @@ urlpatterns = [
     path("s/<uuid:session_id>/", chat.session_page, name="session"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
+    path("metrics", metrics.metrics, name="metrics"),
     path("accounts/", include("project.accounts.urls")),
     path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from relay.views import attachments, browse, chat, palette, panel, providers, rail, sharing
+from relay.views import attachments, browse, chat, keys, palette, panel, providers, rail, sharing
 
 app_name = "relay"
 urlpatterns = [
@@ -11,6 +11,11 @@ urlpatterns = [
     path("s/<uuid:session_id>/settings/", panel.change_settings, name="settings"),
     path("providers/", providers.providers, name="providers"),
     path("providers/<str:name>/try/", providers.try_provider, name="try_provider"),
+    path("keys/", keys.all_keys, name="keys"),
+    path("keys/<str:prefix>/", keys.one_key, name="key"),
+    path("keys/<str:prefix>/limits/", keys.limit, name="limit"),
+    path("keys/<str:prefix>/revoke/", keys.revoke, name="revoke_key"),
+    path("keys/<str:prefix>/forget/", keys.forget, name="forget"),
     path("rail/", rail.rail, name="rail"),
     path("palette/", palette.palette, name="palette"),
     path("rail/delete/", rail.delete_many, name="delete_many"),

@@ -64,6 +64,11 @@ def thousands(number: int) -> str:
 
 
 @register.filter
+def whole(number: Decimal) -> int:
+    return int(number)
+
+
+@register.filter
 def unlocalized(number: float) -> str:
     """A number for machines, whatever the language writes between its digits."""
     return f"{number}"

@@ -1,7 +1,8 @@
 """Taking sessions out by a page: which format, and where it is somebody else's, why. The download is a stream.
 
-`?session=…` (as often as needed) names sessions; without any it is everything of one's own, with `all=1` everything
-that one may have. With `format` the download begins at once.
+`?session=…` (as often as needed) names sessions; without any it is everything of one's own, with `key=…` what was
+recorded under that key of one's own, with `all=1` everything that one may have. With `format` the download begins at
+once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from django.views.decorators.http import require_http_methods
 
 from history.exporting import CannotExport, Export, NothingSelected, Selection, prepare
 from history.formats.all_exporters import EXPORTERS
+from history.listing import ListFilters
 from history.opening import LONGEST, SHORTEST, NotPermitted, ReasonNeeded
 
 
@@ -79,12 +81,15 @@ def _selection(asked: QueryDict) -> Selection:
         sessions = tuple(UUID(name) for name in named) or None
     except ValueError:
         raise Http404 from None
+    if sessions is None and (key := asked.get("key")):
+        return Selection(mine=True, filters=ListFilters(key=key))
     return Selection(sessions=sessions, mine=sessions is None and asked.get("all") != "1")
 
 
 async def _page(
     request: HttpRequest, asked: QueryDict, *, form: ExportForm | None = None, problem: Any = "", status: int = 200
 ) -> HttpResponse:
-    kept = [(name, value) for name in ("session", "all") for value in asked.getlist(name)]
+    kept = [(name, value) for name in ("session", "key", "all") for value in asked.getlist(name)]
     context = {"form": form or ExportForm(), "kept": kept, "problem": problem, "count": len(asked.getlist("session"))}
+    context["key"] = asked.get("key", "")
     return await sync_to_async(render)(request, "history/export/page.html", context, status=status)

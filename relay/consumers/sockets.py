@@ -15,6 +15,7 @@ from channels.consumer import get_handler_name
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
 
+from history import counters
 from relay import broadcast
 
 T = TypeVar("T")
@@ -36,9 +37,11 @@ class Socket(AsyncWebsocketConsumer):
         self._looking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        counters.now["sockets"] += 1
         try:
             await super().__call__(scope, receive, send)
         finally:
+            counters.now["sockets"] -= 1
             await self.gone()
 
     async def gone(self) -> None:

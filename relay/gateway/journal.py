@@ -86,6 +86,11 @@ class Journal:
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def untold(self) -> Losses:
+        """What was lost since the journal could last say so."""
+        return self._untold
+
     def accept(self, record: Accepted) -> bool:
         """Write that a call is about to be sent. False if it is not recorded: by its mode, or because it was lost."""
         if record.recording == NOTHING:

@@ -196,6 +196,12 @@ def _take(key: int, total: Total) -> None:
         account.month_before, account.elsewhere, account.is_loaded = total.month_before, total.elsewhere, True
 
 
+def running_here() -> int:
+    """How many calls this process is carrying."""
+    with _lock:
+        return sum(len(account.running) for account in _accounts.values())
+
+
 def forget_all() -> None:
     with _lock:
         _accounts.clear()

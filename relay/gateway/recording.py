@@ -13,11 +13,12 @@ from typing import Any
 
 from django.conf import settings
 
+from history import counters
 from history.entries import Usage
 from history.models import ApiKey
 from relay.gateway.calls import Call
 from relay.gateway.headers import Pairs
-from relay.gateway.journal import Journal
+from relay.gateway.journal import Journal, Losses
 from relay.gateway.records import Accepted, Ended
 from relay.gateway.routes import Upstream
 from relay.gateway.usage import estimated, usage_in
@@ -41,6 +42,11 @@ def journal() -> Journal:
         folder = Path(settings.PARLEY_DATA_DIR) / "journal"
         _journal = Journal(folder, most_bytes=settings.PARLEY_JOURNAL_MB * 1024 * 1024)
     return _journal
+
+
+def untold() -> Losses:
+    """What this process could not keep, and its journal could not say yet."""
+    return _journal.untold if _journal is not None else Losses()
 
 
 def begin_anew() -> None:
@@ -113,6 +119,7 @@ class Recording:
         if self._has_ended:
             return
         self._has_ended = True
+        counters.ended["relay", reason] += 1
         self._count(status)
         if self.is_kept:
             self.journal.end(

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from relay.gateway.segments import MAGIC, names
 from relay.models import JournalPosition
+from relay.processes import all_here
 
 LATE_SECONDS = 60.0
 
@@ -20,10 +21,21 @@ class State:
 
     waiting: int = 0
     behind: float = 0.0
-    lost_calls: int = 0
-    lost_bytes: int = 0
+    told_calls: int = 0
+    told_bytes: int = 0
+    untold_calls: int = 0
+    untold_bytes: int = 0
     lost_why: str = ""
     lost_at: datetime | None = None
+
+    @property
+    def lost_calls(self) -> int:
+        """What the journals have said, and what processes of this machine know that could not be written there yet."""
+        return self.told_calls + self.untold_calls
+
+    @property
+    def lost_bytes(self) -> int:
+        return self.told_bytes + self.untold_bytes
 
     @property
     def is_late(self) -> bool:
@@ -36,18 +48,21 @@ class State:
 
 def state_here(now: datetime | None = None) -> State:
     """Losses of all journals of the installation; what waits, of this machine's."""
-    folder = Path(settings.PARLEY_DATA_DIR) / "journal"
+    folder, now = Path(settings.PARLEY_DATA_DIR) / "journal", now or datetime.now(UTC)
+    losing = [one for one in all_here() if one.untold_calls or one.untold_bytes]
     rows = list(JournalPosition.objects.all())
     here = next((row for row in rows if row.pk == _name(folder)), None)
     waiting = _waiting(folder, here.position.get("to", {}) if here else {})
     last = max((row for row in rows if row.lost_at), key=lambda row: row.lost_at or datetime.min, default=None)
     return State(
         waiting=waiting,
-        behind=_behind(folder, here, now or datetime.now(UTC)) if waiting else 0.0,
-        lost_calls=sum(row.lost_calls for row in rows),
-        lost_bytes=sum(row.lost_bytes for row in rows),
-        lost_why=last.lost_why if last else "",
-        lost_at=last.lost_at if last else None,
+        behind=_behind(folder, here, now) if waiting else 0.0,
+        told_calls=sum(row.lost_calls for row in rows),
+        told_bytes=sum(row.lost_bytes for row in rows),
+        untold_calls=sum(one.untold_calls for one in losing),
+        untold_bytes=sum(one.untold_bytes for one in losing),
+        lost_why=losing[0].untold_why if losing else last.lost_why if last else "",
+        lost_at=now if losing else last.lost_at if last else None,
     )
 
 

@@ -1,0 +1,63 @@
+"""The page of keys in a real browser: made, seen once, changed and emptied by keyboard, at every width."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from history import keys
+from history.models import ApiKey, Session
+from relay.gateway import limits
+from relay.models import KeyUse
+from tests.browser.conftest import enter
+from tests.talk import chat_of
+
+pytestmark = pytest.mark.browser
+See = Callable[[str], None]
+
+
+def test_a_key_is_made_and_shown_once_by_keyboard(page: Page, see: See, site: str, ada: Any) -> None:
+    enter(page, site, ada)
+    page.goto("/keys/")
+    see("keys-none")
+    page.get_by_label("Name").fill("Claude Code")
+    page.get_by_label("Name").press("Tab")
+    expect(page.get_by_role("radio", name="everything, credentials removed")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("radio", name="everything full")).to_be_checked()
+    page.get_by_label("Name").press("Enter")
+    field = page.get_by_label("The key", exact=True)
+    expect(field).to_be_focused()
+    made = keys.authenticate(field.input_value())
+    assert (made.name, made.recording) == ("Claude Code", "full")
+    see("keys-made")
+    page.goto("/keys/")
+    expect(page.get_by_role("link", name="Claude Code")).to_be_visible()
+    expect(page.get_by_label("The key", exact=True)).to_have_count(0)
+
+
+def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See, site: str, ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada, tokens_per_month=2_000_000, cost_per_day=Decimal(3)).api_key
+    KeyUse.objects.create(key=key, day=limits.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
+    for number in range(3):
+        chat_of(ada, "Hello", "Hi", api_key=key, source="relay", title=f"Relayed {number}")
+    enter(page, site, ada)
+    page.goto("/keys/")
+    page.get_by_role("link", name="laptop").press("Enter")
+    see("key")
+    page.get_by_role("radio", name="times and counts only").check()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("holds within a second")).to_be_visible()
+    assert ApiKey.objects.get().recording == "metadata"
+    page.get_by_role("link", name="Delete them all").press("Enter")
+    see("key-forget")
+    page.get_by_role("button", name="Delete 3 sessions").press("Enter")
+    expect(page.get_by_text("3 sessions are deleted.")).to_be_visible()
+    assert not Session.objects.filter(hidden_at=None).exists()
+    page.get_by_role("link", name="Revoke this key").click()
+    page.get_by_role("button", name="Revoke it").click()
+    expect(page.get_by_text("The key laptop is revoked.")).to_be_visible()
