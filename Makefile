@@ -16,7 +16,8 @@ COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header 
 # Many processes are started, and each would compile everything anew where somebody has switched this off.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test check format lint types contracts bench faults messages requirements screenshots browser clean
+.PHONY: help run test check on-sqlite on-postgres in-browser in-step format lint types contracts \
+	bench faults messages requirements screenshots browser clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -33,17 +34,27 @@ help:
 run: .venv/.run
 	@exec $(BIN)/python manage.py serve
 
-test: .venv/.dev browser
+test: on-sqlite in-browser
+
+# What takes one core runs beside the tests.
+check: .venv/.dev browser
+	@$(MAKE) --no-print-directory --jobs 2 lint contracts in-step types on-sqlite
+	@$(MAKE) --no-print-directory on-postgres
+	@$(MAKE) --no-print-directory in-browser
+	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
+
+on-sqlite: .venv/.dev
 	$(PYTEST)
+
+on-postgres: .venv/.dev
+	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
+
+in-browser: .venv/.dev browser
 	$(BROWSER) tests/browser
 
-check: .venv/.dev browser lint types contracts
+in-step: .venv/.dev
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
 	$(BIN)/python manage.py messages --check
-	$(PYTEST)
-	$(BIN)/python tests/on_postgres.py $(PYTEST) --database-only
-	$(BROWSER) tests/browser
-	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
 
 format: .venv/.dev
 	$(BIN)/ruff format .
