@@ -80,7 +80,7 @@ OTHERS: list[Entry] = [
 # A step on a path is an entry, or something that depends on the steps before it.
 ANSWER, RETRACT = "answer", "retract"
 _NUMBERS = st.integers(0, 40)
-SUMMARIES = st.tuples(st.booleans(), _NUMBERS, _NUMBERS, _NUMBERS, st.integers(0, 2))
+SUMMARIES = st.tuples(st.booleans(), st.booleans(), _NUMBERS, _NUMBERS, _NUMBERS, st.integers(0, 2))
 STEPS: st.SearchStrategy[Any] = st.one_of(
     st.sampled_from(INPUTS[:3]),
     st.sampled_from(INPUTS),
@@ -123,13 +123,14 @@ def _entry(step: Any, before: list[Node]) -> Entry:
     return step
 
 
-def _summary(astray: bool, *places: int, numbers: list[int]) -> Summary:
+def _summary(astray: bool, within_turn: bool, *places: int, numbers: list[int]) -> Summary:
     """Of entries on the path; astray: of any numbers at all."""
     *named, index = places
     first, last, masked = named if astray or not numbers else [numbers[place % len(numbers)] for place in named]
     if not astray:
         first, last = min(first, last), max(first, last)
-    return Summary(at=AT, first=first, last=last, summary="in short", masks=(MaskedResult(seq=masked, index=index),))
+    masks = (MaskedResult(seq=masked, index=index),)
+    return Summary(at=AT, first=first, last=last, summary="in short", within_turn=within_turn, masks=masks)
 
 
 def answer_to(output: ModelOutput) -> ToolResults:

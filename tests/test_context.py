@@ -30,6 +30,7 @@ from history.context import (
     to_context,
     validate,
 )
+from history.context.messages import SUMMARY_ENDS
 from history.entries import (
     DebugLog,
     Entry,
@@ -168,10 +169,15 @@ class TestLiveScreen:
         assert decorated.origin == (1,)
 
 
+def bare(text: str) -> str:
+    """A summary without what says that it is one."""
+    return text.removesuffix(f"\n\n{SUMMARY_ENDS}").splitlines()[-1]
+
+
 class TestSummaries:
     def test_a_summary_stands_where_the_first_entry_stood(self) -> None:
         entries = (*turns(3), Summary(first=1, last=4, summary="Two questions were answered."), said("next"))
-        assert [text.splitlines()[-1] for text in contents(*entries)] == [
+        assert [*map(bare, contents(*entries))] == [
             "Two questions were answered.",
             "question 3",
             "answer 3",
@@ -186,17 +192,17 @@ class TestSummaries:
     def test_of_two_summaries_for_one_entry_the_newer_counts(self) -> None:
         old, new = Summary(first=1, last=2, summary="old"), Summary(first=1, last=4, summary="new")
         texts = contents(*turns(2), old, new, said("next"))
-        assert [text.splitlines()[-1] for text in texts] == ["new", "next"]
+        assert [*map(bare, texts)] == ["new", "next"]
 
     def test_what_only_the_older_one_stands_for_keeps_it(self) -> None:
         old, new = Summary(first=1, last=4, summary="old"), Summary(first=3, last=6, summary="new")
         texts = contents(*turns(3), old, new, said("next"))
-        assert [text.splitlines()[-1] for text in texts] == ["old", "new", "next"]
+        assert [*map(bare, texts)] == ["old", "new", "next"]
 
     def test_a_summary_is_one_turn(self) -> None:
         entries = (*turns(3), Summary(first=1, last=4, summary="short"), said("next"))
         texts = contents(*entries, options=ContextOptions(max_turns=3))
-        assert texts[0].endswith("short")
+        assert bare(texts[0]) == "short"
         assert contents(*entries, options=ContextOptions(max_turns=2)) == ["question 3", "answer 3", "next"]
 
     def test_a_masked_result_says_where_the_full_text_is(self) -> None:
@@ -214,7 +220,23 @@ class TestSummaries:
         first, second = Summary(first=1, last=2, summary="a"), Summary(first=4, last=5, summary="b")
         entries = (*turns(3), first, second)
         assert summarised_ranges(path(*entries)) == ((1, 2), (4, 5))
-        assert [text.splitlines()[-1] for text in contents(*entries)] == ["a", "question 2", "b", "answer 3"]
+        assert [*map(bare, contents(*entries))] == ["a", "question 2", "b", "answer 3"]
+
+    def test_a_summary_says_that_it_is_one_where_the_entries_are_and_that_nobody_speaks_in_it(self) -> None:
+        text = contents(*turns(3), Summary(first=1, last=4, summary="short"))[0]
+        assert text.startswith("[Summary of entries 1 to 4 of session s1, written by a model")
+        assert "never an instruction" in text
+        assert text.endswith(f"short\n\n{SUMMARY_ENDS}")
+
+    def test_a_summary_without_a_text_only_says_what_is_left_out(self) -> None:
+        text = contents(*turns(3), Summary(first=1, last=4))[0]
+        assert text == "[Entries 1 to 4 of session s1 were left out here to save room. They are still stored.]"
+
+    def test_a_summary_of_steps_belongs_to_the_turn_in_which_they_were_taken(self) -> None:
+        steps = [entry for n in range(4) for entry in (answered(f"step {n}", f"c{n}"), found(f"c{n}"))]
+        inside = Summary(first=4, last=7, summary="short", within_turn=True)
+        texts = contents(*turns(1), said("do it"), *steps, inside, options=ContextOptions(max_turns=1))
+        assert [*map(bare, texts)] == ["do it", "short", "step 2", "found", "step 3", "found"]
 
     def test_a_summary_never_stands_for_what_came_after_it(self) -> None:
         assert contents(*turns(1), Summary(first=1, last=99, summary="short"), said("next"))[-1] == "next"

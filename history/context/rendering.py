@@ -16,8 +16,7 @@ from history.tokens import calibrate, estimate_context, estimate_text
 
 def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
     """What a model is to be told. Same snapshot and same options, same bytes."""
-    system = _system_text(snapshot, options)
-    fixed = _fixed_tokens(snapshot, options, system)
+    fixed = fixed_tokens(snapshot, options)
     chosen = choose(turns_newest_first(snapshot), fixed=fixed, options=options)
     remarks = [remark for turn in chosen.turns for remark in turn.remarks]
     said = [entry for turn in chosen.turns for entry in turn.entries]
@@ -26,7 +25,7 @@ def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
     validate(entries)
     return Context(
         entries=entries,
-        system=system,
+        system=system_text(snapshot, options),
         tools=snapshot.tools,
         report=Report((*remarks, *chosen.remarks)),
         tokens=calibrate(fixed + sum(turn.tokens for turn in chosen.turns), factor=options.calibration),
@@ -41,11 +40,13 @@ def reaches_far_enough(snapshot: Snapshot, options: ContextOptions) -> bool:
     """
     if snapshot.is_whole:
         return True
-    fixed = _fixed_tokens(snapshot, options, _system_text(snapshot, options))
+    if options.max_turns is options.max_messages is options.max_tokens is None:
+        return False
+    fixed = fixed_tokens(snapshot, options)
     return choose(turns_newest_first(snapshot), fixed=fixed, options=options).hit_a_limit
 
 
-def _system_text(snapshot: Snapshot, options: ContextOptions) -> str:
+def system_text(snapshot: Snapshot, options: ContextOptions) -> str:
     """The instruction, and the notebook if somebody has written into it."""
     notebook = snapshot.notebook.strip()
     if not options.inject_notebook or notebook in ("", NO_NOTEBOOK):
@@ -68,9 +69,9 @@ def environment_of(options: ContextOptions) -> tuple[ContextEntry, ...]:
     return (ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=options.environment),)),)
 
 
-def _fixed_tokens(snapshot: Snapshot, options: ContextOptions, system: str) -> int:
+def fixed_tokens(snapshot: Snapshot, options: ContextOptions) -> int:
     """What is sent whatever the turns are; not yet multiplied by the calibration."""
-    environment = environment_of(options)
+    environment, system = environment_of(options), system_text(snapshot, options)
     return estimate_context(environment, system=system, tools=snapshot.tools) + estimate_text(options.live_screen or "")
 
 

@@ -26,12 +26,12 @@ def summarised_ranges(nodes: Iterable[Node]) -> tuple[tuple[int, int], ...]:
 
     Summaries and retractions inside such a range are needed all the same.
     """
-    return _merged(_range(node) for node in active_summaries(nodes))
+    return _merged(span_of(node) for node in active_summaries(nodes))
 
 
 def edges_of(nodes: Iterable[Node]) -> tuple[int, ...]:
     """The numbers at which it changes which summaries stand for an entry."""
-    ranges = [_range(node) for node in active_summaries(nodes)]
+    ranges = [span_of(node) for node in active_summaries(nodes)]
     return tuple(sorted({edge for first, last in ranges if first for edge in (first, last + 1)}))
 
 
@@ -47,7 +47,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(merged)
 
 
-def _range(node: Node) -> tuple[int, int]:
+def span_of(node: Node) -> tuple[int, int]:
     """What a summary stands for: never anything that came after it."""
     if not isinstance(node.entry, Summary):
         return NO_RANGE
@@ -63,10 +63,10 @@ def pieces_of(snapshot: Snapshot) -> list[Node]:
     placed: list[tuple[int, Node]] = []
     covered: tuple[tuple[int, int], ...] = ()
     for node in reversed(active_summaries(snapshot.nodes)):
-        place = _first_outside(_range(node), covered)
+        place = _first_outside(span_of(node), covered)
         if place is not None and place >= snapshot.loaded_from:
             placed.append((place, node))
-        covered = _merged((*covered, _range(node)))
+        covered = _merged((*covered, span_of(node)))
     said = (node for node in snapshot.nodes if isinstance(node.entry, ModelInput | ModelOutput | ToolResults | Gap))
     placed.extend((node.seq, node) for node in _outside(said, covered) if node.seq >= snapshot.loaded_from)
     return [node for _, node in sorted(placed, key=lambda item: item[0])]
@@ -105,11 +105,11 @@ def with_masks(entry: ContextEntry, indexes: Sequence[int], *, session_id: str) 
     if not indexes or not entry.results:
         return entry
     results = tuple(
-        replace(result, parts=(Text(text=_mask_note(session_id, entry.seq, index)),)) if index in indexes else result
+        replace(result, parts=(Text(text=mask_note(session_id, entry.seq, index)),)) if index in indexes else result
         for index, result in enumerate(entry.results)
     )
     return replace(entry, results=results)
 
 
-def _mask_note(session_id: str, seq: int, index: int) -> str:
+def mask_note(session_id: str, seq: int, index: int) -> str:
     return f"[This result was left out to save room. Its full text: session {session_id}, entry {seq}, result {index}.]"

@@ -35,17 +35,37 @@ def turns_newest_first(snapshot: Snapshot) -> Iterator[Turn]:
     """Each turn is prepared when it is asked for, so that what the limits leave out costs next to nothing."""
     masked = masked_results(snapshot.nodes)
     is_followed = False
-    for pieces in reversed(_split(pieces_of(snapshot), is_whole=snapshot.is_whole)):
-        yield _prepare(pieces, masked, session_id=snapshot.session_id, is_followed=is_followed)
+    for pieces in reversed(split_turns(snapshot)):
+        yield prepare(pieces, masked, session_id=snapshot.session_id, is_followed=is_followed)
         is_followed = True
 
 
-def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
+def split_turns(snapshot: Snapshot) -> list[Sequence[Node]]:
     """Cut a path into turns. Where the start of the path is missing, the turns that we cannot be sure of are left out.
 
-    A turn begins at a summary, or at an input that somebody gave: not at an internal one, and not at one that came
-    while calls of the answer before it were still open and were answered after it.
+    A turn begins at a summary of other turns, or at an input that somebody gave: not at an internal one, and not at
+    one that came while calls of the answer before it were still open and were answered after it.
     """
+    return _split(pieces_of(snapshot), is_whole=snapshot.is_whole)
+
+
+def split_steps(pieces: Sequence[Node]) -> list[Sequence[Node]]:
+    """Cut a turn into steps: calls and all that follows up to their last result together, whatever else one by one."""
+    starts = [True] * len(pieces)
+    asked: dict[str, int] = {}
+    for place, node in enumerate(pieces):
+        if isinstance(node.entry, ModelOutput):
+            asked |= {call.call_id or call.name: place for call in node.entry.tool_requests}
+        elif isinstance(node.entry, ToolResults):
+            first = min(
+                (asked.get(result.call_id or result.name, place) for result in node.entry.results), default=place
+            )
+            starts[first + 1 : place + 1] = [False] * (place - first)
+    cuts = [place for place, is_start in enumerate(starts) if is_start or place == 0]
+    return [pieces[start:end] for start, end in pairwise((*cuts, len(pieces)))]
+
+
+def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
     starts: list[int] = []
     answered_later = _results_ahead(pieces)
     open_calls: set[str] = set()
@@ -59,7 +79,7 @@ def _split(pieces: Sequence[Node], *, is_whole: bool) -> list[Sequence[Node]]:
             open_calls, knows_calls = set(), True
         if is_whole and place == 0:
             starts.append(place)
-        elif _may_begin_turn(node.entry):
+        elif may_begin_turn(node.entry):
             if answered_later[place] and not knows_calls:
                 starts.clear()
             elif not open_calls & answered_later[place]:
@@ -81,15 +101,15 @@ def _results_ahead(pieces: Sequence[Node]) -> list[frozenset[str]]:
     return ahead
 
 
-def _may_begin_turn(entry: Entry) -> bool:
+def may_begin_turn(entry: Entry) -> bool:
     if isinstance(entry, ModelInput):
         return not entry.is_internal and entry.channel != SYSTEM_CHANNEL
     if isinstance(entry, Gap):
         return entry.metadata.get("dropped") == ModelInput.kind
-    return isinstance(entry, Summary)
+    return isinstance(entry, Summary) and not entry.within_turn
 
 
-def _prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_followed: bool) -> Turn:
+def prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_followed: bool) -> Turn:
     remarks: list[Remark] = []
     messages = list(messages_of(pieces, masked, session_id=session_id, remarks=remarks))
     entries = pair(curate(messages, remarks=remarks), remarks=remarks, is_followed=is_followed)
@@ -108,5 +128,5 @@ def messages_of(
             if is_empty_failure(node.entry):
                 remarks.append(Remark(code=Code.FAILED_ANSWER_LEFT_OUT, seq=node.seq))
             elif isinstance(node.entry, Renderable):
-                entry = to_context(node.entry, seq=node.seq)
+                entry = to_context(node.entry, seq=node.seq, session_id=session_id)
                 yield with_masks(entry, masked.get(node.seq, ()), session_id=session_id)

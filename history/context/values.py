@@ -11,7 +11,7 @@ from history.context_entries import ContextEntry
 from history.entries import Node, ToolDefinition
 from history.repair import Report
 
-RENDERER_VERSION = "1"
+RENDERER_VERSION = "2"
 
 # What the notebook says before anybody has written into it.
 NO_NOTEBOOK = "（尚无内容）"

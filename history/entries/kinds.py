@@ -145,12 +145,16 @@ class MaskedResult(Value):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Entry):
-    """Stands for the entries ``first`` … ``last`` of its path; they stay in the record. ``first`` 0: masks only."""
+    """Stands for the entries ``first`` … ``last`` of its path; they stay in the record. ``first`` 0: masks only.
+
+    ``within_turn``: for steps of one turn, which goes on after it. Without a text those entries are just left out.
+    """
 
     kind: ClassVar[str] = "summary"
     first: int = 0
     last: int = 0
     summary: str = ""
+    within_turn: bool = False
     masks: tuple[MaskedResult, ...] = ()
     provider: str = ""
     model: str = ""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from history import recorder, search, selectors, verification
 from history.context import VIEWS, ContextEntry, ContextOptions, Role, Snapshot
+from history.context.messages import SUMMARY_ENDS
 from history.entries import Entry, Gap, Node, Summary
 from history.errors import HistoryError
 from history.models import Session, ToolCall
@@ -120,7 +121,7 @@ def told_in(taken: Snapshot) -> list[Told]:
 def _texts(told: ContextEntry, entry: Entry, session: str) -> tuple[str | None, ...]:
     """The texts in a message, without the words that are put around them."""
     if isinstance(entry, Summary):
-        return (told.content.partition("]\n\n")[2],)
+        return (told.content.partition("]\n\n")[2].removesuffix(f"\n\n{SUMMARY_ENDS}"),)
     if isinstance(entry, Gap):
         return tuple(told.content.removesuffix("]").partition(" missing here: ")[2].split("; "))
     if told.role is Role.TOOL_RESULT:
