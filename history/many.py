@@ -13,12 +13,14 @@ from uuid import UUID
 from django.db import connection
 from django.db.models.expressions import RawSQL
 
+_KINDS: dict[type, str] = {UUID: "uuid", int: "bigint", str: "text"}
 
-def among(keys: Iterable[UUID | int]) -> RawSQL:
-    """For `filter(pk__in=among(ids))`: UUIDs, or numbers."""
+
+def among(keys: Iterable[UUID | int | str]) -> RawSQL:
+    """For `filter(pk__in=among(ids))`: UUIDs, numbers, or texts; all of one kind."""
     values = list(keys)
     if connection.vendor == "sqlite":
         known = [value.hex if isinstance(value, UUID) else value for value in values]
         return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(known)])
-    kind = "uuid" if values and isinstance(values[0], UUID) else "bigint"
-    return RawSQL(f"SELECT unnest(%s::{kind}[])", [values])  # noqa: S611  one of two words of ours
+    kind = _KINDS[type(values[0]) if values else int]
+    return RawSQL(f"SELECT unnest(%s::{kind}[])", [values])  # noqa: S611  one of three words of ours

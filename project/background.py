@@ -63,6 +63,7 @@ JOBS: list[Job] = [
     Job(name="look after runs", run="relay.runs.beat", every=1, once_per="process"),
     Job(name="look for what other processes do", run="relay.lookout.look", every=1, once_per="process"),
     Job(name="look for what was relayed", run="relay.lookout.look_at_lists", every=0.5, once_per="process"),
+    Job(name="look who has signed out", run="relay.signed_in.look", every=2, once_per="process"),
     Job(name="sweep dead runs", run="relay.lost_runs.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),

@@ -11,14 +11,13 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
-from channels.auth import get_user
 from django.utils.translation import gettext as _
 
 from history.errors import HistoryError
 from history.models import Session
 from history.numbers import whole_number
 from history.rights import Purpose, find
-from relay import broadcast, fragments, words
+from relay import broadcast, fragments, signed_in, words
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.page_events import PageEvents
@@ -50,6 +49,8 @@ class ChatConsumer(PageEvents):
         self.watch = Watch()
         self.client = client_of(self.scope)
         await self.enter(session.pk, version=session.version)
+        self.sign_in = signed_in.sign_in_of(user, self.scope)
+        signed_in.enter(self.sign_in)
         await broadcast.enter_person(user.pk, self.channel_name)
         await self.accept()
         await self.catch_up()
@@ -94,7 +95,7 @@ class ChatConsumer(PageEvents):
 
     async def _check_who(self) -> None:
         """Whoever has signed out or was shut out meanwhile has no say any more."""
-        user = await get_user(self.scope)
+        user = await signed_in.signed_in(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)

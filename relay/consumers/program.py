@@ -11,7 +11,6 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from channels.auth import get_user
 from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
@@ -19,7 +18,7 @@ from history import keys
 from history.errors import HistoryError
 from history.keyring import ApiKeyError
 from history.opening import find_opened
-from relay import words
+from relay import signed_in, words
 from relay.consumers.doors import key_in
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
@@ -93,7 +92,7 @@ class ProgramConsumer(ProgramSessions):
                 await self.close(NOT_SIGNED_IN)
                 raise Refused("not_signed_in", str(error)) from error
             return
-        self.user = await get_user(self.scope)  # with the rights that they have now
+        self.user = await signed_in.signed_in(self.scope)  # with the rights that they have now
         if not self.user.is_authenticated:
             await self.close(NOT_SIGNED_IN)
             raise Refused("not_signed_in", _("You are signed out."))
