@@ -28,6 +28,7 @@ from django.utils.module_loading import import_string
 from project.leases import Held, name_of_process
 from relay import runs
 from relay.gateway import recording, shared
+from relay.mcp.using import connections as mcp_servers
 from relay.providers.registry import close_all
 
 logger = logging.getLogger(__name__)
@@ -223,10 +224,12 @@ async def drain() -> None:
     """`stop` for an event loop, which goes on meanwhile: a job may be waiting for something that it serves.
 
     Answers on their way end first, so that what there is of them is written by the jobs that are still there. After it
-    no call to a model goes on, the demo model's process is gone, and the relay's journal is left to its readers.
+    no call to a model goes on, the processes of the demo model and of MCP servers are gone, and the relay's journal is
+    left to its readers.
     """
     await runs.drain()
     await asyncio.to_thread(stop)
+    await asyncio.to_thread(mcp_servers.close)
     await close_all()
     await shared.close()
     recording.begin_anew()

@@ -302,6 +302,11 @@ USE_I18N = True
 USE_TZ = True
 TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
 
+# MCP servers whose tools agents use
+
+PARLEY_MCP_COMMANDS = env.flag("PARLEY_MCP_COMMANDS", True)
+PARLEY_MCP_RESULT_CHARS = env.whole_number("PARLEY_MCP_RESULT_CHARS", 50_000, least=1_000)
+
 # REST
 
 PARLEY_API_REQUESTS_PER_MINUTE = env.whole_number("PARLEY_API_REQUESTS_PER_MINUTE", 300)

@@ -13,7 +13,11 @@ from django.utils.translation import gettext_lazy as _
 from history.admin.looking import ReadOnlyAdmin
 from relay.admin_files import AgentFilesAdmin
 from relay.agent.tools.registry import all_tools
+from relay.mcp.admin import McpServerAdmin
+from relay.mcp.using.servers import all_tools as of_mcp_servers
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
+
+__all__ = ["McpServerAdmin"]
 
 M = TypeVar("M", bound=models.Model)
 
@@ -34,7 +38,7 @@ class AgentForm(forms.ModelForm[Agent]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in all_tools()}
+        tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in [*all_tools(), *of_mcp_servers()]}
         agents = {agent.name: str(agent) for agent in Agent.objects.all()}
         self._offer("tools", tools, chosen=self.instance.tools)
         self._offer("agents", agents, chosen=self.instance.agents)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 
 from django.conf import settings
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -63,6 +63,44 @@ class Agent(models.Model):
 
     def __str__(self) -> str:
         return self.label or self.name
+
+
+class McpServer(models.Model):
+    """A server of the Model Context Protocol whose tools agents may use. `tools`: as it told when somebody looked."""
+
+    class Transport(models.TextChoices):
+        STDIO = "stdio", _("a program on this server (stdio)")
+        HTTP = "http", _("an address (streamable HTTP)")
+
+    name = models.CharField(
+        _("name"),
+        max_length=30,
+        unique=True,
+        validators=[RegexValidator(r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", _("Small letters, digits and single dashes."))],
+        help_text=_("Its tools are called name__tool."),
+    )
+    transport = models.CharField(_("reached by"), max_length=10, choices=Transport.choices)
+    command = models.CharField(_("program"), max_length=500, blank=True)
+    arguments = models.JSONField(_("arguments"), default=list, blank=True)
+    url = models.CharField(_("address"), max_length=500, blank=True)
+    # Encrypted: relay.mcp.using.sealed.
+    environment = models.TextField(_("environment"), blank=True)
+    headers = models.TextField(_("headers"), blank=True)
+    seconds = models.PositiveSmallIntegerField(
+        _("seconds for a call"), default=30, validators=[MinValueValidator(1), MaxValueValidator(600)]
+    )
+    is_enabled = models.BooleanField(_("switched on"), default=True)
+    tools = models.JSONField(_("tools"), default=list, blank=True, editable=False)
+    looked_at = models.DateTimeField(_("looked at"), null=True, blank=True, editable=False)
+    problem = models.TextField(_("problem"), blank=True, editable=False)
+
+    class Meta:
+        verbose_name = _("MCP server")
+        verbose_name_plural = _("MCP servers")
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Run(models.Model):

@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from relay.views import attachments, browse, chat, keys, palette, panel, providers, rail, sharing
+from relay.views import (
+    attachments,
+    browse,
+    chat,
+    keys,
+    mcp_servers,
+    palette,
+    panel,
+    providers,
+    rail,
+    sharing,
+)
 
 app_name = "relay"
 urlpatterns = [
@@ -16,6 +27,8 @@ urlpatterns = [
     path("keys/<str:prefix>/limits/", keys.limit, name="limit"),
     path("keys/<str:prefix>/revoke/", keys.revoke, name="revoke_key"),
     path("keys/<str:prefix>/forget/", keys.forget, name="forget"),
+    path("mcp-servers/", mcp_servers.servers, name="mcp_servers"),
+    path("mcp-servers/<str:name>/look/", mcp_servers.look_at, name="look_at_mcp_server"),
     path("rail/", rail.rail, name="rail"),
     path("palette/", palette.palette, name="palette"),
     path("rail/delete/", rail.delete_many, name="delete_many"),

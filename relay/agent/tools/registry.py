@@ -1,4 +1,4 @@
-"""Which tools there are: one for each module in `built_in`."""
+"""Which tools there are: one for each module in `built_in`, and those of MCP servers."""
 
 from __future__ import annotations
 
@@ -38,9 +38,13 @@ class Toolbox:
 
 
 def toolbox(names: Sequence[str]) -> Toolbox:
-    """The tools with these names, in this order, each once."""
+    """The tools with these names, in this order, each once. Asks the database where one of them is none of ours."""
     there = {tool.name: tool for tool in all_tools()}
     wanted = list(dict.fromkeys(names))
+    if foreign := [name for name in wanted if name not in there]:
+        from relay.mcp.using.servers import tools_named  # which makes tools of its own, and so imports us
+
+        there |= {tool.name: tool for tool in tools_named(foreign)}
     return Toolbox(
         tools=tuple(there[name] for name in wanted if name in there),
         unknown=tuple(name for name in wanted if name not in there),
@@ -49,6 +53,7 @@ def toolbox(names: Sequence[str]) -> Toolbox:
 
 @cache
 def all_tools() -> Toolbox:
+    """Those that come with Parley."""
     modules = [import_module(f"{built_in.__name__}.{found.name}") for found in iter_modules(built_in.__path__)]
     tools = [value for module in modules for value in vars(module).values() if isinstance(value, Tool)]
     names = [tool.name for tool in tools]

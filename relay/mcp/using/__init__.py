@@ -1,0 +1,7 @@
+"""Tools of MCP servers, for our agents.
+
+    values (what a server is, without its row) → transports (a process, or HTTP, within limits)
+    → connections (one per server and process, in a thread of their own) → servers (rows, and the tools made of them)
+
+What a server tells us, its descriptions included, is data from somebody else: cleaned and cut in `shaping`.
+"""

@@ -1,0 +1,44 @@
+"""A small server made with the official SDK, as a process of its own: `stdio`, or `http PORT`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+
+server = MCPServer("example")
+
+
+@server.tool()
+def add(first: int, second: int) -> str:
+    """Add two numbers."""
+    return str(first + second)
+
+
+@server.tool()
+def environment() -> str:
+    """The names of the variables that this process has, and one value."""
+    return f"{' '.join(sorted(os.environ))} EXAMPLE_TOKEN={os.environ.get('EXAMPLE_TOKEN')}"
+
+
+@server.tool()
+def fail(reason: str) -> str:
+    """Raise an error."""
+    raise ToolError(reason)
+
+
+@server.tool(name="notes/read.all")
+async def read_notes(hidden: bool = False) -> str:
+    """Text with characters that nobody sees."""
+    await asyncio.sleep(0)
+    return "plain\U000e0041\u202e text\x07" if hidden else "plain text"
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "http":
+        server.run("streamable-http", port=int(sys.argv[2]))
+    else:
+        server.run("stdio")
