@@ -91,7 +91,8 @@ class Caller:
         head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
         self.request = head % (PATH.encode(), side.headers, len(body)) + body
 
-    async def until(self, end: float) -> None:
+    async def until(self, end: float, *, after: float = 0.0) -> None:
+        await asyncio.sleep(after)
         reader, writer = await asyncio.open_connection("127.0.0.1", self.side.port, limit=2**20)
         while time.perf_counter() < end:
             writer.write(self.request)
@@ -117,12 +118,14 @@ class Caller:
         await reader.readexactly(2)
 
 
-def load(side: Side, body: bytes, *, at_once: int, seconds: float) -> Run:
+def load(side: Side, body: bytes, *, at_once: int, seconds: float, spread: float = 0.0) -> Run:
+    """`spread`: the callers begin one after the other within so many seconds, as people do, not in step."""
     run = Run()
 
     async def all_of_them() -> None:
         end = time.perf_counter() + seconds
-        await asyncio.gather(*(Caller(side, body, run).until(end) for _ in range(at_once)))
+        callers = [Caller(side, body, run) for _ in range(at_once)]
+        await asyncio.gather(*(caller.until(end, after=n * spread / at_once) for n, caller in enumerate(callers)))
 
     before, digested, begun = side.cpu(), side.digestion(), time.perf_counter()
     asyncio.run(all_of_them())
@@ -220,6 +223,7 @@ def sides(server: str, folder: Path) -> Iterator[tuple[Side, Side]]:
         "OPENAI_API_KEY": "sk-bench",
         "PARLEY_PROVIDERS": str(_providers(folder, address)),
         "PARLEY_LOG_LEVEL": "ERROR",
+        "PARLEY_LOOPBACK_ONLY": "off",  # as people run it
         "PARLEY_JOURNAL_MB": "100000",
     }
     manage("migrate", "--verbosity=0", **variables)

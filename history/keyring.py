@@ -14,6 +14,7 @@ is and what to do:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -97,6 +98,7 @@ class _Seen:
     lock: threading.Lock = field(default_factory=threading.Lock)
     api_key: ApiKey | None = None
     looked_up: float = float("-inf")
+    renewed: float = float("-inf")
     verified: float = float("-inf")
 
 
@@ -137,12 +139,28 @@ class KeyRing:
 
     def recall(self, raw: str, *, scope: str | None = None) -> ApiKey | None:
         """Like :meth:`authenticate`, but never waits: None when the database has to be asked. For an event loop."""
-        _, digest = self._read(raw)
-        with self._lock:
-            seen = self._known.get(digest) or self._strangers.get(digest)
-        if seen is None or not self._is_fresh(seen):
+        digest = hash_of(raw)
+        seen = self._known.get(digest) or self._strangers.get(digest)
+        if seen is None:
+            self._read(raw)  # whatever is no key need not be looked for
             return None
-        return self._accepted(seen.api_key, scope)
+        return self._accepted(seen.api_key, scope) if self._is_fresh(seen) else None
+
+    def is_due(self, api_key: ApiKey) -> bool:
+        """Whether somebody should `renew` this key now, so that no caller has to wait for it. True for one of them."""
+        seen, now = self._known.get(api_key.secret_hash), self._clock()
+        if seen is None or now - max(seen.looked_up, seen.renewed) < FRESH_SECONDS / 2:
+            return False
+        seen.renewed = now
+        return True
+
+    def renew(self, raw: str) -> None:
+        """Ask the database ahead of time. What it says is told to whoever comes next; here nobody waits for it."""
+        prefix, digest = self._read(raw)
+        seen = self._seen(digest)
+        with seen.lock, contextlib.suppress(KeysUnavailable):
+            if self._look_up(seen, prefix, digest) and seen.api_key is not None:
+                self._note_use(seen.api_key)
 
     def forget(self, api_key: ApiKey) -> None:
         """Ask the database the next time this key comes by, however lately it was asked."""

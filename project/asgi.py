@@ -8,12 +8,16 @@ lifespan, also starts the background work.
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
 os.umask(0o077)  # what we write, the database first of all, is nobody else's to read
+# Threads of ours ask the database beside the event loop. Where one of them computes, the loop waits at most so long for
+# its turn; with Python's own five milliseconds a stream would be seen to stutter.
+sys.setswitchinterval(0.0005)
 django_application = get_asgi_application()
 
 # Only now: these import models, which need the applications to be set up.
@@ -28,9 +32,7 @@ from relay.routing import sockets  # noqa: E402
 
 
 async def answer_http(scope: Any, receive: Any, send: Any) -> None:
-    if gateway.serves(scope["path"]):
-        await gateway.application(scope, receive, send)
-    elif mcp.serves(scope["path"]):
+    if mcp.serves(scope["path"]):
         await mcp.application(scope, receive, send)
     else:
         await django_application(scope, receive, send)
@@ -59,5 +61,10 @@ protocols = ProtocolTypeRouter(
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
     background.ensure_started()
-    # The outermost one, because it has to see what the server itself gave us.
-    await protocols(scope, receive, paced(send) if scope["type"] == "http" else send)
+    if scope["type"] == "http":
+        # Before anything else, because it has to see what the server itself gave us.
+        send = paced(send)
+        if gateway.serves(scope["path"]):
+            await gateway.application(scope, receive, send)
+            return
+    await protocols(scope, receive, send)

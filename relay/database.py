@@ -28,6 +28,11 @@ async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -
     return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connected, partial(work, *args, **kwargs)))
 
 
+def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
+    """The same, but nobody waits for it: `work` has to see to its own errors."""
+    _pool.submit(partial(_connected, partial(work, *args, **kwargs)))
+
+
 def _connected(work: Callable[[], T]) -> T:
     connection.close_if_unusable_or_obsolete()
     try:

@@ -75,7 +75,7 @@ def cost_of(usage: Usage, *, provider: str, model: str, on: date | None = None) 
 def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = None) -> Price | None:
     """The operator's before ours; of one file the longest name, and of that the latest and highest step that holds."""
     steps = _steps(settings.PARLEY_PRICES, provider, model, on or date.today())
-    return next((price for price in steps if tokens > price.above or not price.above), None)
+    return next((price for price in steps if tokens > price.above or not price.above), None) if steps else None
 
 
 @lru_cache(maxsize=2_000)

@@ -300,6 +300,37 @@ def test_recall_answers_without_the_database_or_not_at_all(ada: User, ring: KeyR
     assert tried == []
 
 
+def test_a_key_that_is_in_use_is_looked_up_ahead_of_time_by_one_caller(ada: User, ring: KeyRing, clock: Clock) -> None:
+    new = keys.create(name="laptop", owner=ada)
+    ring.authenticate(new.secret)
+    assert not ring.is_due(new.api_key)
+    clock.seconds += 0.5
+    assert [ring.is_due(new.api_key) for _ in range(3)] == [True, False, False]
+    ring.renew(new.secret)
+    clock.seconds += 0.9
+    with database_away():
+        assert ring.recall(new.secret) == new.api_key
+
+
+def test_what_was_looked_up_ahead_of_time_may_be_that_a_key_has_ended(ada: User, ring: KeyRing, clock: Clock) -> None:
+    new = keys.create(name="laptop", owner=ada)
+    ring.authenticate(new.secret)
+    ApiKey.objects.filter(pk=new.api_key.pk).update(revoked_at=timezone.now())
+    clock.seconds += 0.5
+    ring.renew(new.secret)
+    with pytest.raises(RevokedKey):
+        ring.recall(new.secret)
+
+
+def test_without_the_database_a_look_ahead_changes_nothing(ada: User, ring: KeyRing, clock: Clock) -> None:
+    new = keys.create(name="laptop", owner=ada)
+    ring.authenticate(new.secret)
+    with database_away():
+        clock.seconds += 0.5
+        ring.renew(new.secret)
+        assert ring.recall(new.secret) == new.api_key
+
+
 def test_a_flood_of_guesses_does_not_push_out_a_known_key(ada: User, clock: Clock) -> None:
     ring = KeyRing(clock=clock, now=clock.now, size=5, strangers=5)
     new = keys.create(name="laptop", owner=ada)

@@ -16,7 +16,8 @@ MAX_DEPTH = 100
 
 
 def obj(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else EMPTY
+    # Nearly always a dict, and asking for that is many times quicker than asking an abstract class.
+    return value if isinstance(value, (dict, Mapping)) else EMPTY
 
 
 def items(value: Any) -> Sequence[Any]:

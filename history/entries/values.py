@@ -28,6 +28,8 @@ def now() -> datetime:
 
 def frozen(value: Any, levels: int = MAX_LEVELS) -> Any:
     """The same JSON value, but nobody can change it: lists become tuples, dicts read-only views."""
+    if value is None or value is EMPTY or isinstance(value, str | int | float):
+        return value  # nearly all of them, and the questions below are slow ones
     if isinstance(value, Mapping | list | tuple) and not levels:
         raise EntryError(f"nested too deeply: more than {MAX_LEVELS} levels")
     if isinstance(value, Mapping):

@@ -106,7 +106,7 @@ async def _read_body(call: Call, receive: Any) -> None:
         raise Refusal("The request has no proper content-length.") from None
     if call.address.kind == "other":
         return
-    call.asked = bodies.looked_into(call.told)
+    call.asked = bodies.glanced_at(call.told)
     call.recording = mode_of(call.key)
     call.naming = naming.named(call.headers, call.asked, key=call.key.pk)
     if naming.BODY_FIELD in call.asked:
@@ -160,7 +160,7 @@ def _upstreams(call: Call) -> list[Upstream]:
 def _passing(call: Call) -> list[Upstream]:
     if provider := routes.listed_by(call.method, call.path):
         return [Upstream(provider=provider, model="", dialect=call.address.dialect)]
-    asked = bodies.looked_into(call.told)
+    asked = bodies.glanced_at(call.told)
     call.asked = {"model": asked.get("model") or bodies.model_in_form(call.told)}
     found = routes.passing(call.address.dialect, model=call.model)
     if not found:

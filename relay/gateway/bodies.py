@@ -10,8 +10,9 @@ import json
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
 import zstandard
 
 from history.dialects.loose import obj
@@ -20,6 +21,21 @@ Receive = Callable[[], Awaitable[Any]]
 
 READ_HERE = ("gzip", "deflate", "zstd")
 _FORM_MODEL = re.compile(rb'name="model"(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,200})\r\n')
+
+
+class Glance(TypedDict, total=False):
+    """The fields that carrying a call takes an interest in. A conversation of megabytes is passed over unread."""
+
+    model: Any
+    stream: Any
+    sessionId: Any
+    metadata: Any
+    previous_response_id: Any
+    conversation: Any
+    stream_options: Any
+
+
+_glance = msgspec.json.Decoder(Glance)
 
 
 class TooLarge(Exception):
@@ -105,6 +121,14 @@ def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
 
 
 # What it says.
+
+
+def glanced_at(body: bytes) -> Mapping[str, Any]:
+    """Of the object that it is, the fields of a `Glance`; of what only a more lenient parser reads, all."""
+    try:
+        return dict(_glance.decode(body))
+    except (ValueError, RecursionError):
+        return looked_into(body)
 
 
 def looked_into(body: bytes) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from history import keys
 from history.keyring import ApiKeyError
 from history.models import ApiKey
-from relay.database import in_database
+from relay.database import begin_in_database, in_database
 from relay.gateway.headers import key_in
 
 SCOPE = "relay"
@@ -25,7 +25,11 @@ async def identified(headers: Mapping[str, str], query: str) -> ApiKey:
     # Some clients send two: theirs in one place and ours in another.
     raw = next((word for word in given if word.startswith("parley_")), given[0])
     known = keys.recall(raw, scope=SCOPE)
-    return known if known is not None else await in_database(keys.authenticate, raw, scope=SCOPE)
+    if known is None:
+        return await in_database(keys.authenticate, raw, scope=SCOPE)
+    if keys.ring.is_due(known):
+        begin_in_database(keys.ring.renew, raw)
+    return known
 
 
 def _given(headers: Mapping[str, str], query: str) -> Iterator[str]:

@@ -12,7 +12,8 @@ from history.dialects.loose import items, string
 from history.models import ApiKey
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
-from relay.gateway.naming import Naming
+from relay.gateway.bodies import looked_into
+from relay.gateway.naming import NOT_NAMED, Naming
 from relay.gateway.records import Attempt
 
 Scope = Mapping[str, Any]
@@ -20,7 +21,7 @@ Scope = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """`body` is what goes on, `told` the same as it can be read; `asked` is its object."""
+    """`body` is what goes on, `told` the same as it can be read; `asked` is what a glance at it shows."""
 
     method: str
     path: str
@@ -29,6 +30,7 @@ class Call:
     headers: dict[str, str]
     peer: str
     exchange: UUID = field(default_factory=uuid4)
+    name: str = ""
     at: float = field(default_factory=time.time)
     key: ApiKey
     recording: str = "off"
@@ -36,10 +38,13 @@ class Call:
     body: bytes = b""
     told: bytes = b""
     asked: Mapping[str, Any] = field(default_factory=dict)
-    naming: Naming = field(default_factory=Naming)
+    naming: Naming = NOT_NAMED
     has_lost_session_field: bool = False
     is_changed: bool = False
     attempts: list[Attempt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = str(self.exchange)  # it is asked for several times
 
     @property
     def model(self) -> str:
@@ -51,11 +56,14 @@ class Call:
             return self.address.verb == "streamGenerateContent"
         return self.asked.get("stream") is True
 
+    def all_asked(self) -> Mapping[str, Any]:
+        """The whole object, read anew: only where a call is translated or must choose its way."""
+        return looked_into(self.told)
+
     def sticky(self) -> bytes:
         """What stays the same while a conversation goes on: its session, else how it began."""
         if self.naming.session:
             return self.naming.session.bytes
-        begun = next(
-            (items(self.asked.get(name))[:1] for name in ("messages", "contents", "input") if self.asked.get(name)), ()
-        )
+        asked = self.all_asked()
+        begun = next((items(asked.get(name))[:1] for name in ("messages", "contents", "input") if asked.get(name)), ())
         return f"{self.key.pk}\0{begun!r}".encode("utf-8", "surrogatepass")

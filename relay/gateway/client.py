@@ -2,20 +2,21 @@
 
 Comments keep proxies and impatient clients from giving up. They are ours, so they stand only between two events of a
 stream and are no part of what is recorded. One task waits for the caller to go away; nothing else would tell us while
-the model is silent.
+the model is silent. Calls that are over in a moment never need it, so it begins a little later.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = list[tuple[bytes, bytes]]
 
 COMMENT = b": keepalive\n\n"
+WATCH_AFTER = 0.05
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
 
@@ -23,7 +24,7 @@ class Client:
     def __init__(self, receive: Receive, send: Send) -> None:
         self.is_gone = self.has_begun = self.is_told_all = False
         self._receive, self._send = receive, send
-        self._watch: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
@@ -33,12 +34,12 @@ class Client:
 
     def watch(self, when_gone: Callable[[], None]) -> None:
         """Once the body has been read, the next thing that the server has to say is that the caller has left."""
-        self._watch = self._loop.create_task(self._wait(when_gone))
+        self._watch = self._loop.call_later(WATCH_AFTER, self._begin_to_watch, when_gone)
 
     async def begin(self, status: int, headers: Headers, *, keepalive: float = 0) -> None:
         """`keepalive`: seconds of silence after which a stream of events gets a comment; 0: it gets none."""
         self.has_begun = True
-        await self._pass({"type": "http.response.start", "status": status, "headers": list(headers)})
+        await self._pass({"type": "http.response.start", "status": status, "headers": headers})
         if keepalive:
             self._keepalive, self._last = keepalive, self._loop.time()
             self._timer = self._loop.call_later(keepalive, self._look)
@@ -67,6 +68,9 @@ class Client:
             if waiting is not None:
                 waiting.cancel()
 
+    def _begin_to_watch(self, when_gone: Callable[[], None]) -> None:
+        self._watch = self._loop.create_task(self._wait(when_gone))
+
     async def _wait(self, when_gone: Callable[[], None]) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -74,11 +78,12 @@ class Client:
         when_gone()
 
     async def _pass(self, message: Any) -> None:
-        if not self.is_gone:
-            try:
-                await self._send(message)
-            except OSError:  # how some servers say that nobody is there
-                self.is_gone = True
+        if self.is_gone:
+            return
+        try:
+            await self._send(message)
+        except OSError:  # how some servers say that nobody is there
+            self.is_gone = True
 
     def _look(self) -> None:
         """Due a comment? Only between two events, and only if nothing is just being sent."""

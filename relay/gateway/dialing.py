@@ -51,7 +51,7 @@ class Reply:
 
     @property
     def is_stream(self) -> bool:
-        return self.response.content_type == "text/event-stream"
+        return self.response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def next(self) -> bytes:
         with network_errors(self.endpoint, has_begun=True):

@@ -27,7 +27,9 @@ NOT_SENT = (
     | {"host", "content-length", "accept-encoding", "forwarded", "via", "x-real-ip", "cdn-loop", "true-client-ip"}
 )
 NOT_SENT_BEGINNINGS = ("x-forwarded-", "cf-", "x-crs-", "x-parley-")
-NOT_RETURNED = BETWEEN_HOPS | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
+NOT_RETURNED = frozenset(
+    name.encode() for name in BETWEEN_HOPS | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
+)
 # Worth keeping of a reply: whose call it was to the vendor, and how much the account has left.
 KEPT_BEGINNINGS = ("x-ratelimit-", "anthropic-ratelimit-", "retry-after", "x-should-retry", "openai-", "x-parley-not-")
 KEPT = frozenset({"request-id", "x-request-id", "content-type", "content-encoding"})
@@ -41,9 +43,11 @@ def sent(pairs: Pairs, ours: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
     """What goes to the vendor: the caller's, with those of the provider in the place of the same ones."""
     named = _named_by_connection(pairs)
     passed: CIMultiDict[str] = CIMultiDict(
-        pair
-        for pair in pairs
-        if pair[0] not in NOT_SENT and pair[0] not in named and not pair[0].startswith(NOT_SENT_BEGINNINGS)
+        [
+            pair
+            for pair in pairs
+            if pair[0] not in NOT_SENT and pair[0] not in named and not pair[0].startswith(NOT_SENT_BEGINNINGS)
+        ]
     )
     for name, value in ours:
         passed[name] = value
@@ -53,7 +57,7 @@ def sent(pairs: Pairs, ours: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
 
 
 def returned(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    return [(lower, value) for name, value in raw if (lower := name.lower()).decode("latin-1") not in NOT_RETURNED]
+    return [(lower, value) for name, value in raw if (lower := name.lower()) not in NOT_RETURNED]
 
 
 def kept(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:

@@ -18,6 +18,7 @@ from datetime import date, datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -78,8 +79,13 @@ _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
 
 
+LIMITS = (*PER_MINUTE, "concurrent_streams", *BUDGETS)
+_limits_of = attrgetter(*LIMITS)
+_NONE = (None,) * len(LIMITS)
+
+
 def is_limited(key: ApiKey) -> bool:
-    return any(getattr(key, name) is not None for name in (*PER_MINUTE, *BUDGETS, "concurrent_streams"))
+    return bool(_limits_of(key) != _NONE)
 
 
 class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
@@ -87,7 +93,7 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        self.name = str(call.exchange)
+        self.name = call.name
         self.is_shared = False
 
     async def __aenter__(self) -> None:
@@ -100,10 +106,11 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
             account.minute.new += ONE
             account.day.new += ONE
             account.running.add(self.name)
+        self.running = account.running
 
     async def __aexit__(self, *_: object) -> None:
         with _lock:
-            account_of(self.call.key.pk, is_locked=True).running.discard(self.name)
+            self.running.discard(self.name)
         if self.is_shared:
             await shared.leave(self.call.key.prefix, self.name)
 
@@ -131,18 +138,23 @@ def account_of(key: int, *, is_locked: bool = False, is_seen: bool = True) -> Ac
     if not is_locked:
         with _lock:
             return account_of(key, is_locked=True, is_seen=is_seen)
-    minute, day = this_minute(), today()
+    minute = this_minute()
     account = _accounts.get(key)
     if account is None:
-        account = _accounts[key] = Account(minute=Count(minute), day=Count(day))
+        account = _accounts[key] = Account(minute=Count(minute), day=Count(today()))
     if account.minute.period != minute:
-        account.minute = Count(minute)
-    if account.day.period != day:
-        uses.leave_over(key, account.day.period, account.day.new + account.day.writing)
-        account.day, account.is_loaded = Count(day), False
+        _turn(key, account, minute)
     if is_seen:
         account.seen = time.monotonic()
     return account
+
+
+def _turn(key: int, account: Account, minute: int) -> None:
+    """A new minute has begun, and with some of them a day."""
+    account.minute, day = Count(minute), today()
+    if account.day.period != day:
+        uses.leave_over(key, account.day.period, account.day.new + account.day.writing)
+        account.day, account.is_loaded = Count(day), False
 
 
 def note(call: Call, recording: Recording) -> None:

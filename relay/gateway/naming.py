@@ -47,15 +47,24 @@ class Naming:
     to_check: bool = False
 
 
+NOT_NAMED = Naming()
+
+
 def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
-    explicit = next((headers[name] for name in EXPLICIT if headers.get(name)), "") or string(body.get(BODY_FIELD))
-    if explicit.lower() == "new" or any(headers.get(name, "").lower() not in NO for name in FORCED_NEW):
+    ours, crs = EXPLICIT
+    explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
+    if explicit.lower() == "new" or _is_forced_new(headers):
         return Naming(session=_issued(secrets.token_bytes(_HALF), key=key), recognised_by=NEW, is_new=True)
     if explicit:
         return _explicit(explicit[:LONGEST], key=key)
     if name := next(client_names(headers, body), ""):
         return Naming(session=session_id(name[:LONGEST], key=key), recognised_by=CLIENT_ID)
-    return Naming()
+    return NOT_NAMED
+
+
+def _is_forced_new(headers: Mapping[str, str]) -> bool:
+    ours, crs = FORCED_NEW
+    return headers.get(ours, "").lower() not in NO or headers.get(crs, "").lower() not in NO
 
 
 def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
@@ -63,7 +72,8 @@ def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterato
     if session := headers.get("x-claude-code-session-id"):
         agent = headers.get("x-claude-code-agent-id", "")
         yield f"{session}/{agent}" if agent else session
-    yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
+    if not headers.keys().isdisjoint(OF_CLIENTS):
+        yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
     for name, value in headers.items():
         if name.endswith("-session-id") and value and _LIKE_A_SESSION.fullmatch(name):
             yield value

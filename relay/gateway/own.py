@@ -26,7 +26,6 @@ LISTS = ("/v1/models", "/v1beta/models")
 # When a model came about is the vendor's to know; SDKs want a moment all the same.
 SOME_DAY = "2026-01-01T00:00:00Z"
 METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
-LIMITS = (*limits.PER_MINUTE, "concurrent_streams", *limits.BUDGETS)
 
 
 async def answer(method: str, path: str, headers: Mapping[str, str], key: ApiKey, client: Client) -> bool:
@@ -110,7 +109,7 @@ async def _standing(key: ApiKey) -> dict[str, Any]:
         "scopes": key.scopes,
         "expires_at": key.expires_at.isoformat() if key.expires_at else None,
         "recording": mode_of(key),
-        "limits": {name: _plain(getattr(key, name)) for name in LIMITS},
+        "limits": {name: _plain(getattr(key, name)) for name in limits.LIMITS},
         "use": {
             "minute": _told(minute + account.minute.writing + account.minute.new),
             "day": _told(day),

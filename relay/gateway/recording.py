@@ -65,8 +65,10 @@ class Recording:
         self.journal = journal()
         self.is_kept = False
         self.first_byte_at: float | None = None
-        self.head = self.tail = b""
         self.size = 0
+        self._head: list[bytes] = []
+        self._tail: list[bytes] = []
+        self._tail_size = 0
         self.upstream: Upstream | None = None
         self.usage: Usage | None = None
         self.cost = Decimal(0)
@@ -107,11 +109,23 @@ class Recording:
         if self.first_byte_at is None:
             self.first_byte_at = time.time()
         if self.size < EDGE_BYTES:
-            self.head += chunk[:EDGE_BYTES]
+            self._head.append(chunk)
         self.size += len(chunk)
-        self.tail = chunk[-EDGE_BYTES:] if len(chunk) >= EDGE_BYTES else (self.tail + chunk)[-EDGE_BYTES:]
+        self._tail.append(chunk)
+        self._tail_size += len(chunk)
+        if self._tail_size > 4 * EDGE_BYTES:
+            self._tail = [self.tail]
+            self._tail_size = EDGE_BYTES
         if self.is_kept:
             self.journal.reply(self.call.exchange, chunk)
+
+    @property
+    def head(self) -> bytes:
+        return b"".join(self._head)[:EDGE_BYTES]
+
+    @property
+    def tail(self) -> bytes:
+        return b"".join(self._tail)[-EDGE_BYTES:]
 
     def end(
         self, reason: str, *, status: int = 0, headers: Pairs | None = None, error: str = "", **metadata: Any

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Literal
 from uuid import UUID
+
+import msgspec
 
 Kind = Literal["chat", "count", "other"]
 
@@ -22,8 +22,7 @@ CREDENTIALS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that is about to be sent: written before the first byte goes upstream."""
 
     exchange: UUID
@@ -36,7 +35,7 @@ class Accepted:
     method: str = "POST"
     path: str = ""
     query: str = ""
-    headers: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[tuple[str, str]] = []
     body: bytes = b""
     # As received, also where the body itself is not kept; the journal fills it in.
     body_size: int = 0
@@ -51,8 +50,7 @@ class Accepted:
     upstream_dialect: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyBytes:
+class ReplyBytes(msgspec.Struct, frozen=True, kw_only=True):
     """Some of what the upstream sent, untouched."""
 
     exchange: UUID
@@ -60,8 +58,7 @@ class ReplyBytes:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, array_like=True):
     """One try at one upstream. `status` is 0 where none answered."""
 
     provider: str
@@ -70,8 +67,7 @@ class Attempt:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How it ended, and what is known of it beside the bytes. `lost_bytes` of the reply could not be kept."""
 
     exchange: UUID
@@ -79,17 +75,16 @@ class Ended:
     reason: str
     status: int = 0
     first_byte_at: float | None = None
-    attempts: list[Attempt] = field(default_factory=list)
-    response_headers: list[tuple[str, str]] = field(default_factory=list)
-    usage_hint: dict[str, Any] = field(default_factory=dict)
+    attempts: list[Attempt] = []
+    response_headers: list[tuple[str, str]] = []
+    usage_hint: dict[str, Any] = {}
     reply_size: int = 0
     lost_bytes: int = 0
     error: str = ""
-    metadata: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True, kw_only=True):
     """What the journal could not keep, written as soon as it can write again: whole calls, bytes, and why."""
 
     at: float
@@ -100,11 +95,12 @@ class Lost:
 
 Record = Accepted | ReplyBytes | Ended | Lost
 
-_LETTERS: dict[type, bytes] = {Accepted: b"A", ReplyBytes: b"R", Ended: b"E", Lost: b"L"}
-_KINDS: dict[bytes, type] = {letter: kind for kind, letter in _LETTERS.items()}
+_KINDS: dict[bytes, type[Accepted | Ended | Lost]] = {b"A": Accepted, b"E": Ended, b"L": Lost}
+_LETTERS: dict[type, bytes] = {kind: letter for letter, kind in _KINDS.items()}
 _REPLY = struct.Struct("<16sd")
 _HEAD = struct.Struct("<I")
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_encoder = msgspec.json.Encoder(uuid_format="hex")
+_decoders = {letter: msgspec.json.Decoder(kind) for letter, kind in _KINDS.items()}
 
 
 class NotARecordError(ValueError):
@@ -115,63 +111,39 @@ def to_bytes(record: Record, **instead: Any) -> tuple[bytes, ...]:
     """The payload in pieces, so that a long body is not copied to be written; some fields as told `instead`."""
     if isinstance(record, ReplyBytes):
         return b"R" + _REPLY.pack(record.exchange.bytes, record.at), record.data
-    head = _encode(_as_json(record, instead)).encode("utf-8", "surrogatepass")
-    tail = (instead.get("body", record.body),) if isinstance(record, Accepted) else ()
-    return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head, *tail
+    body = (instead.get("body", record.body),) if isinstance(record, Accepted) else ()
+    if body:
+        instead["body"] = b""
+    head = _head_of(msgspec.structs.replace(record, **instead))
+    return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head, *body
 
 
 def from_bytes(payload: memoryview) -> Record:
-    kind = _KINDS.get(bytes(payload[:1]))
+    letter = bytes(payload[:1])
     try:
-        if kind is ReplyBytes:
+        if letter == b"R":
             exchange, at = _REPLY.unpack_from(payload, 1)
             return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=bytes(payload[1 + _REPLY.size :]))
-        if kind is not None:
-            return _from_head(kind, payload)
-    except (ValueError, KeyError, TypeError, struct.error) as error:
+        if letter in _KINDS:
+            return _from_head(letter, payload)
+    except (ValueError, TypeError, struct.error) as error:
         raise NotARecordError(str(error)) from error
-    raise NotARecordError(f"no kind {bytes(payload[:1])!r}")
+    raise NotARecordError(f"no kind {letter!r}")
 
 
-def _from_head(kind: type, payload: memoryview) -> Record:
+def _head_of(record: Accepted | Ended | Lost) -> bytes:
+    """Without what is as by default."""
+    try:
+        return _encoder.encode(record)
+    except UnicodeEncodeError:  # a client may write half a character, as \ud800
+        return json.dumps(msgspec.to_builtins(record)).encode()
+
+
+def _from_head(letter: bytes, payload: memoryview) -> Record:
     start = 1 + _HEAD.size
     end = start + _HEAD.unpack_from(payload, 1)[0]
-    values = json.loads(bytes(payload[start:end]).decode("utf-8", "surrogatepass"))
-    if kind is Accepted:
-        values["body"] = bytes(payload[end:])
-        values["session"] = UUID(values["session"]) if values.get("session") else None
-    if kind is not Lost:
-        values["exchange"] = UUID(values["exchange"])
-    for name in ("headers", "response_headers"):
-        if name in values:
-            values[name] = [(str(header), str(value)) for header, value in values[name]]
-    if kind is Ended:
-        values["attempts"] = [Attempt(*attempt) for attempt in values.get("attempts", [])]
-    record: Record = kind(**_known(kind, values))
-    return record
-
-
-def _known(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in _NAMES[kind] if name in values}
-
-
-def _as_json(record: Accepted | Ended | Lost, instead: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is as by default, and without the body, which follows as it is."""
-    values: dict[str, Any] = {}
-    for name, default in _NAMES[type(record)].items():
-        if name != "body" and (value := instead.get(name, getattr(record, name))) != default:
-            values[name] = value.hex if isinstance(value, UUID) else value
-    if isinstance(record, Ended):
-        values["attempts"] = [
-            (attempt.provider, attempt.status, attempt.seconds, attempt.error) for attempt in record.attempts
-        ]
-    return values
-
-
-def _default(one: Any) -> Any:
-    return one.default_factory() if one.default_factory is not MISSING else one.default
-
-
-_NAMES: dict[type, dict[str, Any]] = {
-    kind: {one.name: _default(one) for one in fields(kind)} for kind in (Accepted, Ended, Lost)
-}
+    try:
+        record = _decoders[letter].decode(payload[start:end])
+    except msgspec.DecodeError:
+        record = msgspec.convert(json.loads(bytes(payload[start:end])), _KINDS[letter])
+    return msgspec.structs.replace(record, body=bytes(payload[end:])) if letter == b"A" else record

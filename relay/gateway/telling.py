@@ -7,7 +7,7 @@ from relay.gateway.calls import Call
 
 def our_headers(call: Call) -> list[tuple[bytes, bytes]]:
     told = [
-        (b"x-parley-exchange-id", str(call.exchange).encode()),
+        (b"x-parley-exchange-id", call.name.encode()),
         (b"x-parley-recording", call.recording.encode()),
     ]
     if call.naming.session and call.recording != "off":

@@ -83,7 +83,7 @@ async def count(call: Call, client: Client, recording: Recording) -> None:
 def _decoded(call: Call) -> DecodedRequest:
     dialect = call.address.dialect
     try:
-        asked = DIALECTS[dialect].decode_request(call.asked)
+        asked = DIALECTS[dialect].decode_request(call.all_asked())
     except (DialectError, ValueError) as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
     return replace(asked, model=call.model, options=replace(asked.options, stream=True))

@@ -18,11 +18,11 @@ from history.dialects.openai_responses.replies import usage_from as responses_us
 from history.entries import Usage
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 
-READERS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Usage]]] = {
-    ANTHROPIC: ('"usage"', anthropic_usage),
-    CHAT: ('"usage"', chat_usage),
-    RESPONSES: ('"usage"', responses_usage),
-    GEMINI: ('"usageMetadata"', gemini_usage),
+READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
+    ANTHROPIC: (b'"usage"', anthropic_usage),
+    CHAT: (b'"usage"', chat_usage),
+    RESPONSES: (b'"usage"', responses_usage),
+    GEMINI: (b'"usageMetadata"', gemini_usage),
 }
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
@@ -32,8 +32,8 @@ _DECODER = json.JSONDecoder()
 def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     """What the vendor says; Anthropic says the input at the beginning and the output at the end."""
     mark, read = READERS[dialect]
-    last = _last(tail.decode("utf-8", "replace"), mark)
-    first = _first(head.decode("utf-8", "replace"), mark) if dialect == ANTHROPIC else None
+    last = _last(tail, mark)
+    first = _object_after(head, head.find(mark), mark) if dialect == ANTHROPIC else None
     usage = read(first) if first else None
     return merged_usage(usage, read(last)) if last else usage
 
@@ -45,26 +45,23 @@ def estimated(request: bytes, *, reply_size: int, is_stream: bool) -> Usage:
     )
 
 
-def _last(text: str, mark: str) -> Mapping[str, Any] | None:
-    place = text.rfind(mark)
+def _last(said: bytes, mark: bytes) -> Mapping[str, Any] | None:
+    place = said.rfind(mark)
     while place >= 0:
-        if found := _object_after(text, place + len(mark)):
+        if found := _object_after(said, place, mark):
             return found
-        place = text.rfind(mark, 0, place)
+        place = said.rfind(mark, 0, place)
     return None
 
 
-def _first(text: str, mark: str) -> Mapping[str, Any] | None:
-    place = text.find(mark)
-    return _object_after(text, place + len(mark)) if place >= 0 else None
-
-
-def _object_after(text: str, place: int) -> Mapping[str, Any] | None:
-    brace = text.find("{", place, place + 8)
-    if brace < 0 or text[place:brace].strip() != ":":
+def _object_after(said: bytes, place: int, mark: bytes) -> Mapping[str, Any] | None:
+    """The object that this name has here, whatever follows it."""
+    start = place + len(mark)
+    brace = said.find(b"{", start, start + 8)
+    if place < 0 or brace < 0 or said[start:brace].strip() != b":":
         return None
     try:
-        found = _DECODER.raw_decode(text, brace)[0]
+        found = _DECODER.raw_decode(said[brace:].decode("utf-8", "replace"))[0]
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import aiohttp
 
 from history.dialects import DIALECTS
 from history.events import Ended, Event, Failed
-from relay.errors import Cut, Unreachable, VendorFault, error_of
+from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
 from relay.providers.endpoints import Endpoint, host_of
 
 # The vendor has said that it is done; counts may still follow, but nobody waits long for them.
@@ -68,23 +66,34 @@ class Answer:
             return b""
 
 
-@contextmanager
-def network_errors(endpoint: Endpoint, *, has_begun: bool) -> Iterator[None]:
-    """The network's errors as ours. Never with their own texts, which may hold whole addresses."""
+class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)
+    """The network's errors as ours. A class and no generator, since it stands around every piece of every reply."""
+
+    __slots__ = ("endpoint", "has_begun")
+
+    def __init__(self, endpoint: Endpoint, *, has_begun: bool) -> None:
+        self.endpoint, self.has_begun = endpoint, has_begun
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (aiohttp.ClientError, OSError)):
+            raise _as_ours(error, self.endpoint, has_begun=self.has_begun) from None
+
+
+def _as_ours(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> ProviderError:
+    """Never with the network's own texts, which may hold whole addresses."""
     host = host_of(endpoint.base_url)
-    try:
-        yield
-    except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as error:
-        raise Unreachable(f"{host} cannot be reached ({_reason(error)})", provider=endpoint.name) from None
-    except TimeoutError:
+    if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
+        return Unreachable(f"{host} cannot be reached ({_reason(error)})", provider=endpoint.name)
+    if isinstance(error, TimeoutError):
         silent = f"{host} said nothing for {endpoint.patience.idle:g} seconds"
-        if has_begun:
-            raise Cut(silent, provider=endpoint.name, kind="timeout") from None
-        raise VendorFault(silent, provider=endpoint.name, kind="timeout") from None
-    except (aiohttp.ClientError, OSError):
-        if has_begun:
-            raise _cut(endpoint) from None
-        raise Unreachable(f"{host} closed the connection without an answer", provider=endpoint.name) from None
+        fault = Cut if has_begun else VendorFault
+        return fault(silent, provider=endpoint.name, kind="timeout")
+    if has_begun:
+        return _cut(endpoint)
+    return Unreachable(f"{host} closed the connection without an answer", provider=endpoint.name)
 
 
 def _cut(endpoint: Endpoint) -> Cut:

@@ -22,7 +22,7 @@ USER_AGENT = "Parley"
 KEEPALIVE_SECONDS = 30.0
 NONE_OF_OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[bool, bool], aiohttp.ClientSession]] = (
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[bool, bool, bool], aiohttp.ClientSession]] = (
     WeakKeyDictionary()
 )
 
@@ -33,9 +33,11 @@ def session(*, keeps_alive: bool = True, is_bare: bool = False) -> aiohttp.Clien
     `is_bare`: it adds nothing to a request and unpacks nothing of a reply, for bytes that are somebody else's.
     """
     of_loop = _sessions.setdefault(asyncio.get_running_loop(), {})
-    found = of_loop.get((keeps_alive, is_bare))
+    stays_here = settings.PARLEY_LOOPBACK_ONLY
+    found = of_loop.get((keeps_alive, is_bare, stays_here))
     if found is None or found.closed:
-        found = of_loop[keeps_alive, is_bare] = _new_session(keeps_alive=keeps_alive, is_bare=is_bare)
+        found = _new_session(keeps_alive=keeps_alive, is_bare=is_bare, stays_here=stays_here)
+        of_loop[keeps_alive, is_bare, stays_here] = found
     return found
 
 
@@ -45,7 +47,7 @@ async def close() -> None:
         await found.close()
 
 
-def _new_session(*, keeps_alive: bool, is_bare: bool) -> aiohttp.ClientSession:
+def _new_session(*, keeps_alive: bool, is_bare: bool, stays_here: bool) -> aiohttp.ClientSession:
     if keeps_alive:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
     else:
@@ -58,12 +60,12 @@ def _new_session(*, keeps_alive: bool, is_bare: bool) -> aiohttp.ClientSession:
         skip_auto_headers=NONE_OF_OURS if is_bare else None,
         auto_decompress=not is_bare,
         trust_env=False,
-        middlewares=(_stay_here,),
+        middlewares=(_stay_here,) if stays_here else (),
     )
 
 
 async def _stay_here(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    if settings.PARLEY_LOOPBACK_ONLY and not is_loopback(request.url.host or ""):
+    if not is_loopback(request.url.host or ""):
         raise AccessRefused(f"PARLEY_LOOPBACK_ONLY is on and {request.url.host} is another machine", kind="permission")
     return await handler(request)
 

@@ -79,6 +79,15 @@ class TestRecords:
     def test_every_record_comes_back_as_it_was(self, record: Record) -> None:
         assert from_bytes(memoryview(b"".join(to_bytes(record)))) == record
 
+    def test_half_a_character_of_a_client_comes_back_too(self) -> None:
+        record = Ended(exchange=uuid4(), at=1.5, reason="upstream_error", error="half \ud800")
+        assert from_bytes(memoryview(b"".join(to_bytes(record)))) == record
+
+    def test_a_field_of_a_later_version_is_left_out(self) -> None:
+        told = b'{"at":1.5,"calls":2,"lost_bytes":3,"why":"full","unheard_of":[1]}'
+        payload = b"L" + len(told).to_bytes(4, "little") + told
+        assert from_bytes(memoryview(payload)) == Lost(at=1.5, calls=2, lost_bytes=3, why="full")
+
     @given(written=st.lists(records, max_size=6), data=st.data())
     def test_a_segment_cut_at_any_byte_gives_the_records_that_are_whole(
         self, written: list[Record], data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

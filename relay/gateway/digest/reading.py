@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
+import msgspec
+
 from history import fingerprints
 from history.dialects import DIALECTS, DecodedRequest, DialectError
 from history.dialects.loose import parsed
@@ -63,7 +65,8 @@ class Asked:
 
     def without_body(self) -> Asked:
         """What is still of interest once the request is in the record."""
-        return replace(self, record=replace(self.record, body=b""), request=None, chain=self.chain[-1:])
+        record = msgspec.structs.replace(self.record, body=b"")
+        return replace(self, record=record, request=None, chain=self.chain[-1:])
 
 
 def read(record: Accepted) -> Asked:
