@@ -1,6 +1,6 @@
 """Crashes and crowds for minutes instead of seconds, on SQLite and on PostgreSQL; ends with 1 when something was lost.
 
-python -m faults [--rounds 40] [--sqlite | --postgres] [kill] [crowd] [stream] [histories]
+python -m faults [--rounds 40] [--sqlite | --postgres] [kill crowd stream histories outage disk worker chunks]
 """
 
 from __future__ import annotations
@@ -13,25 +13,39 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from django.conf import settings
+
 from faults import crowd, kill, stream
+from faults.relay import chunks, disk, outage, worker
 from tests.history.elsewhere import Elsewhere, elsewhere_in
 from tests.on_postgres import postgres
 
 FAULTS: dict[str, Callable[[Elsewhere, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
+# Of the relay: each in a house of its own. The second is the folder of a PostgreSQL; nothing: SQLite.
+RELAY: dict[str, Callable[[Path, str, int], str]] = {
+    "outage": outage.run,
+    "disk": disk.run,
+    "worker": worker.run,
+    "chunks": chunks.run,
+}
 HISTORIES = "histories"
 
 
 def main() -> int:
+    settings.configure(DATABASE_URL="")  # nothing here is Django but the names of databases
     asked = arguments()
     engines = ["sqlite", "postgres"] if asked.engine is None else [asked.engine]
-    return max(run_on(engine, asked.faults or [*FAULTS, HISTORIES], asked.rounds) for engine in engines)
+    return max(run_on(engine, asked.faults or [*FAULTS, HISTORIES, *RELAY], asked.rounds) for engine in engines)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m faults", description=__doc__)
-    parser.add_argument("faults", nargs="*", choices=[[], *FAULTS, HISTORIES], help="which; all, if none is named")
+    parser.add_argument(
+        "faults", nargs="*", choices=[[], *FAULTS, HISTORIES, *RELAY], help="which; all, if none is named"
+    )
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--sqlite", dest="engine", action="store_const", const="sqlite")
     parser.add_argument("--postgres", dest="engine", action="store_const", const="postgres")
@@ -47,8 +61,18 @@ def run_on(engine: str, names: list[str], rounds: int) -> int:
         elsewhere_in(Path(folder)) as place,
     ):
         for name in names:
-            failed |= report(engine, name, place, rounds)
+            failed |= report(engine, name, partial(_fault(name), engine, place, Path(folder), rounds))
     return failed
+
+
+def _fault(name: str) -> Callable[[str, Elsewhere, Path, int], str]:
+    if name == HISTORIES:
+        return lambda engine, place, folder, rounds: histories(rounds)
+    if name in RELAY:
+        return lambda engine, place, folder, rounds: RELAY[name](
+            folder, str(folder / "pg") if engine == "postgres" else "", rounds
+        )
+    return lambda engine, place, folder, rounds: FAULTS[name](place, rounds)
 
 
 @contextmanager
@@ -57,10 +81,11 @@ def server(engine: str, folder: Path) -> Iterator[None]:
     before = os.environ.pop("DATABASE_URL", None)
     try:
         if engine == "sqlite":
+            settings.DATABASE_URL = ""
             yield
         else:
             with postgres(folder / "pg") as url:
-                os.environ["DATABASE_URL"] = url
+                os.environ["DATABASE_URL"] = settings.DATABASE_URL = url
                 yield
     finally:
         os.environ.pop("DATABASE_URL", None)
@@ -68,11 +93,10 @@ def server(engine: str, folder: Path) -> Iterator[None]:
             os.environ["DATABASE_URL"] = before
 
 
-def report(engine: str, name: str, place: Elsewhere, rounds: int) -> int:
+def report(engine: str, name: str, run: Callable[[], str]) -> int:
     started = time.monotonic()
     try:
-        said = histories(rounds) if name == HISTORIES else FAULTS[name](place, rounds)
-        failed = 0
+        said, failed = run(), 0
     except AssertionError as error:
         said, failed = f"FAILED: {error}", 1
     sys.stdout.write(f"{engine:9} {name:10} {time.monotonic() - started:7.1f} s  {said}\n")

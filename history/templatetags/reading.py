@@ -189,6 +189,7 @@ def end_words(reason: str) -> str:
         "upstream_error": _("The provider reported an error."),
         "upstream_cut": _("The connection to the provider broke."),
         "server_lost": _("The server went down while it was being written."),
+        "not_kept": _("It was longer: the server had no room to keep the rest."),
         "max_tokens": _("It reached the longest an answer may be."),
     }
     return words.get(reason, "")

@@ -138,8 +138,10 @@ async def _send_on(call: Call, client: Client) -> None:
 
 
 async def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> None:
-    if upstreams[0].is_native(call.address.dialect):
-        await carry(call, upstreams, client, recording)
+    """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
+    native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
+    if len(native) == len(upstreams) or (native and call.address.kind != "chat"):
+        await carry(call, native, client, recording)
     elif call.address.kind == "chat":
         await translate(call, upstreams, client, recording)
     else:

@@ -27,7 +27,13 @@ ANTHROPIC_VERSION = "anthropic-version"
 
 
 async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
-    reply = await dial(call, upstreams, lambda upstream, endpoint: _request(call, upstream, endpoint))
+    reply = await dial(call, upstreams, lambda upstream, endpoint: request(call, upstream, endpoint))
+    if reply.upstream is not upstreams[0]:
+        recording.answered_by(reply.upstream)
+    await pass_back(call, reply, client, recording)
+
+
+async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:
     try:
         if 300 <= reply.status < 400:
             # Whoever followed it would show our caller's key to a stranger.
@@ -58,7 +64,7 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording) -> None:
     await client.write(chunk, is_last=True)
 
 
-def _request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
+def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
     """The caller's own, but for the operator's key and, where a route says so, the model's name."""
     address, body = call.address, call.body
     if upstream.model and upstream.model != call.model:

@@ -73,6 +73,7 @@ class Recording:
         self.usage: Usage | None = None
         self.cost = Decimal(0)
         self._has_ended = False
+        self._instead: dict[str, str] = {}
 
     def accept(self, upstream: Upstream) -> None:
         call, self.upstream = self.call, upstream
@@ -103,6 +104,11 @@ class Recording:
                 upstream_dialect=upstream.dialect,
             )
         )
+
+    def answered_by(self, upstream: Upstream) -> None:
+        """Not the one that was asked first: its language, its prices."""
+        self.upstream = upstream
+        self._instead = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
 
     def reply(self, chunk: bytes) -> None:
         """Bytes of the upstream, untouched."""
@@ -147,7 +153,7 @@ class Recording:
                     response_headers=headers or [],
                     usage_hint=_hint(self.usage),
                     error=error,
-                    metadata={**metadata, "cost": str(self.cost)} if self.usage else metadata,
+                    metadata=metadata | self._instead | ({"cost": str(self.cost)} if self.usage else {}),
                 )
             )
 

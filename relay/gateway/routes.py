@@ -51,9 +51,7 @@ def upstreams_for(model: str, *, dialect: str, sticky: Callable[[], bytes] = byt
     found = [upstream for target in rule.targets if (upstream := _target(target, model, dialect=dialect))]
     if not found:
         raise NoSuchModel(model)
-    best = _ordered(found, sticky()) if len(found) > 1 else found
-    # The journal has been told in which language the reply will come, so all of them must speak it.
-    return [upstream for upstream in best if upstream.dialect == best[0].dialect]
+    return _ordered(found, sticky()) if len(found) > 1 else found
 
 
 def passing(dialect: str, *, model: str = "") -> list[Upstream]:

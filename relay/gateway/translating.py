@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from django.conf import settings
@@ -23,6 +24,7 @@ from relay.errors import Cut
 from relay.gateway import headers as heads
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from relay.gateway.calls import Call
+from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
 from relay.gateway.dialing import Reply, Request, dial
 from relay.gateway.recording import Recording
@@ -58,9 +60,22 @@ BEGINNINGS = {ANTHROPIC: "msg_", CHAT: "chatcmpl-", RESPONSES: "resp_"}
 
 
 async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
-    asked = _decoded(call)
-    notes = CallNotes()
-    reply = await dial(call, upstreams, lambda upstream, endpoint: _request(asked, upstream, endpoint, notes))
+    """Of several upstreams some may speak the caller's language: from those the bytes pass as they are."""
+    notes, dialect = CallNotes(), call.address.dialect
+    decoded = cache(lambda: _decoded(call))
+
+    def make(upstream: Upstream, endpoint: Endpoint) -> Request:
+        if upstream.is_native(dialect):
+            return request(call, upstream, endpoint)
+        return _request(decoded(), upstream, endpoint, notes)
+
+    reply = await dial(call, upstreams, make)
+    if reply.upstream is not upstreams[0]:
+        recording.answered_by(reply.upstream)
+    if reply.upstream.is_native(dialect):
+        await pass_back(call, reply, client, recording)
+        return
+    asked = decoded()
     lost = ", ".join(dict.fromkeys((*_losses(asked), *(loss.code.value for loss in notes.losses))))[:MOST_NAMED]
     translation = Translation(call=call, reply=reply, client=client, recording=recording, lost=lost)
     try:

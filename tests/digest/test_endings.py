@@ -172,7 +172,10 @@ def test_what_the_journal_lost_of_a_reply_the_exchange_says(relay: Relay) -> Non
     relay.journal.reply(exchange, half())
     relay.end(exchange, "done", lost_bytes=77)
     relay.digest()
-    assert exchange_of(exchange).metadata["lost_bytes"] == 77
+    row = exchange_of(exchange)
+    assert (row.end_reason, row.metadata["lost_bytes"]) == ("not_kept", 77), "nobody broke off: we had no room"
+    assert row.message is not None
+    assert (row.message.content, row.message.status) == ("Half an answer, and then", "interrupted")
 
 
 class TestRecordingModes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,7 +18,7 @@ from relay.gateway.digest.digester import Digester
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from tests.digest.relayed import database_away, path_of, sessions
-from tests.gateway.asking import HI, ask
+from tests.gateway.asking import HI, ask, asking
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, refuses, says
 from tests.vendors.setup import endpoint_at
@@ -117,6 +119,44 @@ def test_a_client_that_leaves_in_the_middle_leaves_half_an_answer(
     assert row.message is not None
     assert row.message.content.startswith("0 1 2")
     assert row.end_reason in ("client_gone", "done")
+
+
+WORDS = tuple(f"{number} " for number in range(6))
+ASKED = json.dumps({**HI, "stream": True}).encode()
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
+def test_the_client_may_leave_after_any_piece(relay: Relay, key: str, vendors: Vendors, upstream: str) -> None:
+    read: dict[str, bytes] = {}
+    for pieces in range(len(WORDS) + 1):
+        vendors.plays(upstream, replace(says(*WORDS), delay=0.02, linger=0.2))
+        with asking(relay, "/v1/chat/completions", ASKED, headers={"x-api-key": key}) as answered:
+            lines = [answered.response.readline() for _ in range(2 * pieces)]
+        read[answered.headers["x-parley-exchange-id"]] = b"".join(lines)
+        relay.ended(len(read))
+    digest(relay, ends=len(read))
+    assert Exchange.objects.count() == len(read)
+    for row in Exchange.objects.select_related("message"):
+        kept = row.message.content if row.message else ""
+        assert row.end_reason == "client_gone"
+        assert "".join(WORDS).startswith(kept)
+        heard = "".join(re.findall(r'"content": ?"([^"]*)"', read[str(row.pk)].decode()))
+        assert kept.startswith(heard.strip()), "what the client heard is in the record"
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
+def test_the_upstream_may_break_off_after_any_byte(relay: Relay, key: str, vendors: Vendors, upstream: str) -> None:
+    places = [*range(1, 1_200, 90)]
+    for place in places:
+        vendors.plays(upstream, replace(says(*WORDS), cut_at=place))
+        with asking(relay, "/v1/chat/completions", ASKED, headers={"x-api-key": key}) as answered:
+            answered.read()
+            assert answered.is_cut
+    digest(relay, ends=len(places))
+    rows = list(Exchange.objects.select_related("message"))
+    assert [row.end_reason for row in rows] == ["upstream_cut"] * len(places)
+    assert all("".join(WORDS).startswith(row.message.content) for row in rows if row.message)
+    assert len({row.message.content for row in rows if row.message}) > 3
 
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)

@@ -3,10 +3,13 @@
 from collections import Counter
 from typing import Any
 
+import openai
 import pytest
 
 from history.dialects import DIALECTS
+from history.models import Exchange
 from relay.gateway import routes
+from relay.gateway.digest.digester import Digester
 from relay.gateway.routes import upstreams_for
 from relay.providers import registry
 from relay.providers.base import Model
@@ -131,6 +134,48 @@ def test_whoever_failed_is_left_alone_for_as_long_as_it_says(
     routes.forget_all()
     routes.cool("first", seconds=0.0)
     assert order("both")[0] == "first"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_one_of_another_language_stands_in_and_is_translated(
+    relay: Relay, key: str, vendors: Vendors, settings: Any, stream: bool
+) -> None:
+    lead(settings, "both", to("first"), to("anthropic", "claude", weight=0))
+    vendors.plays(CHAT, refuses("overloaded"))
+    vendors.plays("anthropic-messages", says("From ", "afar."))
+    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
+        told: Any = client.chat.completions.create(
+            model="both", messages=[{"role": "user", "content": "hi"}], stream=stream
+        )
+        text = (
+            "".join(piece.choices[0].delta.content or "" for piece in told if piece.choices)
+            if stream
+            else (told.choices[0].message.content)
+        )
+    assert text == "From afar."
+    assert [seen.dialect for seen in vendors.requests] == [CHAT, "anthropic-messages"]
+    assert relay.ended()[0].metadata["provider"] == "anthropic"
+    digester = Digester(relay.journal.folder, name="test", patience=0)
+    for _ in range(4):
+        digester.step()
+    row = Exchange.objects.select_related("message").get()
+    assert (row.end_reason, row.provider, row.model, row.attempts) == ("done", "anthropic", "claude", 2)
+    assert row.message is not None
+    assert (row.message.content, row.metadata["translated_to"]) == ("From afar.", "anthropic-messages")
+
+
+def test_one_of_the_callers_own_language_stands_in_untranslated(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    lead(settings, "both", to("anthropic", "claude"), to("first", weight=0))
+    vendors.plays("anthropic-messages", refuses("overloaded"))
+    vendors.plays(CHAT, says("At home."))
+    body = b'{ "model" : "both", "messages":[{"role":"user","content":"hi"}], "seed" : 1e1 }'
+    answered = ask(relay, "/v1/chat/completions", body, x_api_key=key)
+    assert answered.json["choices"][0]["message"]["content"] == "At home."
+    assert "x-parley-not-carried" not in answered.headers
+    assert vendors.requests[1].body["seed"] == 10
+    assert relay.ended()[0].metadata["dialect"] == CHAT
 
 
 def test_when_all_have_failed_the_last_one_is_heard(relay: Relay, key: str, vendors: Vendors, settings: Any) -> None:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import zstandard
 
@@ -23,6 +23,8 @@ from history.events import Failed
 from relay.gateway.records import Accepted, Ended
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
+# The caller had all of it, and we had no room for it.
+NOT_KEPT = "not_kept"
 SHOWN_BODY = 10_000
 # Of a request that nobody counted.
 BYTES_PER_TOKEN = 4
@@ -44,16 +46,34 @@ class Answer:
     skipped: int = 0
 
 
+class By(NamedTuple):
+    """Who answered, which model, in which language: not always who was asked first."""
+
+    provider: str
+    model: str
+    dialect: str
+
+
+def answered_by(asked: Accepted, ended: Ended) -> By:
+    said = ended.metadata
+    return By(
+        str(said.get("provider") or asked.provider),
+        str(said.get("model") or asked.model),
+        str(said.get("dialect") or asked.upstream_dialect or asked.dialect),
+    )
+
+
 def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
     body = _plain(b"".join(pieces), ended)
-    dialect = DIALECTS.get(asked.upstream_dialect or asked.dialect)
+    by = answered_by(asked, ended)
+    dialect = DIALECTS.get(by.dialect)
     if asked.kind != "chat" or dialect is None:
         return _without_words(ended, body)
-    folded = Assembler(provider=asked.provider, model=asked.model)
+    folded = Assembler(provider=by.provider, model=by.model)
     if ended.status >= 400:
         folded.feed(dialect.decode_error(ended.status, body))
     elif body:
-        decoder = dialect.stream_decoder(asked.provider)
+        decoder = dialect.stream_decoder(by.provider)
         folded.feed_all([*decoder.feed(body), *decoder.close()])
     reason = _reason(folded, ended, has_body=bool(body))
     if reason == UPSTREAM_ERROR and folded.failed is None:
@@ -80,6 +100,8 @@ def _without_words(ended: Ended, body: bytes) -> Answer:
 
 def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
     """Whoever carried the bytes knows how the connection ended; what the vendor said in them counts besides."""
+    if ended.reason == DONE and ended.status < 400 and ended.lost_bytes:
+        return NOT_KEPT
     if ended.status >= 400 or (ended.reason == DONE and folded.failed):
         return UPSTREAM_ERROR
     if ended.reason == DONE and has_body and folded.ended is None:

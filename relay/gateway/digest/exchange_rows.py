@@ -9,6 +9,7 @@ from typing import Any
 from history import bodies, redaction, rows
 from history.entries import Usage, thawed
 from history.models import Exchange, Message
+from relay.gateway.digest.answers import answered_by
 from relay.gateway.digest.plans import Plan
 from relay.gateway.records import Ended
 
@@ -17,7 +18,8 @@ WAITS_FOR = timedelta(days=1)
 
 # The columns that the end of a call changes.
 ENDING = (
-    *("session", "ended_at", "end_reason", "message", "attempts", "status_code", "error", "usage", "cost", "metadata"),
+    *("session", "provider", "model", "ended_at", "end_reason", "message", "attempts", "status_code", "error"),
+    *("usage", "cost", "metadata"),
 )
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "source")
 
@@ -74,7 +76,10 @@ def _ending(plan: Plan) -> dict[str, Any]:
     ended, answer = plan.under.ended, plan.answer
     if ended is None or answer is None:
         return {"attempts": max(1, plan.attempts)}
+    by = answered_by(plan.asked.record, ended)
     return {
+        "provider": by.provider,
+        "model": by.model,
         "ended_at": datetime.fromtimestamp(ended.at, UTC),
         "end_reason": answer.reason or "done",
         "message": Message(pk=plan.message_id) if plan.message_id else None,
@@ -105,7 +110,10 @@ def _metadata(plan: Plan) -> dict[str, Any]:
         "headers": {name: value for name, value in ended.response_headers if name.lower() != "set-cookie"},
         "error_body": redacted(plan, answer.error_body),
     }
-    others = {name: value for name, value in ended.metadata.items() if name != "cost"}
+    others = {name: value for name, value in ended.metadata.items() if name not in ("cost", "model", "dialect")}
+    if "dialect" in ended.metadata:
+        spoken = str(ended.metadata["dialect"])
+        others["translated_to"] = spoken if spoken != plan.asked.record.dialect else ""
     return {**plan.metadata, **others, **{name: value for name, value in said.items() if value}}
 
 

