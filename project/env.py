@@ -86,6 +86,14 @@ class Environment:
             return default
         return base / Path(value).expanduser() if value else default
 
+    def folders(self, name: str) -> list[Path]:
+        """Folders that need not be there yet, separated by commas."""
+        paths = [Path(word).expanduser() for word in self.words(name) if "\0" not in word]
+        if not all(path.is_absolute() for path in paths):
+            self.refuse(name, "write whole paths of folders like /srv/projects, separated by commas")
+            return []
+        return paths
+
     def url(self, name: str, default: str = "", *, schemes: tuple[str, ...], example: str) -> str:
         value = self.text(name)
         if not value:

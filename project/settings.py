@@ -147,6 +147,8 @@ PARLEY_OWN_KEYS = env.flag("PARLEY_OWN_KEYS", True)
 
 # Chat
 
+# Agents may be told what lies below these folders; none: nothing.
+PARLEY_FOLDERS = env.folders("PARLEY_FOLDERS")
 PARLEY_ATTACHMENT_MB = env.whole_number("PARLEY_ATTACHMENT_MB", 10, least=1, most=100)
 PARLEY_ATTACHMENTS_PER_MESSAGE = env.whole_number("PARLEY_ATTACHMENTS_PER_MESSAGE", 10, most=100)
 PARLEY_SHARING = env.flag("PARLEY_SHARING", True)

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.admin.looking import ReadOnlyAdmin
 from relay.admin_files import AgentFilesAdmin
+from relay.agent.folders import NotAllowed, allowed
 from relay.agent.tools.registry import all_tools
 from relay.mcp.admin import McpServerAdmin
 from relay.mcp.using.servers import all_tools as of_mcp_servers
@@ -31,6 +32,13 @@ class AgentForm(forms.ModelForm[Agent]):
         help_text=_("With the tool call_agent. None: all others."),
     )
 
+    folders = forms.CharField(
+        label=_("working folders"),
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 60}),
+        help_text=_("One on each line; it is told what is in them. Only below PARLEY_FOLDERS."),
+    )
+
     class Meta:
         model = Agent
         fields = "__all__"  # noqa: DJ007 - staff may set all of it
@@ -41,6 +49,7 @@ class AgentForm(forms.ModelForm[Agent]):
         tools = {tool.name: f"{tool.name}: {tool.summary}" for tool in [*all_tools(), *of_mcp_servers()]}
         agents = {agent.name: str(agent) for agent in Agent.objects.all()}
         self._offer("tools", tools, chosen=self.instance.tools)
+        self.initial["folders"] = "\n".join(self.instance.folders)
         self._offer("agents", agents, chosen=self.instance.agents)
 
     def _offer(self, field: str, there: dict[str, str], *, chosen: list[str] | None) -> None:
@@ -52,6 +61,16 @@ class AgentForm(forms.ModelForm[Agent]):
     def clean_instruction(self) -> str:
         """Lines end as everywhere else; browsers send the ends of Windows."""
         return str(self.cleaned_data["instruction"]).replace("\r\n", "\n")
+
+    def clean_folders(self) -> list[str]:
+        folders = [line.strip() for line in self.cleaned_data["folders"].splitlines() if line.strip()]
+        for folder in folders:
+            try:
+                allowed(folder)
+            except NotAllowed:
+                problem = _("%(folder)s is no folder below PARLEY_FOLDERS.") % {"folder": folder[:200]}
+                raise forms.ValidationError(problem) from None
+        return folders
 
     def _get_validation_exclusions(self) -> set[str]:
         """Another default is no error: it gives way, see `save_model`."""

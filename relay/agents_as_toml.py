@@ -36,6 +36,7 @@ LAYOUT: dict[str, dict[str, str]] = {
         "reasoning_effort": "reasoning_effort",
     },
     "limits": {name: name for name in ("max_steps", "max_turns", "max_answer_tokens", "max_turn_tokens")},
+    "surroundings": {name: name for name in ("environment", "folders", "live_screen")},
     "compression": {name: name for name in ("compress_at", "keep_turns")},
 }
 PLACES = {field: f"{table}.{name}".lstrip(".") for table, names in LAYOUT.items() for name, field in names.items()}
@@ -60,7 +61,7 @@ class Found:
 def written(agent: Agent) -> str:
     """The agent as a file."""
     tables = {
-        table: {name: value for name, field in names.items() if (value := getattr(agent, field)) not in (None, "", [])}
+        table: {name: value for name, field in names.items() if not _is_empty(value := getattr(agent, field))}
         for table, names in LAYOUT.items()
     }
     document = tables.pop("") | {name: table for name, table in tables.items() if table}
@@ -90,6 +91,11 @@ def store(found: Found, *, replacing: bool) -> Agent:
             agent.pk, agent.is_default = there.pk, there.is_default
         agent.save()
     return agent
+
+
+def _is_empty(value: Any) -> bool:
+    """0 is a value."""
+    return value is None or value is False or value in ("", [])
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
@@ -135,6 +141,8 @@ def _kind_problem(field: str, value: Any) -> str:
     if isinstance(kind, models.JSONField):
         is_list = isinstance(value, list) and all(_is_text(item) for item in value)
         return "" if is_list else _("a list of texts belongs here.")
+    if isinstance(kind, models.BooleanField):
+        return "" if isinstance(value, bool) else _("true or false belongs here.")
     if isinstance(kind, models.FloatField):
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         return "" if is_number else _("a number belongs here.")

@@ -49,6 +49,20 @@ class Agent(models.Model):
         validators=[MinValueValidator(1)],
         help_text=_("So many of the newest stay as they are. Empty: as the settings say."),
     )
+    environment = models.BooleanField(
+        _("knows its surroundings"),
+        default=False,
+        help_text=_("A conversation begins with the date, the system, its folders and its notebook."),
+    )
+    folders = models.JSONField(
+        _("working folders"),
+        default=list,
+        blank=True,
+        help_text=_("One on each line; it is told what is in them. Only below PARLEY_FOLDERS."),
+    )
+    live_screen = models.BooleanField(
+        _("sees live panels"), default=False, help_text=_("With each call it is told what its tools show just now.")
+    )
     temperature = models.FloatField(_("temperature"), null=True, blank=True)
     reasoning_effort = models.CharField(_("reasoning effort"), max_length=20, blank=True)
     is_default = models.BooleanField(_("answers unless another is picked"), default=False)

@@ -48,7 +48,7 @@ def reaches_far_enough(snapshot: Snapshot, options: ContextOptions) -> bool:
 
 def system_text(snapshot: Snapshot, options: ContextOptions) -> str:
     """The instruction, and the notebook if somebody has written into it."""
-    notebook = snapshot.notebook.strip()
+    notebook = (snapshot.notebook if options.notebook is None else options.notebook).strip()
     if not options.inject_notebook or notebook in ("", NO_NOTEBOOK):
         return snapshot.system_instruction
     return f"{snapshot.system_instruction}\n\n[Memory Notebook]\n{notebook}".strip()

@@ -48,14 +48,16 @@ class Snapshot:
 class ContextOptions:
     """Everything that rendering depends on besides the snapshot. The three limits hold together; None is no limit.
 
-    ``environment`` is the text of a first message that is made anew for each call and never stored. ``calibration``
-    multiplies token estimates by what this model's own counts have shown.
+    ``environment`` is the text of a first message that is made anew for each call and never stored. ``notebook`` is
+    told instead of the one that the snapshot's own entries have set. ``calibration`` multiplies token estimates by what
+    this model's own counts have shown.
     """
 
     max_turns: int | None = 5
     max_messages: int | None = None
     max_tokens: int | None = None
     inject_notebook: bool = True
+    notebook: str | None = None
     live_screen: str | None = None
     environment: str | None = None
     calibration: float = 1.0

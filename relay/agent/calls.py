@@ -14,7 +14,9 @@ from history.entries import Media
 from history.models import Blob, Exchange, Session, TokenCalibration
 from history.tokens import estimate_context
 from relay import allowances
+from relay.agent.environment import surroundings
 from relay.agent.settings import AgentSettings, RoleName
+from relay.agent.tools.base import ToolContext
 from relay.providers.base import CallNotes, Model, Route
 
 # Of a model whose window nobody knows, this much is used; and so much of any window is left for the answer.
@@ -46,17 +48,19 @@ def prepare_call(
     """Read the history up to `leaf`, render it for this model, and open the exchange."""
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
     allowances.check_budget(session.owner)
+    around, sources = surroundings(ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent)
     shown = ContextOptions(
         max_turns=agent.max_turns,
         max_tokens=_room(route.model, agent),
         calibration=_calibration(route.model.name),
+        **around,
     )
     taken = selectors.snapshot(session, leaf=leaf, options=shown)
     if role != "executor" or not route.model.takes_tools:
         taken = replace(taken, tools=())
     context = render_context(taken, shown)
     options = _options(route, agent, media=_media_in(context))
-    inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools]}
+    inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
     exchange = exchanges.open_exchange(
         session,
         owner=session.owner,

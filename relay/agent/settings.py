@@ -27,6 +27,9 @@ class AgentSettings:
     max_turn_tokens: int | None = None
     compress_at: float | None = None
     keep_turns: int | None = None
+    environment: bool = False
+    folders: tuple[str, ...] = ()
+    live_screen: bool = False
     temperature: float | None = None
     reasoning_effort: str = ""
 
@@ -65,6 +68,9 @@ def settings_of(row: Agent) -> AgentSettings:
         max_turn_tokens=row.max_turn_tokens or None,
         compress_at=row.compress_at or None,
         keep_turns=row.keep_turns or None,
+        environment=row.environment,
+        folders=tuple(row.folders),
+        live_screen=row.live_screen,
         temperature=row.temperature,
         reasoning_effort=row.reasoning_effort,
     )

@@ -96,6 +96,8 @@ def _fits(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def house_arguments(name: str, line: str) -> dict[str, Any]:
+    if name == "context" and (folder := re.fullmatch(r"add\s+(\S.*)", line.strip(), re.IGNORECASE)):
+        return {"folder": folder[1].strip("\"'")}
     line = " ".join(line.split())
     if name == "title" and line:
         return {"title": line[:TITLE_CHARS]}

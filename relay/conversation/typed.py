@@ -12,7 +12,8 @@ from history import recorder
 from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest, ToolResults
 from history.models import Message, Session
 from history.transactions import writing
-from relay import allowances
+from relay import allowances, broadcast
+from relay.agent.folders import NotAllowed, allowed, listing
 from relay.agent.settings import find_agent
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools
@@ -47,6 +48,8 @@ async def obey(user: Any, session: Session, command: Command) -> Sent:
             return Sent(words=_("The title is “%(title)s” now.") % {"title": session.title})
         case "fork":
             return Sent(go_to=(await steering.fork(user, session, at=told.get("seq"))).pk)
+        case "context":
+            return await _add_folder(session, told["folder"])
         case "rollback":
             await steering.rollback(user, session, to=await in_database(_place_before, session, told))
             return Sent(words=_("The conversation goes on from there. What came after it can still be read."))
@@ -55,11 +58,23 @@ async def obey(user: Any, session: Session, command: Command) -> Sent:
     raise NotPossible(help_text(all_tools()))
 
 
+async def _add_folder(session: Session, folder: str) -> Sent:
+    """What is in it becomes part of the conversation: internal, because nobody said it, and told to the model."""
+    try:
+        text = await in_database(lambda: listing(allowed(folder)))
+    except NotAllowed:
+        raise NotPossible(_("%(folder)s is no folder that may be shown here.") % {"folder": folder[:200]}) from None
+    entry = ModelInput(channel="context", is_internal=True, parts=text_parts(text), metadata={"folder": folder})
+    await in_database(lambda: recorder.append(session, entry, after=head_of(session)))
+    await broadcast.tell_session(session.pk, broadcast.CHANGED)
+    return Sent(words=_("The agent knows now what is in %(folder)s.") % {"folder": folder[:200]})
+
+
 async def use_tool(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
     """Any tool by hand, recorded as what it is: what was typed, the call, its result."""
     await in_database(allowances.note_message, user)
     request = command.as_request(f"typed-{uuid4().hex[:12]}")
-    context = ToolContext(user=user, session_id=session.pk, agent=session.agent)
+    context = ToolContext(user=user, session_id=session.pk, agent=session.agent, by_hand=True)
     results = await run_calls([request], toolbox=all_tools(), context=context)
     sent = await in_database(_record_tool, session, draft, request, results, after, on_leaf)
     return await answered(session, sent, None, on_end=None)

@@ -37,6 +37,9 @@ EVERYTHING: dict[str, Any] = {
     "reasoning_effort": "high",
     "compress_at": 0.7,
     "keep_turns": 3,
+    "environment": True,
+    "folders": ["/srv/projects"],
+    "live_screen": True,
 }
 
 

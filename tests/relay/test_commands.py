@@ -242,8 +242,8 @@ class TestHelp:
     def test_every_command_has_a_line(self) -> None:
         names = [one.name for one in suggestions(TOOLS)]
         assert names == [
-            "help", "history", "rollback", "fork", "title",
-            "current_time", "read_session", "search_history", "sys_monitor", "translate", "roll",
+            "help", "history", "rollback", "fork", "context", "title",
+            "current_time", "edit_notebook", "read_session", "search_history", "sys_monitor", "translate", "roll",
         ]  # fmt: skip
         assert all(one.description for one in suggestions(TOOLS))
         assert suggestions(TOOLS)[-1].description == "Roll a die."

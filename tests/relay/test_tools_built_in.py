@@ -25,7 +25,7 @@ from relay.agent.tools.running import run_call
 from tests.history.test_rights import with_right
 from tests.talk import answered, call, chat_of, result, results, said
 
-NAMES = ("ask_user", "current_time", "finish_task", "read_session", "search_history", "sys_monitor")
+NAMES = ("ask_user", "current_time", "edit_notebook", "finish_task", "read_session", "search_history", "sys_monitor")
 
 
 def used(name: str, user: Any, *, here: Any = None, **arguments: Any) -> ToolResult:
@@ -40,7 +40,7 @@ def said_by(name: str, user: Any, **arguments: Any) -> str:
 
 
 class TestTheRegistry:
-    def test_there_are_six_tools(self) -> None:
+    def test_there_are_these_tools(self) -> None:
         assert all_tools().names == NAMES
 
     def test_every_tool_and_every_parameter_is_described(self) -> None:

@@ -15,6 +15,7 @@ from relay.agent.tools.schemas import schema_of
 
 Directive = Literal["", "finish_task", "ask_user"]
 Run = Callable[..., str | Awaitable[str]]
+Panel = Callable[["ToolContext"], str]
 
 SECONDS = 30.0
 OUTPUT_CHARS = 50_000
@@ -31,6 +32,8 @@ class ToolContext:
     user: Any
     session_id: UUID
     agent: str = ""
+    # The person typed the call; no agent asked for it.
+    by_hand: bool = False
     # What has to be done before somebody else's session can be read.
     how_to_open: str = "the person has to open its page and say why first"
 
@@ -40,7 +43,8 @@ class Tool:
     """`run` is called with the context and the arguments by name: in a thread, or in the loop if it is async.
 
     `timeout` in seconds. A `directive` tells the agent's loop what a successful call means besides its result.
-    `description` is for models, `summary` for people and in their language.
+    `description` is for models, `summary` for people and in their language. `panel` shows, at once, how things are now:
+    an agent that has a live screen is told it with every call.
     """
 
     name: str
@@ -51,6 +55,7 @@ class Tool:
     output_chars: int = OUTPUT_CHARS
     directive: Directive = ""
     summary: StrOrPromise = ""
+    panel: Panel | None = None
 
     @property
     def definition(self) -> ToolDefinition:
@@ -65,6 +70,7 @@ def tool(
     output_chars: int = OUTPUT_CHARS,
     directive: Directive = "",
     summary: StrOrPromise = "",
+    panel: Panel | None = None,
 ) -> Callable[[Run], Tool]:
     """Make a tool of a function: its name, its docstring and its signature say what a model has to know."""
 
@@ -79,6 +85,7 @@ def tool(
             output_chars=output_chars,
             directive=directive,
             summary=summary or description.partition("\n")[0],
+            panel=panel,
         )
 
     return made

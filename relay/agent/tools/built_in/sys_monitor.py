@@ -14,7 +14,12 @@ MEASURED_SECONDS = 0.2
 GB = 1024**3
 
 
-@tool(summary=_("How busy the server is"))
+def panel(context: ToolContext) -> str:
+    """Without waiting: how busy it was since it was looked at last."""
+    return "\n".join([_cpu(interval=None), _memory(), _disk()])
+
+
+@tool(summary=_("How busy the server is"), panel=panel)
 def sys_monitor(
     context: ToolContext, metric: Annotated[Literal["cpu", "memory", "disk", "all"], "What to look at."] = "all"
 ) -> str:
@@ -23,8 +28,8 @@ def sys_monitor(
     return "\n".join(line() for name, line in lines.items() if metric in (name, "all"))
 
 
-def _cpu() -> str:
-    busy = psutil.cpu_percent(interval=MEASURED_SECONDS)
+def _cpu(*, interval: float | None = MEASURED_SECONDS) -> str:
+    busy = psutil.cpu_percent(interval=interval)
     load = " ".join(f"{average:.2f}" for average in psutil.getloadavg())
     cores = psutil.cpu_count() or 1
     return f"CPU {busy:.1f} %   load {load}   {cores} {'core' if cores == 1 else 'cores'}"
