@@ -81,6 +81,8 @@ class Assembler:
 
     def feed(self, event: Event) -> None:
         match event:
+            case TextPiece() | ReasoningPiece() | ToolCallPiece():  # first: there are far more of them than of others
+                self._add(event)
             case Started():
                 self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
                 self.provider = self.provider or event.provider

@@ -22,6 +22,7 @@ _CODE = r"`(?=[!-~])(?![*_ ])[\w .,:;=+/()*-]{1,80}(?<![ *_])`(?!`)"
 _LINE = rf"(?=[^\W\d_]|\*\*\w|`)(?:{_WORDS}++|(?<!\*){_STRONG}|(?<!`){_CODE})++"
 _PARAGRAPH = re.compile(rf"{_LINE}(?:(?<!  )\n{_LINE})*+")
 _LIST = re.compile(rf"- {_LINE}(?:(?<!  )\n- {_LINE})*+")
+_GAP = re.compile(r"\n\n+")
 _MARKED = re.compile(r"`([^`]++)`|\*\*([^*]++)\*\*")
 
 
@@ -30,7 +31,7 @@ def simple_html(text: str) -> str | None:
     if len(text) > MOST_CHARS:
         return None
     blocks: list[str] = []
-    for block in text.strip("\n").split("\n\n"):
+    for block in _GAP.split(text.strip("\n")):
         if _PARAGRAPH.fullmatch(block):
             blocks.append(_paragraph(block))
         elif _LIST.fullmatch(block) and not (blocks and blocks[-1].startswith("<ul>")):

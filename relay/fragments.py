@@ -20,7 +20,7 @@ from history.models import Message, Session
 from history.rights import Purpose, find
 from history.transcripts import Place, Shown, Transcript, read_page
 from relay import runs
-from relay.live import Change, LiveAnswer
+from relay.live import Change, Grown, LiveAnswer
 from relay.models import QueuedMessage, Run
 from relay.readers import Reader
 from relay.running import answering
@@ -170,9 +170,12 @@ def live_change(answer: LiveAnswer, change: Change, reader: Reader) -> str:
     language = reader.language if change.has_words_of_ours else ""
     if language not in change.html:
         with reader.reading() if language else nullcontext():
-            pieces = (_render(grown.template, {"answer": answer, "grown": grown}) for grown in change.grown)
-            change.html[language] = "".join(pieces)
+            change.html[language] = "".join(_grown(answer, grown) for grown in change.grown)
     return change.html[language]
+
+
+def _grown(answer: LiveAnswer, grown: Grown) -> str:
+    return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown}) if grown.is_new else grown.html
 
 
 def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: Reader) -> str:

@@ -17,13 +17,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from django.utils.safestring import mark_safe
+from django.utils.safestring import SafeString
 
 from history.assembly import NO_ARGUMENTS
 from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
 from history.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.markdown import render
 from history.markdown_blocks import split_blocks
+from relay.live_html import Tail, more_words, open_end
 
 Kind = Literal["text", "reasoning", "call"]
 Piece = list[str]  # kind, part, text; of a call also its id and the tool's name
@@ -36,8 +37,6 @@ LINE_START = 8
 
 # What may change how the text before it looks; a line break always does.
 _MEANING = re.compile(r"[*_`~\[\]<>$|\\&^\r\n\t]")
-# The last of it is a paragraph or an item of a list, alone or within quotations and lists.
-_OPEN_END = re.compile(r"</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote)>)*\s*$")
 
 
 def piece_of(event: Event) -> Piece | None:
@@ -84,25 +83,6 @@ def _whole(part: Part, name: str) -> Piece | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """The open end as HTML. Where it `is_open`, more words can be put between `before` and `after`, behind `space`."""
-
-    before: str = ""
-    space: str = ""
-    after: str = ""
-    is_open: bool = False
-
-    @classmethod
-    def of(cls, text: str, html: str) -> Tail:
-        end = _OPEN_END.search(html)
-        if end is None:
-            return cls(html)
-        before, after = mark_safe(html[: end.start()]), mark_safe(html[end.start() :])  # noqa: S308  as they were
-        space = " " if text[-1:].isspace() and not before[-1:].isspace() else ""
-        return cls(before, space, after, True)
-
-
 @dataclass(slots=True)
 class LivePart:
     """One part on the page, in `element`. `blocks` are finished, as HTML; `text` is the open end, as it was written."""
@@ -120,6 +100,10 @@ class LivePart:
         if self.kind != "text" or not self.text:
             return Tail()
         return Tail.of(self.text, self.rendered(self.text, len(self.blocks)))
+
+    @property
+    def tail_html(self) -> SafeString:
+        return self.tail.html(self.element)
 
     def rendered(self, block: str, number: int) -> str:
         return render(block, prefix=f"live-{self.index}-{number}-")
@@ -142,10 +126,14 @@ class Grown:
     text: str = ""
 
     @property
-    def template(self) -> str:
-        if self.is_new:
-            return "chat/live/_new_part.html"
-        return "chat/live/_more_words.html" if self.tail is None else "chat/live/_open_end.html"
+    def tail_html(self) -> SafeString:
+        return (self.tail or Tail()).html(self.part.element)
+
+    @property
+    def html(self) -> str:
+        """How a part changes that is on the page already."""
+        element = self.part.element
+        return more_words(element, self.text) if self.tail is None else open_end(element, self.blocks, self.tail)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,51 @@
+"""How the text of an answer on its way looks on the page, as far as it changes with every frame.
+
+Plain strings and no templates: with hundreds of answers at once, a template would cost more than what it says. Blocks
+and open ends come from the renderer and are safe, names of elements are ours; only words are escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+
+# The last of it is a paragraph or an item of a list, alone or within quotations and lists.
+_OPEN_END = re.compile(r"</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote)>)*\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The open end as HTML. Where it `is_open`, more words can be put between `before` and `after`, behind `space`."""
+
+    before: str = ""
+    space: str = ""
+    after: str = ""
+    is_open: bool = False
+
+    @classmethod
+    def of(cls, text: str, html: str) -> Tail:
+        end = _OPEN_END.search(html)
+        if end is None:
+            return cls(html)
+        before, after = html[: end.start()], html[end.start() :]
+        space = " " if text[-1:].isspace() and not before[-1:].isspace() else ""
+        return cls(before, space, after, True)
+
+    def html(self, element: str) -> SafeString:
+        end = f'<span id="{element}-end">{self.space}</span>{self.after}' if self.is_open else ""
+        return mark_safe(f'<div class="tail" id="{element}-tail">{self.before}{end}</div>')  # noqa: S308  see above
+
+
+def more_words(element: str, text: str) -> str:
+    return f'<span hx-swap-oob="beforeend:#{element}-end">{escape(text)}</span>'
+
+
+def open_end(element: str, blocks: Iterable[str], tail: Tail) -> str:
+    """What is finished goes behind what was finished before, and the open end is another one."""
+    finished = "".join(blocks)
+    added = f'<div hx-swap-oob="beforeend:#{element}-blocks">{finished}</div>' if finished else ""
+    return f"{added}\n{tail.html(element)}"
