@@ -124,15 +124,15 @@ class Assembler:
         return "complete" if self.ended else "interrupted"
 
     def _add(self, event: Piece) -> None:
-        place = (event.part, type(event))
+        kind = type(event)
+        place = (event.part, kind)
         if isinstance(event, MediaPiece):
             self._parts[place] = _Growing.of(self._media(event))
         elif isinstance(event, OtherPiece):
             self._parts[place] = _Growing.of(OtherPart(data=event.data))
         else:
-            if place not in self._parts:
-                self._parts[place] = _Growing(_BUILDERS[type(event)])
-            self._parts[place].add(event)
+            growing = self._parts.get(place) or self._parts.setdefault(place, _Growing(_BUILDERS[kind]))
+            growing.add(event)
 
     def _media(self, event: MediaPiece) -> Media:
         if not event.data:

@@ -242,7 +242,12 @@ def _forget(exchange_id: UUID) -> None:
 
 
 def _lock_rows(exchange: Exchange) -> None:
-    """The session before the exchange, as a removal does it: two who end a call, or one who removes it, take turns."""
+    """The session before the exchange, as a removal does it: two who end a call, or one who removes it, take turns.
+
+    Where only one can write at all, as in SQLite, they do so already.
+    """
+    if not connection.features.has_select_for_update:
+        return
     if exchange.session_id:
         list(Session.objects.select_for_update().order_by().filter(pk=exchange.session_id).values_list("pk"))
     list(Exchange.objects.select_for_update().order_by().filter(pk=exchange.pk).values_list("pk"))

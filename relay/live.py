@@ -56,9 +56,10 @@ def merged(pieces: Iterable[Piece]) -> list[Piece]:
     together: list[Piece] = []
     for piece in pieces:
         last = together[-1] if together else None
-        if last and last[:2] == piece[:2]:
+        if last and last[1] == piece[1] and last[0] == piece[0]:
             last[2] += piece[2]
-            last[3:] = [old or new for old, new in zip(last[3:], piece[3:], strict=True)]
+            if len(last) > 3:
+                last[3:] = [old or new for old, new in zip(last[3:], piece[3:], strict=True)]
         else:
             together.append(list(piece))
     return together

@@ -78,10 +78,9 @@ def look_at_lists() -> None:
 
 def _runs_elsewhere(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, set[UUID]]:
     found: dict[UUID, set[UUID]] = defaultdict(set)
-    for run_id, session_id in Run.objects.filter(session__in=among(session_ids), ended_at=None).values_list(
-        "pk", "session"
-    ):
-        if not runs.is_here(run_id):
+    others = Run.objects.filter(session__in=among(session_ids), ended_at=None).exclude(pk__in=among(runs.all_here()))
+    for run_id, session_id in others.values_list("pk", "session"):
+        if not runs.is_here(run_id):  # it has begun since we asked
             found[session_id].add(run_id)
     return found
 

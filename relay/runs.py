@@ -110,6 +110,10 @@ def is_here(run_id: UUID) -> bool:
     return run_id in running
 
 
+def all_here() -> list[UUID]:
+    return list(running)
+
+
 async def so_far(run_id: UUID) -> SoFar | None:
     """The answer of a run up to now: from this process, or as its own last noted it. None: no answer is on its way."""
     return so_far_here(run_id) or await in_database(_so_far_elsewhere, run_id)
