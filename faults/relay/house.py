@@ -69,7 +69,11 @@ class House:
         log = self.folder / f"server-{secrets.token_hex(3)}.log"
         environment = clean_environment(**self.variables)
         self.process = Process([sys.executable, "-m", *words], log=log, environment=environment)
-        wait_for(lambda: answers(self.port), what="the server")
+        process = self.process
+        wait_for(
+            lambda: answers(self.port) or process.popen.poll() is not None, seconds=180, what=f"the server ({log})"
+        )
+        assert process.popen.poll() is None, process.output[-2_000:]
 
     def kill(self) -> None:
         """-9, the whole group: the worker and its digester."""

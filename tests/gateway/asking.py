@@ -43,7 +43,7 @@ def asking(
     relay: Relay, path: str, body: bytes = b"", *, method: str = "POST", headers: Mapping[str, str] | None = None
 ) -> Iterator[Answered]:
     """Inside it, the reply is still on its way."""
-    connection = http.client.HTTPConnection(urlsplit(relay.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(relay.url).netloc, timeout=60)
     try:
         connection.request(method, path, body, {"content-type": "application/json", **(headers or {})})
         yield Answered(connection.getresponse())

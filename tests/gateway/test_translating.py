@@ -1,12 +1,17 @@
 """Different languages: what cannot be carried is named, counts are estimated, Gemini's other stream is spoken too."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings as live_settings
 
 from history.dialects import DIALECTS
+from history.models import Session
+from relay.gateway.digest.digester import Digester
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
@@ -109,7 +114,8 @@ def test_a_reply_that_is_cut_is_an_error_for_a_caller_who_wants_it_whole(
 
 
 @pytest.mark.skipif(bool(missing_packages()), reason="the demo model is not installed")
-def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str) -> None:
+def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The README's own lines, too, and what they said is in the history."""
     local = LocalProvider()
     registry.use(registry.Router([local]))
     asked = {"model": "local/smollm2-135m-instruct", "max_tokens": 8, "messages": HI["messages"]}
@@ -118,6 +124,25 @@ def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str) -> None
         assert answered.json["content"][0]["text"]
         streamed = ask(relay, "/v1/chat/completions", {**asked, "stream": True}, x_api_key=key)
         assert streamed.body.endswith(b"data: [DONE]\n\n")
+        exec(newcomers_lines(relay, key), {})
     finally:
         local.server.end()
+    assert capsys.readouterr().out.strip()
     assert {accepted.provider for accepted in relay.accepted()} == {"local"}
+    relay.ended(3)
+    digester = Digester(relay.journal.folder, name="test", patience=0)
+    for _ in range(4):
+        digester.step()
+    session = Session.objects.get(title="Say hello.")
+    assert (session.client, session.message_count) == ("OpenAI SDK", 2)
+
+
+def newcomers_lines(relay: Relay, key: str) -> str:
+    readme = (Path(live_settings.BASE_DIR) / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(from openai.*?)```", readme, re.DOTALL)
+    # A small model may go on for long.
+    said = {"http://127.0.0.1:8000": relay.url, "parley_…": key, "messages=messages": "messages=messages, max_tokens=8"}
+    for before, after in said.items():
+        assert before in code
+        code = code.replace(before, after)
+    return str(code)
