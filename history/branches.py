@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from uuid import UUID
 
 from django.db import connection
 
-from history.entries import LEAVES
+from history.entries import LEAVES, Retracted
 from history.models import Message, Session
+from history.reading import entries_of
 
 SHOWN_BESIDE = 1_000
 
@@ -39,6 +41,26 @@ def below_on_the_way(session: Session, seq: int, *, to: int, steps: int) -> int:
     """So many entries down from `seq` on the way to entry `to`, as long as there is only one way; else `to` itself."""
     way = _descend(session, seq, choice=_ONLY, through=to, steps=steps)
     return way[-1] if len(way) > steps else to
+
+
+def behind_notes(session_id: UUID, seq: int) -> int:
+    """Where to go on after entry `seq`: behind what was set there meanwhile, such as a summary or its retraction.
+
+    Not where somebody has spoken after that: then it belongs to what they said.
+    """
+    below = Message.objects.filter(session_id=session_id).exclude(kind__in=LEAVES).order_by("-seq")
+    place = seq
+    while child := below.filter(parent_seq=place).values_list("seq", "is_state").first():
+        if not child[1]:
+            return seq
+        place = child[0]
+    return place
+
+
+def retracted_in(session_id: UUID) -> set[int]:
+    """The summaries on the path to the head that somebody took back."""
+    rows = Message.objects.filter(session_id=session_id, on_path=True, is_state=True, kind=Retracted.kind)
+    return {entry.seq for entry in entries_of(list(rows)) if isinstance(entry, Retracted)}
 
 
 def goes_on(session: Session, seq: int) -> bool:

@@ -24,6 +24,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from history import bodies, counters, projections, recorder, redaction, rows, storage
+from history.branches import behind_notes
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
 from history.many import among
@@ -287,13 +288,13 @@ def _append_answer(exchange: Exchange, output: ModelOutput, end_reason: str, *, 
 
 
 def _append_after(session: Session, answer: ModelOutput, *, after: int, instead_of: int) -> Appended:
-    """After what it answers; after the head where that was trimmed meanwhile: the answer is kept all the same."""
+    """After what it answers and a summary that was written there meanwhile; after the head where that was trimmed."""
     head = storage.lock([session.pk])[session.pk].head
     if instead_of and head == instead_of:
         moved = HeadMoved(to=after, reason="whole answer")
         return recorder.append_many(session, [moved, answer], after=after)[-1]
     try:
-        return recorder.append(session, answer, after=after)
+        return recorder.append(session, answer, after=behind_notes(session.pk, after))
     except NoSuchEntry:
         return recorder.append(session, answer, after=head)
 

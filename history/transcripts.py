@@ -8,8 +8,8 @@ from decimal import Decimal
 from itertools import groupby
 from urllib.parse import urlencode
 
-from history.branches import below_on_the_way, goes_on, newest_below, notes_beside, versions_of
-from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, ToolRequest, ToolResult, ToolResults
+from history.branches import below_on_the_way, goes_on, newest_below, notes_beside, retracted_in, versions_of
+from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, Summary, ToolRequest, ToolResult, ToolResults
 from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
 from history.previews import entries_in_brief
@@ -65,6 +65,8 @@ class Shown:
     versions: tuple[int, ...] = ()
     notes: tuple[Shown, ...] = ()
     cost: Decimal | None = None
+    is_retracted: bool = False
+    """A summary that somebody took back."""
 
     @property
     def template(self) -> str:
@@ -214,8 +216,13 @@ def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[
     for note, entry in zip(notes, entries[len(messages) :], strict=True):
         hanging.setdefault(note.parent_seq, []).append(Shown(message=note, entry=entry, place=place))
     rows = _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
-    costs = _costs(messages)
-    return [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
+    costs, retracted = _costs(messages), _retracted(session, messages)
+    rows = [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
+    return [replace(row, is_retracted=True) if row.message.seq in retracted else row for row in rows]
+
+
+def _retracted(session: Session, messages: Sequence[Message]) -> set[int]:
+    return retracted_in(session.pk) if any(message.kind == Summary.kind for message in messages) else set()
 
 
 def _costs(messages: Sequence[Message]) -> dict[int, Decimal]:

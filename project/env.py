@@ -67,6 +67,14 @@ class Environment:
         self.refuse(name, "write a number like 2 or 0.50")
         return default
 
+    def share(self, name: str, default: float) -> float:
+        """A part of a whole."""
+        value = self.text(name)
+        if not value or (_AMOUNT.fullmatch(value) and float(value) <= 1):
+            return float(value or default)
+        self.refuse(name, "write a number from 0 to 1, like 0.8")
+        return default
+
     def words(self, name: str, default: Iterable[str] = ()) -> list[str]:
         """A list, separated by commas."""
         value = self.text(name)

@@ -152,6 +152,9 @@ PARLEY_FOLDERS = env.folders("PARLEY_FOLDERS")
 PARLEY_ATTACHMENT_MB = env.whole_number("PARLEY_ATTACHMENT_MB", 10, least=1, most=100)
 PARLEY_ATTACHMENTS_PER_MESSAGE = env.whole_number("PARLEY_ATTACHMENTS_PER_MESSAGE", 10, most=100)
 PARLEY_SHARING = env.flag("PARLEY_SHARING", True)
+# At this share of a model's window older turns are summarised; 0: never.
+PARLEY_COMPRESS_AT = env.share("PARLEY_COMPRESS_AT", 0.8)
+PARLEY_COMPRESS_KEEP_TURNS = env.whole_number("PARLEY_COMPRESS_KEEP_TURNS", 0, most=1000)
 # What one person may use; 0 is no limit.
 PARLEY_CHAT_MESSAGES_PER_MINUTE = env.whole_number("PARLEY_CHAT_MESSAGES_PER_MINUTE", 30)
 PARLEY_CHAT_TOKENS_PER_DAY = env.whole_number("PARLEY_CHAT_TOKENS_PER_DAY", 0, most=10**15)

@@ -16,6 +16,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from history.branches import newest_below
+from history.entries import Retracted
 from history.models import Message, Session
 from history.rights import Purpose, find
 from history.transcripts import Place, Shown, Transcript, read_page
@@ -77,7 +78,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> CaughtUp:
         if found.is_elsewhere:
             html: str = _render("history/_transcript.html", context | {"transcript": page})
         else:
-            html = _rows(page, context, shown=view.shown, live=live)
+            html = _taken_back(page, context) + _rows(page, context, shown=view.shown, live=live)
         html += _around(session, run, found.tip, found.leaf, context)
     outcome = _outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # Should somebody have written all the while: what was read is shown, and must not be sent again.
@@ -134,6 +135,13 @@ def _run_at(session_id: UUID, tip: int) -> Run | None:
 
 def _outcome_of(run_id: str) -> str:
     return Run.objects.filter(pk=run_id).values_list("outcome", flat=True).first() or ""
+
+
+def _taken_back(page: Transcript, context: dict[str, Any]) -> str:
+    """Summaries that somebody took back since: they stand further up, and say so now."""
+    named = [row.entry.seq for row in page.rows if isinstance(row, Shown) and isinstance(row.entry, Retracted)]
+    rows = [row for seq in named for row in read_page(context["session"], Place(at=seq)).rows]
+    return "".join(_row(row, context) for row in rows if isinstance(row, Shown) and row.message.seq in named)
 
 
 def _rows(page: Transcript, context: dict[str, Any], *, shown: int, live: str) -> str:

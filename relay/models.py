@@ -139,6 +139,7 @@ class Run(models.Model):
     started_at = models.DateTimeField(_("started"), default=timezone.now)
     heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
     stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
+    compression_asked_at = models.DateTimeField(_("summary asked"), null=True, blank=True)
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
     outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices, blank=True)
     error = models.TextField(_("error"), blank=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -15,6 +16,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
+from history.compression import ProblemCode
+from history.compression.checks import SENTENCES
 from history.entries import Media, ToolResult, ToolResults, thawed
 from history.markdown import render
 from history.media import IMAGES
@@ -163,6 +166,16 @@ def as_json(value: Any) -> str:
 def is_picture(part: Media) -> bool:
     """Whether a page shows it; whoever serves the bytes looks at them again."""
     return part.media_type in IMAGES
+
+
+@register.filter
+def summary_problem(told: Mapping[str, Any]) -> str:
+    """Why a summary was not used; an entry may name a reason that this version does not know."""
+    values = {name: str(value) for name, value in (told.get("problem_values") or {}).items()}
+    try:
+        return _(SENTENCES[ProblemCode(told.get("problem", ""))]) % values
+    except (ValueError, KeyError):
+        return str(told.get("problem", ""))
 
 
 @register.filter

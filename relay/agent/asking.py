@@ -7,6 +7,7 @@ import time
 from contextlib import aclosing
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 from history import exchanges, recorder
@@ -16,27 +17,28 @@ from history.events import Event
 from history.halves import Halves
 from history.transactions import writing
 from relay import allowances
-from relay.agent.calls import Prepared, outcome_of, prepare_call
+from relay.agent.calls import ContextFull, Prepared, outcome_of, prepare_call
+from relay.agent.compression import compress, look_around
 from relay.agent.keeping import move, to_the_end
 from relay.agent.settings import RoleName
-from relay.agent.turn import Said, Turn, TurnFailed, Watcher
+from relay.agent.turn import Said, Turn, TurnFailed, Watcher, Wish
 from relay.database import in_database
 from relay.errors import Cut, ProviderError
 from relay.prices import cost_of
-from relay.providers.base import CallNotes
+from relay.providers.base import CallNotes, Route
 from relay.providers.registry import router
 
 
 async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> Said:
     route = router().route(turn.agent.model_for(role, picked=turn.model))
-    prepared = await in_database(
-        prepare_call, turn.session_id, leaf=leaf, agent=turn.agent, role=role, route=route, client=turn.client
-    )
+    prepared = await _prepared(turn, watcher, role, route, leaf)
     call = _Call(turn, prepared, role)
     await watcher.opened(prepared, call.assembler, role=role)
     try:
         await call.listen(watcher)
     except ProviderError as error:
+        if error.kind == "context_length" and (shorter := await _made_shorter(call, watcher)):
+            return await ask(turn, watcher, role, shorter)
         await call.store(watcher, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
         raise TurnFailed(error) from error
     except asyncio.CancelledError:
@@ -46,6 +48,29 @@ async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> Said:
         await to_the_end(call.store(watcher, "server_error"))
         raise
     return await to_the_end(call.store(watcher, "done"))
+
+
+async def _prepared(turn: Turn, watcher: Watcher, role: RoleName, route: Route, leaf: int) -> Prepared:
+    """The next call of a run, from what is on its path by now; shortened first where it is full or somebody asked."""
+    leaf, wish = await in_database(look_around, watcher.id, turn.session_id, leaf)
+    asked: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
+    if wish is None:
+        try:
+            return await in_database(prepare_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
+        except ContextFull:
+            wish = Wish(why="full")
+    leaf = await compress(turn, watcher, leaf, route=route, wish=wish)
+    return await in_database(prepare_call, turn.session_id, leaf=leaf, **asked)
+
+
+async def _made_shorter(call: _Call, watcher: Watcher) -> int:
+    """The vendor says that it is too much, whatever we had counted: the entry from which less is told; 0: it cannot."""
+    exchange, route = call.prepared.exchange, call.prepared.route
+    shorter = await compress(call.turn, watcher, exchange.after, route=route, wish=Wish(why="too_long"))
+    if shorter == exchange.after:
+        return 0
+    await in_database(exchanges.finish, exchange, None, end_reason="upstream_error", error="context_length")
+    return shorter
 
 
 class _Call:

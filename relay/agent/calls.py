@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from history import exchanges, selectors
 from history.context import RENDERER_VERSION, Context, ContextOptions, render_context
 from history.dialects import CallOptions, Switches
 from history.entries import Media
 from history.models import Blob, Exchange, Session, TokenCalibration
+from history.repair import Code
 from history.tokens import estimate_context
 from relay import allowances
 from relay.agent.environment import surroundings
@@ -24,6 +27,11 @@ UNKNOWN_WINDOW = 16_000
 ANSWER_TOKENS = 4_096
 # An estimate may be off by some percent even after calibration.
 MARGIN = 0.95
+OVERFULL = frozenset({Code.LIMIT_TOKENS, Code.OVER_TOKENS})
+
+
+class ContextFull(Exception):
+    """So much would be told that older turns are to be summarised first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +52,27 @@ def prepare_call(
     role: RoleName,
     route: Route,
     client: Mapping[str, Any],
+    may_be_full: bool = True,
 ) -> Prepared:
-    """Read the history up to `leaf`, render it for this model, and open the exchange."""
+    """Read the history up to `leaf`, render it for this model, and open the exchange.
+
+    Raises ContextFull where the context has come to its limit and `may_be_full` is false.
+    """
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
     allowances.check_budget(session.owner)
     around, sources = surroundings(ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent)
     shown = ContextOptions(
         max_turns=agent.max_turns,
-        max_tokens=_room(route.model, agent),
-        calibration=_calibration(route.model.name),
+        max_tokens=room_of(route.model, agent),
+        calibration=calibration_of(route.model.name),
         **around,
     )
     taken = selectors.snapshot(session, leaf=leaf, options=shown)
     if role != "executor" or not route.model.takes_tools:
         taken = replace(taken, tools=())
     context = render_context(taken, shown)
+    if not may_be_full and _is_full(context, full_at(route.model, agent)):
+        raise ContextFull
     options = _options(route, agent, media=_media_in(context))
     inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
     exchange = exchanges.open_exchange(
@@ -77,7 +91,7 @@ def prepare_call(
     return Prepared(exchange=exchange, context=context, options=options, route=route)
 
 
-def _room(model: Model, agent: AgentSettings) -> int:
+def room_of(model: Model, agent: AgentSettings) -> int:
     """How many tokens may be told, so that an answer still fits behind them."""
     if model.context_tokens:
         return model.context_tokens
@@ -86,7 +100,17 @@ def _room(model: Model, agent: AgentSettings) -> int:
     return max(256, int((window - answer) * MARGIN))
 
 
-def _calibration(model: str) -> float:
+def full_at(model: Model, agent: AgentSettings) -> int:
+    """So many tokens are told at most before older turns are summarised; 0: they never are."""
+    share = settings.PARLEY_COMPRESS_AT if agent.compress_at is None else agent.compress_at
+    return min(int((model.window or UNKNOWN_WINDOW) * share), room_of(model, agent))
+
+
+def _is_full(context: Context, limit: int) -> bool:
+    return bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes))
+
+
+def calibration_of(model: str) -> float:
     known = TokenCalibration.objects.filter(model=model).values_list("factor", flat=True).first()
     return known if known and known > 0 else 1.0
 

@@ -7,7 +7,10 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 from uuid import UUID
 
+from django.utils import timezone
+
 from history import recorder
+from history.branches import behind_notes
 from history.entries import Entry
 from history.models import Session
 from history.transactions import writing
@@ -26,12 +29,29 @@ async def keep(turn: Turn, watcher: Watcher, entry: Entry, *, after: int) -> int
 
 def _append(run_id: UUID, session_id: UUID, entry: Entry, after: int) -> int:
     with writing():
-        return move(run_id, recorder.append(Session.objects.get(pk=session_id), entry, after=after).seq)
+        session = Session.objects.get(pk=session_id)
+        return move(run_id, recorder.append(session, entry, after=behind_notes(session_id, after)).seq)
 
 
 def move(run_id: UUID, leaf: int) -> int:
     Run.objects.filter(pk=run_id).update(leaf=leaf)
     return leaf
+
+
+def note_wish(run_id: UUID) -> bool:
+    """Somebody wants older turns summarised: the run does it before its next call, or at its end. False: it is over."""
+    waiting = Run.objects.filter(pk=run_id, ended_at=None)
+    with writing():
+        return bool(waiting.update(compression_asked_at=timezone.now()))
+
+
+def take_wish(run_id: UUID) -> bool:
+    """Whether somebody wants that; told once."""
+    asked = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
+    if not asked.exists():
+        return False
+    with writing():
+        return bool(asked.update(compression_asked_at=None))
 
 
 def leaf_of(run_id: UUID) -> int:

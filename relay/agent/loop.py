@@ -14,6 +14,7 @@ from history.entries import ModelInput, ModelOutput, Text
 from history.models import Message
 from relay import words
 from relay.agent.asking import ask
+from relay.agent.compression import compress_alone, compress_if_asked
 from relay.agent.keeping import keep, leaf_of
 from relay.agent.settings import RoleName
 from relay.agent.tools.running import answer_all
@@ -34,6 +35,8 @@ BRIEFINGS: dict[RoleName, str] = {
 async def answer(turn: Turn, watcher: Watcher) -> Run.Outcome:
     """Carry the turn through. Raises TurnFailed, NoSuchModel; cancelled, it stores what there is and goes."""
     leaf = turn.leaf
+    if turn.wish:
+        return await compress_alone(turn, watcher, turn.wish)
     asked = await in_database(_open_calls, turn.session_id, leaf) if turn.answers else None
     if asked:
         return await _resume(turn, watcher, asked)
@@ -43,6 +46,7 @@ async def answer(turn: Turn, watcher: Watcher) -> Run.Outcome:
         outcome, leaf = await _speak(turn, watcher, role, leaf)
         if outcome is not Run.Outcome.DONE:
             return outcome
+    await compress_if_asked(turn, watcher, leaf)
     return Run.Outcome.DONE
 
 

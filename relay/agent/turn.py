@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from history.assembly import Assembler
@@ -16,10 +16,20 @@ from relay.errors import ProviderError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """That older turns be summarised: `why`, by which model, and the number of a summary that it is to replace."""
+
+    why: Literal["full", "too_long", "asked", "tool", "again"]
+    model: str = ""
+    instead_of: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """What is to be answered: the entry `leaf` of a session, by an agent, on behalf of its owner.
 
     `answers` are a person's words for open calls of `ask_user`, by call id; `client` says who was connected from where.
+    With a `wish` nothing is answered, only summarised.
     """
 
     session_id: UUID
@@ -29,6 +39,7 @@ class Turn:
     model: str = ""
     answers: Mapping[str, str] = field(default_factory=dict)
     client: Mapping[str, Any] = field(default_factory=dict)
+    wish: Wish | None = None
 
 
 class Watcher(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from history.entries import Text, ToolRequest, ToolResult, ToolResults
-from relay.agent.keeping import keep, to_the_end
+from relay.agent.keeping import keep, note_wish, to_the_end
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import Toolbox, toolbox
 from relay.agent.tools.running import answer_all, run_calls
@@ -22,10 +22,14 @@ async def use_tools(turn: Turn, watcher: Watcher, said: Said) -> tuple[Run.Outco
     await watcher.calling(seq=said.seq, requests=requests)
     results = await _results(turn, watcher, said, box)
     leaf = await keep(turn, watcher, results, after=said.seq)
-    finished = any(
-        _directive(box, request) == "finish_task" and result.status == "success"
+    succeeded = [
+        _directive(box, request)
         for request, result in zip(requests, results.results, strict=True)
-    )
+        if result.status == "success"
+    ]
+    if "compress" in succeeded:
+        await in_database(note_wish, watcher.id)
+    finished = "finish_task" in succeeded
     return (Run.Outcome.DONE if finished else None), leaf
 
 

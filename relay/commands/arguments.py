@@ -107,6 +107,8 @@ def house_arguments(name: str, line: str) -> dict[str, Any]:
         return {"turns": max(1, int(line or 1))}
     if name in ("rollback", "fork") and (entry := _ENTRY.fullmatch(line)):
         return {"seq": int(entry[1])}
+    if name == "compress" and " " not in line:
+        return {"model": line}
     if name in ("fork", "help") and not line:
         return {}
     problem = _("This does not fit.") if line else _("Something is missing.")

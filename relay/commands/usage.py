@@ -52,6 +52,7 @@ HOUSE: dict[str, tuple[StrOrPromise, StrOrPromise]] = {
     "rollback": ("[1|#12]", gettext_lazy("Goes back so many turns, or to an entry; nothing is lost")),
     "fork": ("[#12]", gettext_lazy("Goes on in a new session, from here or from an entry")),
     "context": (gettext_lazy("add folder"), gettext_lazy("Tells the agent what is in a folder")),
+    "compress": (gettext_lazy("[model]"), gettext_lazy("Summarises older messages for the model; nothing is lost")),
     "title": (gettext_lazy("words…"), gettext_lazy("Gives this session a title")),
 }
 

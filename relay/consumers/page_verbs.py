@@ -78,6 +78,21 @@ async def fork(page: PageEvents, intent: Intent) -> Sent:
     return Sent(go_to=copy.pk)
 
 
+async def compress(page: PageEvents, intent: Intent) -> Sent:
+    """`seq`: a summary that is to be written anew, perhaps by another model."""
+    return await conversation.compress(
+        page.view.user,
+        page.session,
+        model=intent.text("model"),
+        instead_of=intent.optional_number("seq") or 0,
+        client=page.client,
+    )
+
+
+async def undo_summary(page: PageEvents, intent: Intent) -> None:
+    await conversation.undo_summary(page.view.user, page.session, seq=intent.number("seq"))
+
+
 async def ping(page: PageEvents, intent: Intent) -> None:
     await page.show(fragments.pong())
 
@@ -95,5 +110,7 @@ VERBS: dict[str, Verb] = {
     "rollback": rollback,
     "switch": switch,
     "fork": fork,
+    "compress": compress,
+    "undo_summary": undo_summary,
     "ping": ping,
 }

@@ -121,6 +121,20 @@ async def rollback(program: ProgramSessions, intent: Intent) -> Answer:
     return {"session": as_json.session_json(session)}
 
 
+async def compress(program: ProgramSessions, intent: Intent) -> Answer:
+    session = await program.session(intent, scope="write")
+    model, seq = intent.text("model"), intent.optional_number("seq") or 0
+    sent = await conversation.compress(program.user, session, model=model, instead_of=seq, client=program.client)
+    return _sent(session, sent)
+
+
+async def undo_summary(program: ProgramSessions, intent: Intent) -> Answer:
+    session = await program.session(intent, scope="write")
+    await conversation.undo_summary(program.user, session, seq=intent.number("seq"))
+    await in_database(session.refresh_from_db)
+    return {"session": as_json.session_json(session)}
+
+
 async def history(program: ProgramSessions, intent: Intent) -> Answer:
     """`format: "text"` gives the plain form for terminals as well."""
     count = intent.optional_number("count") or 20
@@ -176,6 +190,8 @@ COMMANDS: dict[str, Command] = {
     "delete": delete,
     "fork": fork,
     "rollback": rollback,
+    "compress": compress,
+    "undo_summary": undo_summary,
     "history": history,
     "ping": ping,
 }

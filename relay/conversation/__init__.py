@@ -10,6 +10,7 @@ from relay.conversation.again import answer as answer
 from relay.conversation.again import continue_ as continue_
 from relay.conversation.again import edit as edit
 from relay.conversation.again import regenerate as regenerate
+from relay.conversation.compressing import undo_summary as undo_summary
 from relay.conversation.drafts import Draft as Draft
 from relay.conversation.drafts import NotPossible as NotPossible
 from relay.conversation.drafts import Sent as Sent
@@ -23,3 +24,5 @@ from relay.conversation.steering import rename as rename
 from relay.conversation.steering import rollback as rollback
 from relay.conversation.steering import stop as stop
 from relay.conversation.steering import switch as switch
+from relay.conversation.summaries import compress as compress
+from relay.conversation.summaries import compress_and_wait as compress_and_wait

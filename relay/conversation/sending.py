@@ -66,7 +66,7 @@ async def send(
     """Say something after the entry that was seen last. `on_leaf`: the writer has chosen that branch on purpose."""
     command = _read(draft)
     if command is not None and not command.is_tool:
-        return await typed.obey(user, session, command)
+        return await typed.obey(user, session, command, on_end=go_on)
     if await in_database(is_being_answered, session.pk, after):
         return await answered(session, await in_database(_queue, user, session, draft), None, on_end=None)
     if command is not None:

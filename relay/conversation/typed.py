@@ -12,14 +12,14 @@ from history import recorder
 from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest, ToolResults
 from history.models import Message, Session
 from history.transactions import writing
-from relay import allowances, broadcast
+from relay import allowances, broadcast, runs
 from relay.agent.folders import NotAllowed, allowed, listing
 from relay.agent.settings import find_agent
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools
 from relay.agent.tools.running import run_calls
 from relay.commands import Command, help_text
-from relay.conversation import steering
+from relay.conversation import compressing, steering
 from relay.conversation.drafts import Draft, NotPossible, Sent, text_parts
 from relay.conversation.turns import answered, head_of
 from relay.database import in_database
@@ -37,7 +37,7 @@ async def begin(user: Any, command: Command, draft: Draft) -> Session:
     return session
 
 
-async def obey(user: Any, session: Session, command: Command) -> Sent:
+async def obey(user: Any, session: Session, command: Command, *, on_end: runs.OnEnd) -> Sent:
     """Do what the line says; it leaves no trace of its own in the conversation."""
     told = command.arguments
     match command.name:
@@ -53,6 +53,8 @@ async def obey(user: Any, session: Session, command: Command) -> Sent:
         case "rollback":
             await steering.rollback(user, session, to=await in_database(_place_before, session, told))
             return Sent(words=_("The conversation goes on from there. What came after it can still be read."))
+        case "compress":
+            return await compressing.begin(user, session, model=told["model"], on_end=on_end)
         case "history":
             return Sent(words=await in_database(plain_history, session, count=told["limit"]))
     raise NotPossible(help_text(all_tools()))

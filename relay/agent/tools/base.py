@@ -13,7 +13,7 @@ from django_stubs_ext import StrOrPromise
 from history.entries import ToolDefinition
 from relay.agent.tools.schemas import schema_of
 
-Directive = Literal["", "finish_task", "ask_user"]
+Directive = Literal["", "finish_task", "ask_user", "compress"]
 Run = Callable[..., str | Awaitable[str]]
 Panel = Callable[["ToolContext"], str]
 

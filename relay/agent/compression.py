@@ -1,0 +1,170 @@
+"""Older turns become a summary: when a context is full, or when somebody asks, a person, a program or the agent itself.
+
+What is summarised is decided in `history.compression`, what the summary says by a model (`summarising`). The outcome is
+an entry on the path of the run like any other, so the next call is made from it, and so is every one after a restart.
+Whatever goes wrong on the way, the conversation goes on: without a summary, with less of the old results, and at worst
+without the oldest turns, which stay in the record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.conf import settings
+
+from history import recorder, selectors
+from history.branches import behind_notes
+from history.compression import Plan, Policy, Stretch, Written, entries_of_plan, make_plan, stretch_between
+from history.context import ContextOptions, Snapshot, masked_results
+from history.entries import Entry, Node, Retracted, Summary
+from history.models import Session
+from history.transactions import writing
+from relay.agent.calls import calibration_of, full_at, room_of
+from relay.agent.environment import surroundings
+from relay.agent.keeping import move, take_wish, to_the_end
+from relay.agent.settings import AgentSettings
+from relay.agent.summarising import summarise
+from relay.agent.tools.base import ToolContext
+from relay.agent.turn import Turn, Watcher, Wish
+from relay.database import in_database
+from relay.models import Run
+from relay.providers.base import Model, Route
+from relay.providers.registry import router
+
+logger = logging.getLogger(__name__)
+
+# Of whoever asks for a summary of what would still fit, so many turns stay.
+KEPT_WHEN_ASKED = 2
+LEAST_SUMMARY, MOST_SUMMARY = 80, 1_500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is to be summarised, and for which model it must fit."""
+
+    plan: Plan
+    policy: Policy
+    route: Route
+    wish: Wish
+
+    @property
+    def why(self) -> str:
+        return self.wish.why
+
+
+def look_around(run_id: UUID, session_id: UUID, leaf: int) -> tuple[int, Wish | None]:
+    """Before each call: what was added to the run's own path meanwhile counts from now on, and a wish is heard once."""
+    now = behind_notes(session_id, leaf)
+    if now != leaf:
+        with writing():
+            move(run_id, now)
+    return now, Wish(why="asked") if take_wish(run_id) else None
+
+
+async def compress_alone(turn: Turn, watcher: Watcher, wish: Wish) -> Run.Outcome:
+    """A run that answers nothing: somebody wants a summary."""
+    route = router().route(wish.model or turn.agent.model_for("executor", picked=turn.model))
+    await compress(turn, watcher, turn.leaf, route=route, wish=wish)
+    return Run.Outcome.DONE
+
+
+async def compress_if_asked(turn: Turn, watcher: Watcher, leaf: int) -> None:
+    """A wish that came during the last call of a run."""
+    leaf, wish = await in_database(look_around, watcher.id, turn.session_id, leaf)
+    if wish is not None:
+        route = router().route(turn.agent.model_for("executor", picked=turn.model))
+        await compress(turn, watcher, leaf, route=route, wish=wish)
+
+
+async def compress(turn: Turn, watcher: Watcher, leaf: int, *, route: Route, wish: Wish) -> int:
+    """The entry to go on from: a summary, or `leaf` itself. Never raises but when it is cancelled."""
+    try:
+        job = await in_database(plan_for, turn, leaf, route=route, wish=wish)
+        if not job.plan:
+            return leaf
+        written = [
+            await summarise(turn, one, job.plan, job.policy, route=route, leaf=leaf) for one in job.plan.stretches
+        ]
+        return await _keep(turn, watcher, leaf, _entries(turn, job, written))
+    except Exception:
+        logger.warning("A compression failed; the conversation goes on without it.", exc_info=True)
+        return leaf
+
+
+async def _keep(turn: Turn, watcher: Watcher, leaf: int, entries: Sequence[Entry]) -> int:
+    if not entries:
+        return leaf
+    leaf = await to_the_end(in_database(_append, watcher.id, turn.session_id, entries, leaf))
+    await watcher.stored(leaf=leaf)
+    return leaf
+
+
+def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], leaf: int) -> int:
+    with writing():
+        session = Session.objects.get(pk=session_id)
+        after = behind_notes(session_id, leaf)
+        return move(run_id, recorder.append_many(session, entries, after=after)[-1].seq)
+
+
+def _entries(turn: Turn, job: Job, written: Sequence[Written]) -> list[Entry]:
+    entries: list[Entry] = [*entries_of_plan(job.plan, written, job.policy, why=job.why, agent=turn.agent.name)]
+    if job.wish.instead_of and any(one.text for one in written):
+        entries.insert(0, Retracted(seq=job.wish.instead_of, agent=turn.agent.name, reason="again"))
+    return entries
+
+
+# What is to be done.
+
+
+def plan_for(turn: Turn, leaf: int, *, route: Route, wish: Wish) -> Job:
+    """Reads what is told now, and no more: not what earlier summaries stand for."""
+    session = Session.objects.get(pk=turn.session_id)
+    around, _ = surroundings(ToolContext(user=turn.user, session_id=session.pk, agent=turn.agent.name), turn.agent)
+    options = ContextOptions(max_turns=None, calibration=calibration_of(route.model.name), **around)
+    taken = selectors.snapshot(session, leaf=leaf, options=options)
+    policy = policy_for(route.model, turn.agent, wish)
+    if wish.instead_of:
+        plan = _plan_again(taken, wish.instead_of, options)
+    else:
+        plan = make_plan(taken, options, policy)
+    return Job(plan=plan, policy=policy, route=route, wish=wish)
+
+
+def policy_for(model: Model, agent: AgentSettings, wish: Wish) -> Policy:
+    """Half of what may be told is left for what is to come."""
+    room = full_at(model, agent) or room_of(model, agent)
+    if wish.why == "too_long":  # our count was too low, nobody knows by how much
+        room //= 2
+    keep = agent.keep_turns or settings.PARLEY_COMPRESS_KEEP_TURNS or None
+    is_asked = wish.why in ("asked", "tool", "again")
+    summary = max(LEAST_SUMMARY, min(room // 8, MOST_SUMMARY))
+    return Policy(
+        target=room // 2,
+        room=room,
+        summary_tokens=summary,
+        keep_turns=keep or (KEPT_WHEN_ASKED if is_asked else None),
+        bulky=min(200, max(40, room // 20)),
+        least=min(120, summary),
+        is_asked=is_asked,
+    )
+
+
+def _plan_again(taken: Snapshot, seq: int, options: ContextOptions) -> Plan:
+    """The same entries once more, as if the summary had been taken back."""
+    old = next((node.entry for node in taken.nodes if node.seq == seq), None)
+    if not isinstance(old, Summary) or not old.first:
+        return Plan()
+    stretch = _stretch_without(taken, seq, old)
+    masked = masked_results(taken.nodes)
+    return Plan(stretches=(stretch,), factor=options.calibration, masked=masked) if stretch else Plan()
+
+
+def _stretch_without(taken: Snapshot, seq: int, old: Summary) -> Stretch | None:
+    session = Session.objects.get(pk=taken.session_id)
+    whole = selectors.snapshot(session, leaf=taken.nodes[-1].seq)
+    undone = Node(seq=whole.nodes[-1].seq + 1, parent=whole.nodes[-1].seq, entry=Retracted(seq=seq))
+    before = Snapshot(session_id=whole.session_id, version=whole.version, nodes=(*whole.nodes, undone))
+    return stretch_between(before, first=old.first, last=old.last, within_turn=old.within_turn)

@@ -1,0 +1,181 @@
+"""The model's part of a compression: a summary of one stretch, asked for in parts that fit and looked at before use.
+
+Each question is a call like any other: written down before it is sent, counted and paid for. It is not an answer in the
+conversation, so nobody sees it come; what it said is in the summary, if that was good enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from history import exchanges
+from history.assembly import Assembler
+from history.compression import (
+    Piece,
+    Plan,
+    Policy,
+    Problem,
+    ProblemCode,
+    Stretch,
+    Written,
+    as_pieces,
+    ask_for_summary,
+    earlier_summary,
+    find_problem,
+    parts_that_fit,
+    required_identifiers,
+    room_for_record,
+)
+from history.context import RENDERER_VERSION, Context
+from history.dialects import CallOptions, Switches
+from history.entries import ModelOutput, entry_to_json, thawed
+from history.halves import Halves
+from history.models import Exchange, Session
+from history.tokens import estimate_context
+from history.transactions import writing
+from relay import allowances
+from relay.agent.calls import ANSWER_TOKENS, UNKNOWN_WINDOW, room_of
+from relay.agent.keeping import to_the_end
+from relay.agent.turn import Turn
+from relay.database import in_database
+from relay.errors import RelayError
+from relay.prices import cost_of
+from relay.providers.base import CallNotes, Route
+
+# A summary that is refused is asked for once more, with the reason.
+TRIES = 2
+# Less of a record than this in one question would never come to an end.
+LEAST_ROOM = 120
+WORDS_PER_TOKEN = 0.6
+
+
+async def summarise(turn: Turn, stretch: Stretch, plan: Plan, policy: Policy, *, route: Route, leaf: int) -> Written:
+    """A summary of this stretch, or why there is none."""
+    asking = _Asking(turn, route, policy, leaf, required_identifiers(stretch.pieces))
+    names = {"provider": route.provider.name, "model": route.model.name}
+    try:
+        pieces = as_pieces(stretch.pieces, plan.masked, session_id=str(turn.session_id))
+        text, problem = await _summary_of(asking, stretch, parts_that_fit(pieces, room=asking.room(plan.factor)))
+    except RelayError as error:
+        text, problem = "", Problem(code=ProblemCode.FAILED, values={"error": type(error).__name__})
+    return Written(stretch=stretch, text="" if problem else text, problem=problem, **names)
+
+
+async def _summary_of(asking: _Asking, stretch: Stretch, parts: list[list[Piece]]) -> tuple[str, Problem | None]:
+    so_far = ""
+    for part in parts[:-1]:
+        so_far = await asking.ask([*_earlier(so_far), *part]) or so_far
+    problem: Problem | None = None
+    for _ in range(TRIES):
+        said = problem.text if problem else ""
+        text = await asking.ask([*_earlier(so_far), *parts[-1]], keep=asking.required, problem=said)
+        problem = find_problem(text, stretch, required=asking.required)
+        if problem is None:
+            return text, None
+    return "", problem
+
+
+def _earlier(text: str) -> list[Piece]:
+    return [earlier_summary(text)] if text else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What all questions of one summary have in common."""
+
+    turn: Turn
+    route: Route
+    policy: Policy
+    leaf: int
+    required: tuple[str, ...] = field(default=())
+
+    @property
+    def words(self) -> int:
+        return max(40, int(self.policy.summary_tokens * WORDS_PER_TOKEN))
+
+    def room(self, factor: float) -> int:
+        """How much of the record fits into one question, with the summary so far beside it."""
+        whole = int(room_of(self.route.model, self.turn.agent) / factor)
+        return max(LEAST_ROOM, room_for_record(whole, words=self.words, keep=self.required) - self._most_said)
+
+    @property
+    def _most_said(self) -> int:
+        """A summary so far, and the reason why one was refused."""
+        return self.policy.summary_tokens + 40
+
+    async def ask(self, pieces: list[Piece], *, keep: tuple[str, ...] = (), problem: str = "") -> str:
+        context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem)
+        output = await _answer_to(context, self)
+        return output.text.strip()
+
+    def options(self) -> CallOptions:
+        window = self.route.model.window or UNKNOWN_WINDOW
+        most = min(self.turn.agent.max_answer_tokens or ANSWER_TOKENS, window // 4)
+        return CallOptions(
+            model=self.route.model.name,
+            provider=self.route.provider.name,
+            max_tokens=most,
+            stream=True,
+            switches=self.route.model.switches or Switches(),
+        )
+
+
+async def _answer_to(context: Context, asking: _Asking) -> ModelOutput:
+    exchange = await in_database(_open, context, asking)
+    route, notes, halves, begun = asking.route, CallNotes(), Halves(), time.monotonic()
+    assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=asking.turn.agent.name)
+    end_reason = "server_error"
+    try:
+        async with aclosing(route.provider.call(context, asking.options(), notes=notes)) as events:
+            async for event in events:
+                assembler.feed(halves.joined(event))
+        for event in halves.rest():
+            assembler.feed(event)
+        end_reason = "done"
+    except RelayError:
+        end_reason = "upstream_error"
+        raise
+    except asyncio.CancelledError:
+        end_reason = "stopped"
+        raise
+    finally:
+        output = assembler.output(duration=time.monotonic() - begun)
+        await to_the_end(in_database(_end, exchange, output, asking, notes, end_reason))
+    return output
+
+
+def _open(context: Context, asking: _Asking) -> Exchange:
+    turn, route = asking.turn, asking.route
+    session = Session.objects.select_related("owner", "api_key").get(pk=turn.session_id)
+    allowances.check_budget(session.owner)
+    return exchanges.open_exchange(
+        session,
+        owner=session.owner,
+        after=asking.leaf,
+        inputs={"role": "summariser", "system": context.system, "record": context.entries[0].content},
+        agent=turn.agent.name,
+        provider=route.provider.name,
+        model=route.model.name,
+        dialect=route.provider.dialect,
+        renderer_version=RENDERER_VERSION,
+        estimated_tokens=estimate_context(context.entries, system=context.system),
+        metadata={**turn.client, "role": "summariser"},
+    )
+
+
+def _end(exchange: Exchange, output: ModelOutput, asking: _Asking, notes: CallNotes, end_reason: str) -> None:
+    """Nothing is said in the conversation, but it was used and has its price."""
+    usage = output.usage
+    cost = cost_of(usage, provider=exchange.provider, model=exchange.model) if usage else Decimal(0)
+    told: dict[str, Any] = {"attempts": max(1, notes.attempts), "request_hash": notes.request_hash}
+    if usage:
+        told["usage"] = thawed(entry_to_json(output)["usage"])
+    with writing():
+        exchanges.finish(exchange, None, end_reason=end_reason, cost=cost, **told)
+        if usage:
+            allowances.note_usage(asking.turn.user, tokens=usage.input_tokens + usage.output_tokens, cost=cost)

@@ -1,0 +1,91 @@
+"""Summaries on a person's or a program's behalf: written now, written anew by another model, taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from history import recorder, selectors
+from history.branches import retracted_in
+from history.entries import ModelOutput, Retracted, Summary
+from history.models import Message, Session
+from history.transactions import writing
+from relay import allowances, broadcast, runs
+from relay.agent.compression import plan_for
+from relay.agent.keeping import note_wish
+from relay.agent.settings import find_agent
+from relay.agent.turn import Turn, Wish
+from relay.conversation.drafts import Client, NotPossible, Sent
+from relay.conversation.turns import answered, head_of, message_at, model_for
+from relay.database import in_database
+from relay.models import Run
+from relay.providers.registry import router
+
+
+async def begin(
+    user: Any,
+    session: Session,
+    *,
+    model: str = "",
+    instead_of: int = 0,
+    client: Client | None = None,
+    on_end: runs.OnEnd | None,
+) -> Sent:
+    """Have older messages summarised; `instead_of`: the ones that this summary stands for, anew.
+
+    While an answer is on its way, that happens before its next step, or at its end.
+    """
+    sent, turn = await in_database(_compress, user, session, model, instead_of, client or {})
+    return await answered(session, sent, turn, on_end=on_end)
+
+
+def _compress(user: Any, session: Session, model: str, instead_of: int, client: Client) -> tuple[Sent, Turn | None]:
+    if not instead_of and any(note_wish(run.pk) for run in runs.running_in(session.pk)):
+        return Sent(words=_("Older messages are summarised before the next step of this answer.")), None
+    leaf = _place(session)
+    if instead_of:
+        _check_in_force(session, instead_of)
+    wish = Wish(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
+    agent, picked = find_agent(session.agent), model_for(session, "")
+    turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, wish=wish)
+    route = router().route(model or agent.model_for("executor", picked=picked))
+    if not plan_for(turn, leaf, route=route, wish=wish).plan:
+        raise NotPossible(_("There is nothing to summarise here yet."))
+    allowances.note_message(user)
+    return Sent(seq=leaf), replace(turn, model=picked)
+
+
+async def undo_summary(user: Any, session: Session, *, seq: int) -> None:
+    """What the summary stood for counts again; the summary itself stays in the record."""
+    await in_database(_undo, user, session, seq)
+    await broadcast.tell_session(session.pk, {"type": "session.changed"})
+
+
+def _undo(user: Any, session: Session, seq: int) -> None:
+    with writing():
+        _check_in_force(session, seq)
+        leaf = _place(session)
+        entry = Retracted(seq=seq, reason="undo", metadata={"by": user.get_username()})
+        appended = recorder.append(session, entry, after=leaf)
+        # Whoever answers there goes on behind it.
+        Run.objects.filter(session=session.pk, ended_at=None, leaf=leaf).update(leaf=appended.seq)
+
+
+def _place(session: Session) -> int:
+    """The head, unless calls are open there: their results must be the next thing."""
+    head = head_of(session)
+    message = Message.objects.filter(session=session, seq=head).first()
+    entry = selectors.entries_of([message])[0] if message else None
+    if isinstance(entry, ModelOutput) and entry.tool_requests and entry.status == "complete":
+        raise NotPossible(_("Tools are called here and have not answered yet. Try again when they have."))
+    return head
+
+
+def _check_in_force(session: Session, seq: int) -> None:
+    message = message_at(session, seq)
+    if message.kind != Summary.kind or not message.on_path:
+        raise NotPossible(_("This is no summary of this conversation."))
+    if seq in retracted_in(session.pk):
+        raise NotPossible(_("This summary was taken back already."))

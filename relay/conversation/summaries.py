@@ -1,0 +1,33 @@
+"""A summary, whichever door somebody comes through; what waits is sent when it is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from history.entries import Summary
+from history.models import Message, Session
+from relay import live_runs
+from relay.conversation import compressing
+from relay.conversation.drafts import Client, Sent
+from relay.conversation.sending import go_on
+from relay.database import in_database
+
+
+async def compress(
+    user: Any, session: Session, *, model: str = "", instead_of: int = 0, client: Client | None = None
+) -> Sent:
+    return await compressing.begin(user, session, model=model, instead_of=instead_of, client=client, on_end=go_on)
+
+
+async def compress_and_wait(user: Any, session: Session, *, model: str = "", instead_of: int = 0) -> list[int]:
+    """The entries that came of it: none where an answer is on its way, which will see to it."""
+    sent = await compress(user, session, model=model, instead_of=instead_of)
+    live = live_runs.running.get(sent.run) if sent.run else None
+    if live is not None and live.task is not None:
+        await live.task
+    return await in_database(_summaries_after, session, sent.seq) if sent.run else []
+
+
+def _summaries_after(session: Session, seq: int) -> list[int]:
+    rows = Message.objects.filter(session=session, seq__gt=seq, kind=Summary.kind, on_path=True)
+    return list(rows.order_by("seq").values_list("seq", flat=True))
