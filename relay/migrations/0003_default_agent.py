@@ -12,7 +12,16 @@ conversations. Say so when you do not know something or could not do it.
 Answer a plain question at once. When you were given a task of several steps, do them one after the other and call \
 finish_task with the result when nothing is left to do. Call ask_user when only the person can decide or know.\
 """
-TOOLS = ["sys_monitor", "current_time", "search_history", "read_session", "edit_notebook", "finish_task", "ask_user"]
+TOOLS = [
+    "sys_monitor",
+    "current_time",
+    "search_history",
+    "read_session",
+    "edit_notebook",
+    "compress_chat_history",
+    "finish_task",
+    "ask_user",
+]
 
 
 def create_default_agent(apps, schema_editor):

@@ -39,7 +39,7 @@ def is_summariser(context: Any) -> bool:
 def plays(answer: Any = f"Here it is: {LONG}", summary: Any = SUMMARY) -> Any:
     """A model that answers questions with one text and writes summaries with another."""
 
-    def said(context: Any, options: CallOptions) -> Steps:
+    def said(context: Any, options: CallOptions) -> Any:
         told = summary if is_summariser(context) else answer
         return told(context, options) if callable(told) else told
 

@@ -137,6 +137,23 @@ def test_a_refused_summary_of_what_fits_changes_nothing_but_is_told() -> None:
     assert told(*turns(3), note) == told(*turns(3))
 
 
+def test_three_hundred_turns_over_a_small_window_stay_within_it_whatever_the_summariser_writes() -> None:
+    """The same with a database and a loop is in `make bench`."""
+    policy = Policy(target=1_425, room=2_850, summary_tokens=356)
+    history: list[Entry] = []
+    for turn in range(300):
+        history += [said(f"task {turn}"), answered("", call(f"c{turn}")), results(result(f"c{turn}", LONG))]
+        taken = snapshot(*history)
+        if render_context(taken, UNLIMITED).tokens > policy.room:
+            plan = make_plan(taken, UNLIMITED, policy)
+            texts = ["in short" if turn % 3 else ""] * len(plan.stretches)
+            history += written(plan, *texts, room=policy.room)
+        context = render_context(snapshot(*history), UNLIMITED)
+        assert context.tokens <= policy.room
+        assert f"task {turn}" in [entry.content for entry in context.entries]
+        history.append(answered(f"answer {turn}: {LONG}"))
+
+
 def test_to_summarise_the_same_entries_anew_takes_what_is_told_of_them_without_the_old_summary() -> None:
     stretch = stretch_between(snapshot(*turns(3)), first=1, last=4)
     assert stretch is not None

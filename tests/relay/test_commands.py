@@ -242,7 +242,7 @@ class TestHelp:
     def test_every_command_has_a_line(self) -> None:
         names = [one.name for one in suggestions(TOOLS)]
         assert names == [
-            "help", "history", "rollback", "fork", "context", "title",
+            "help", "history", "rollback", "fork", "context", "compress", "title",
             "current_time", "edit_notebook", "read_session", "search_history", "sys_monitor", "translate", "roll",
         ]  # fmt: skip
         assert all(one.description for one in suggestions(TOOLS))

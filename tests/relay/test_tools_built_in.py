@@ -25,7 +25,10 @@ from relay.agent.tools.running import run_call
 from tests.history.test_rights import with_right
 from tests.talk import answered, call, chat_of, result, results, said
 
-NAMES = ("ask_user", "current_time", "edit_notebook", "finish_task", "read_session", "search_history", "sys_monitor")
+NAMES = (
+    "ask_user", "compress_chat_history", "current_time", "edit_notebook", "finish_task", "read_session",
+    "search_history", "sys_monitor",
+)  # fmt: skip
 
 
 def used(name: str, user: Any, *, here: Any = None, **arguments: Any) -> ToolResult:
@@ -56,9 +59,9 @@ class TestTheRegistry:
         assert [definition.name for definition in box.definitions()] == ["sys_monitor", "current_time"]
         assert box.definitions()[0].parameters["properties"]["metric"]["enum"] == ("cpu", "memory", "disk", "all")
 
-    def test_two_tools_tell_the_loop_what_to_do(self) -> None:
+    def test_three_tools_tell_the_loop_what_to_do(self) -> None:
         directives = {tool.name: tool.directive for tool in all_tools() if tool.directive}
-        assert directives == {"ask_user": "ask_user", FINISH_TOOL: "finish_task"}
+        assert directives == {"ask_user": "ask_user", "compress_chat_history": "compress", FINISH_TOOL: "finish_task"}
 
 
 class TestSysMonitor:
