@@ -122,6 +122,7 @@ def _list(
         "modes": RECORDING,
         "may_make": may_make(request.user),
         "address": settings.PARLEY_URL,
+        "history_is_on": settings.CHAT_HISTORY_ENABLED,
     }
     return render(request, "relay/keys/page.html", context, status=status)
 

@@ -168,16 +168,20 @@ def test_what_is_counted_elsewhere_is_known_within_a_second() -> None:
 def test_a_key_that_rests_costs_nothing_and_its_next_call_knows_what_others_counted(
     relay: Relay, ada: User, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    early_in_the_minute()
-    secret = key_with(ada, requests_per_minute=2)
+    secret = key_with(ada, tokens_per_day=2 * TOKENS)
     assert ask(relay, CHAT, HI, x_api_key=secret).status == 200
-    relay.ended()
+    wait_for(lambda: _counted(relay, secret) == (TOKENS, 0), seconds=10, what="the end of the call")
     limits.sync()
     monkeypatch.setattr(limits, "BUSY_SECONDS", 0.0)
     with django_assert_num_queries(0):
         limits.sync()
-    KeyMinute.objects.update(requests=F("requests") + 1)
+    KeyUse.objects.update(tokens=F("tokens") + TOKENS)
     assert ask(relay, CHAT, HI, x_api_key=secret).status == 429
+
+
+def _counted(relay: Relay, secret: str) -> tuple[int, int]:
+    use = ask(relay, "/v1/me", method="GET", x_api_key=secret).json["use"]
+    return use["day"]["tokens"], use["running"]
 
 
 # Two real processes.

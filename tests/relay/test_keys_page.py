@@ -75,6 +75,12 @@ def test_each_recording_mode_is_told_with_what_it_means(reader: Client) -> None:
     assert re.search(r'value="redacted"[^>]* checked', html)
 
 
+def test_it_says_when_the_whole_server_records_nothing(reader: Client, settings: Any) -> None:
+    assert "History is off" not in read(reader, "/keys/")
+    settings.CHAT_HISTORY_ENABLED = False
+    assert "History is off" in read(reader, "/keys/")
+
+
 def test_the_holder_renames_it_and_changes_what_is_kept(reader: Client, ada: Any, key: ApiKey) -> None:
     response = reader.post(f"/keys/{key.prefix}/", {"name": "desk", "recording": "metadata"}, follow=True)
     assert "holds within a second" in response.content.decode()
