@@ -4,6 +4,7 @@
 --messages N --sessions N            how large (1,000,000 in 20,000)
 --rounds N                           how often each thing is timed (100)
 --only record|chat                   one part of it: the record at size, or sockets that receive answers (both)
+--parts pages,admin,…                of the record at size, only these, in their own order (all of PARTS)
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+
+PARTS = ("pages", "admin", "record", "importing", "verify", "exporting", "purge")
 
 
 def main() -> int:
@@ -36,12 +40,19 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sessions", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--only", choices=["record", "chat"])
+    parser.add_argument("--parts", type=_parts, default=",".join(PARTS))
     return parser.parse_args()
+
+
+def _parts(text: str) -> str:
+    if unknown := set(text.split(",")) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    return text
 
 
 def _again(given: argparse.Namespace, database: str, *, only: str = "record") -> int:
     """Settings are read once per process: each database gets one of its own."""
-    options = [f"--{name}={getattr(given, name)}" for name in ("messages", "sessions", "rounds")]
+    options = [f"--{name}={getattr(given, name)}" for name in ("messages", "sessions", "rounds", "parts")]
     command = [sys.executable, "-m", "bench", f"--database={database}", f"--only={only}", *options]
     return subprocess.run(command, check=False).returncode
 
@@ -94,13 +105,18 @@ def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     table = measure.Table()
     print(f"\n\n### {given.database}: {given.messages:,} messages in {given.sessions:,} sessions\n\n{measure.HEAD}")
     table.add(measure.Line("loading", given.messages / loaded.seconds, "/s", note=f"{loaded.seconds:.0f} s"))
-    pages.measure(loaded, table, rounds=given.rounds)
-    admin.measure(with_few, table, rounds=given.rounds)
-    record.measure(loaded, table, rounds=given.rounds)
-    importing.measure(table, folder, messages=max(given.messages // 10, 1_000))
-    record.verify_all(table)
-    exporting.measure(table, Path(folder))
-    record.purge_all(table)
+    work: dict[str, Callable[[], None]] = {
+        "pages": lambda: pages.measure(loaded, table, rounds=given.rounds),
+        "admin": lambda: admin.measure(with_few, table, rounds=given.rounds),
+        "record": lambda: record.measure(loaded, table, rounds=given.rounds),
+        "importing": lambda: importing.measure(table, folder, messages=max(given.messages // 10, 1_000)),
+        "verify": lambda: record.verify_all(table),
+        "exporting": lambda: exporting.measure(table, Path(folder)),
+        "purge": lambda: record.purge_all(table),
+    }
+    for part in PARTS:
+        if part in given.parts.split(","):
+            work[part]()
     return 0 if table.reached else 1
 
 
