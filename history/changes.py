@@ -1,4 +1,4 @@
-"""What an owner changes of a session from outside of the chat: its title and marks, or that it goes.
+"""What is changed of a session from outside of the chat: its title and marks, or that it goes.
 
 The chat has pages open that show it, and may be answering in it just then. The record knows nothing of that, so
 whoever wants to hear of a change says so (`listen`, once, when the application starts).
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from history import recorder, retention
 from history.models import Session
+from history.opening import checked, is_own
 
 What = Literal["changed", "deleting", "deleted"]
 Listener = Callable[[Session, What], None]
@@ -37,9 +38,18 @@ def change(
 
 
 def delete(session: Session, *, by: Any, reason: str = "") -> bool:
-    """Into the trash; one under hold is hidden, and kept. False when it was there already."""
+    """Into the trash. False when it was there already. Whether `by` may is for `history.rights` to say.
+
+    One's own goes as one likes; under hold it is hidden, and kept. Somebody else's goes for a reason (ReasonNeeded),
+    and under hold not at all (UnderHold). The house itself, None, has its reasons and keeps to holds.
+    """
+    is_theirs = by is not None and is_own(by, session)
+    if by is not None and not is_theirs:
+        reason = checked(reason)
+    if session.hold and not is_theirs:
+        raise retention.UnderHold(f"session {session.pk} is under hold: release it first")
     _tell(session, "deleting")
-    is_hidden = retention.hide(session, actor=by, reason=reason)
+    is_hidden = retention.hide(session, actor=by, reason=reason, even_held=is_theirs)
     _tell(session, "deleted")
     return is_hidden
 

@@ -548,6 +548,8 @@ class ImportJob(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="import_jobs")
+    # The key that sent it, if it was one.
+    api_key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     state = models.CharField(_("state"), max_length=10, choices=State.choices, default=State.UPLOADING)
     # [{"name": …, "size": …}, …] in the order in which they were sent.
     files = models.JSONField(_("files"), default=list)

@@ -91,10 +91,14 @@ def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
 def _reach_of_key(key: ApiKey, purpose: Purpose) -> Reach | None:
     if not holds(key, SCOPES[purpose]):
         return None
-    is_admin = holds(key, "admin")
-    if is_admin and purpose is not Purpose.WRITE:
+    if holds(key, "admin") and purpose is not Purpose.WRITE:
         return Reach()
-    return Reach(owner_id=key.owner_id) if is_admin or key.owner_wide else Reach(api_key_id=key.pk)
+    return Reach(owner_id=key.owner_id) if sees_all_of_owner(key) else Reach(api_key_id=key.pk)
+
+
+def sees_all_of_owner(key: ApiKey) -> bool:
+    """Or only what was recorded under it."""
+    return key.owner_wide or holds(key, "admin")
 
 
 def may_with_others(viewer: Viewer, purpose: Purpose) -> bool:

@@ -1,7 +1,7 @@
 """What staff do with several sessions at once: each asks for its own right and for a reason, and is audited.
 
 An action is chosen in the list, then a page says what it will mean and asks why, then it is done session by session by
-those who do such things anyway: `retention` and `recorder`. What cannot be done is counted and said.
+those who do such things anyway: `retention` and `changes`. What cannot be done is counted and said.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from django.utils.http import content_disposition_header
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from history import audit, recorder, retention
+from history import audit, changes, retention
 from history.errors import HistoryError
 from history.exporting import Selection, begin
 from history.formats.all_exporters import EXPORTERS
@@ -65,16 +65,17 @@ class Deed:
 
 
 def _delete(session: Session, actor: Any, reason: str) -> bool:
+    """Here even one's own stays while it is held: whoever acts as staff sees it marked, and can release it first."""
     if session.hold:
         raise retention.UnderHold(f"session {session.pk} is under hold: release it first")
-    return retention.hide(session, actor=actor, reason=reason)
+    return changes.delete(session, by=actor, reason=reason)
 
 
 def _archive(session: Session, actor: Any, reason: str) -> bool:
     if session.archived_at:
         return False
     with writing():
-        recorder.archive(session, archived=True)
+        changes.change(session, archived=True)
         audit.record("archive", actor=actor.pk, session=session.pk, reason=reason)
     return True
 

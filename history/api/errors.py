@@ -23,6 +23,7 @@ from history.errors import HistoryOff
 from history.keyring import ApiKeyError, ScopeMissing
 from history.opening import NotPermitted as MayNot
 from history.opening import ReasonNeeded
+from history.retention import UnderHold
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +111,9 @@ def _known(error: Exception) -> exceptions.APIException | None:
     if isinstance(error, PermissionDenied | MayNot):
         return NotPermitted()
     if isinstance(error, ReasonNeeded):
-        return NotPermitted(_("This is somebody else's: say why you want to read it."), "reason_needed")
+        return NotPermitted(_("This is somebody else's: say why."), "reason_needed")
+    if isinstance(error, UnderHold):
+        return Refused(_("It is under hold: release it first."), "under_hold")
     if isinstance(error, HistoryOff):
         return Refused(_("History is off: nothing is written."), "history_off")
     if isinstance(error, OperationalError | InterfaceError):

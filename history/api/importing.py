@@ -23,9 +23,9 @@ from history.api.asked import Asked, ImportAsked
 from history.api.errors import NoSuchThing, TooLarge
 from history.api.etags import tagged
 from history.api.schema import documented
-from history.api.views import ApiView
+from history.api.views import ApiView, viewer_of
 from history.importing import jobs
-from history.models import ImportJob
+from history.models import ApiKey, ImportJob
 from history.recorder import refuse_when_off
 
 CHUNK = 1_048_576
@@ -46,7 +46,8 @@ class ImportFile(ApiView):
         statuses=(409, 413, 415),
         description="The body is the file: an export of Parley or of another product, a zip of several, packed or not. "
         "It is read in the background; the answer, and `Location`, say where to ask how far it is. Doing it again "
-        "changes nothing.",
+        "changes nothing. The sessions are your own; a key that does not see all sessions of its owner imports under "
+        "itself, and touches nothing else.",
     )
     def post(self, request: Request) -> Response:
         asked = ImportAsked.of(request)
@@ -73,7 +74,7 @@ class OneImport(ApiView):
     def get(self, request: Request, import_id: str) -> Response:
         Asked.of(request)
         try:
-            job = ImportJob.objects.filter(pk=UUID(import_id), owner=request.user.pk).first()
+            job = jobs.jobs_of(viewer_of(request)).filter(pk=UUID(import_id)).first()
         except ValueError:
             raise NoSuchThing from None
         if job is None:
@@ -89,7 +90,7 @@ def _taken(request: Request, *, name: str) -> ImportJob:
             size = _copied(request._request, file)
             if not size:
                 raise ValidationError({"body": [_("There is nothing in it.")]})
-            job = jobs.create(request.user, [(name, size)])
+            job = jobs.create(request.user, [(name, size)], api_key=_key_of(request))
             jobs.take_file(job, place=0, path=path)
         except jobs.TooLarge as error:
             raise TooLarge(_too_large()) from error
@@ -99,6 +100,10 @@ def _taken(request: Request, *, name: str) -> ImportJob:
             path.unlink(missing_ok=True)
     jobs.start(job)
     return job
+
+
+def _key_of(request: Request) -> ApiKey | None:
+    return request.auth if isinstance(request.auth, ApiKey) else None
 
 
 def _copied(source: Any, target: IO[bytes]) -> int:

@@ -92,8 +92,9 @@ class OneSession(ApiView):
         asked=OneAsked,
         path=("session_id",),
         success=204,
-        statuses=(412,),
-        description="Gone at once, and for good when the trash is emptied. One under hold is hidden, and kept.",
+        statuses=(409, 412),
+        description="Gone at once, and for good when the trash is emptied. One's own under hold is hidden, and kept. "
+        "Somebody else's needs a `reason`, and is refused under hold.",
     )
     def delete(self, request: Request, session_id: str) -> Response:
         OneAsked.of(request)

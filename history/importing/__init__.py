@@ -9,7 +9,7 @@ out.
 """
 
 from history.importing.reports import Item, Outcome, Report
-from history.importing.running import run
+from history.importing.running import run, steps
 from history.importing.unpacking import Piece, files_at, uploaded
 
-__all__ = ["Item", "Outcome", "Piece", "Report", "files_at", "run", "uploaded"]
+__all__ = ["Item", "Outcome", "Piece", "Report", "files_at", "run", "steps", "uploaded"]

@@ -1,8 +1,8 @@
-"""Imports that were asked for on a page: files in the data directory, a row that says how far it is, and a thread.
+"""Imports that were asked for on a page or over REST: files in the data directory, and a row that says how far it is.
 
 Whoever sends files gets a job at once and may close the tab: the background work of the process that has the files
-takes the job (one UPDATE decides who), runs it, and writes down how far it is about once a second. A job whose runner
-died shows no sign of life any more; it may be run again, because importing twice changes nothing.
+takes the job and runs it (`history.importing.turns`). A job whose runner died shows no sign of life any more; it may be
+run again, because importing twice changes nothing.
 """
 
 from __future__ import annotations
@@ -13,30 +13,20 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.db.models import QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext_noop
 
-from history import importing
 from history.errors import HistoryError
-from history.importing.reports import Item, Outcome, Report
-from history.models import ImportJob
+from history.models import ApiKey, ImportJob
+from history.rights import Viewer, sees_all_of_owner
 
 SILENT = timedelta(minutes=2)  # after so long without a sign of life the runner is thought to be dead
 KEPT_FILES = timedelta(days=7)
 KEPT_REPORTS = timedelta(days=30)
-KEPT_ITEMS = 1_000
-KEPT_REFUSALS = 2_000
 MAX_FILES = 200
 UNFINISHED = 4  # times the limit of one
-WRITE_EVERY = 1.0
-TIDY_EVERY = timedelta(hours=1)
-
-WENT_WRONG = gettext_noop("Something went wrong here; the log of the server has more.")
-
-_tidied = timezone.now() - TIDY_EVERY
 
 
 class TooLarge(HistoryError):
@@ -58,7 +48,7 @@ class Misplaced(HistoryError):
 # Files come in.
 
 
-def create(owner: Any, files: Sequence[tuple[str, int]]) -> ImportJob:
+def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | None = None) -> ImportJob:
     """A job for files with these names and sizes, which are still to come."""
     size = sum(size for _, size in files)
     if size > limit() or len(files) > MAX_FILES:
@@ -66,7 +56,7 @@ def create(owner: Any, files: Sequence[tuple[str, int]]) -> ImportJob:
     if _unfinished(owner) + size > UNFINISHED * limit():
         raise TooMany("imports that are not finished take too much room")
     named = [{"name": name.replace("\\", "/").rpartition("/")[2][:200] or "file", "size": size} for name, size in files]
-    job = ImportJob.objects.create(owner=owner, files=named)
+    job = ImportJob.objects.create(owner=owner, api_key=api_key, files=named)
     folder_of(job).mkdir(parents=True, mode=0o700)
     return job
 
@@ -76,6 +66,14 @@ def _unfinished(owner: Any) -> int:
     jobs = ImportJob.objects.filter(owner=owner).exclude(state=ImportJob.State.DONE)
     lying = [job for job in jobs.only("pk", "files") if folder_of(job).exists()]
     return sum(file["size"] for job in lying for file in job.files)
+
+
+def jobs_of(viewer: Viewer) -> QuerySet[ImportJob]:
+    """One's own; a key that sees only its own sessions knows of what it sent itself."""
+    if not isinstance(viewer, ApiKey):
+        return ImportJob.objects.filter(owner=viewer.pk)
+    mine = ImportJob.objects.filter(owner=viewer.owner_id)
+    return mine if sees_all_of_owner(viewer) else mine.filter(api_key=viewer)
 
 
 def limit() -> int:
@@ -133,76 +131,7 @@ def is_interrupted(job: ImportJob) -> bool:
     return job.state in going_on and job.heartbeat_at < timezone.now() - SILENT
 
 
-# Runners.
-
-
-def work() -> None:
-    """Run what waits and whose files are here. Called by the background work, about once a second."""
-    global _tidied
-    for job in ImportJob.objects.filter(state=ImportJob.State.WAITING).order_by("created_at")[:20]:
-        if folder_of(job).is_dir() and (claim := _claim(job)):
-            run(job, claim=claim)
-    if timezone.now() - _tidied > TIDY_EVERY:
-        _tidied = timezone.now()
-        tidy()
-
-
-def _claim(job: ImportJob) -> UUID | None:
-    claim = uuid4()
-    waiting = ImportJob.objects.filter(pk=job.pk, state=ImportJob.State.WAITING)
-    taken = waiting.update(state=ImportJob.State.RUNNING, claim=claim, heartbeat_at=timezone.now())
-    return claim if taken else None
-
-
-def run(job: ImportJob, *, claim: UUID) -> None:
-    diary = _Diary(job, claim)
-    folder = folder_of(job)
-    pieces = [importing.uploaded(folder / str(place), name=file["name"]) for place, file in enumerate(job.files)]
-    try:
-        importing.run(job.owner, pieces, on_item=diary.note, on_bytes=diary.count)
-    except HistoryError as error:
-        diary.end(ImportJob.State.FAILED, error=str(error))
-        return
-    except Exception:
-        diary.end(ImportJob.State.FAILED, error=WENT_WRONG)
-        raise
-    diary.end(ImportJob.State.DONE)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-class _Diary:
-    """How far a job is, written down about once a second."""
-
-    def __init__(self, job: ImportJob, claim: UUID) -> None:
-        self.rows = ImportJob.objects.filter(pk=job.pk, claim=claim)
-        self.report = Report()
-        self.items: list[dict[str, Any]] = []
-        self.bytes = 0
-        self.written = time.monotonic()
-
-    def note(self, item: Item) -> None:
-        self.report.add(item)
-        room = KEPT_REFUSALS if item.outcome in (Outcome.REFUSED, Outcome.NOTED) else KEPT_ITEMS
-        if len(self.items) < room:
-            self.items.append(item.as_kept())
-        self._now_and_then()
-
-    def count(self, size: int) -> None:
-        self.bytes += size
-        self._now_and_then()
-
-    def _now_and_then(self) -> None:
-        if time.monotonic() - self.written >= WRITE_EVERY:
-            self._write()
-            time.sleep(0.001)  # the process has others to serve
-
-    def _write(self, **fields: Any) -> None:
-        counts = self.report.as_json()
-        self.rows.update(heartbeat_at=timezone.now(), bytes_read=self.bytes, counts=counts, items=self.items, **fields)
-        self.written = time.monotonic()
-
-    def end(self, state: str, *, error: str = "") -> None:
-        self._write(state=state, error=error, ended_at=timezone.now())
+# What is left behind.
 
 
 def tidy() -> None:

@@ -24,6 +24,7 @@ from history.importing.unpacking import DAMAGE, Piece, may_hold_text, unpacked
 from history.marked import Said, why_of
 from history.models import ApiKey
 from history.recorder import refuse_when_off
+from history.rights import sees_all_of_owner
 from history.titles import title_from
 
 logger = logging.getLogger(__name__)
@@ -55,21 +56,45 @@ def run(
     """Import all that is in these files for `owner`, and tell of each item as it is done.
 
     `on_bytes` is told how much of the files was read since the last time. Sessions of our own exports become the
-    owner's; with `restore_owners`, which is the operator's, each goes to whoever has its owner's name here.
+    owner's; with `restore_owners`, which is the operator's, each goes to whoever has its owner's name here. What a key
+    imports that does not see all of its owner's sessions is recorded under it, and nothing else is touched.
     """
+    report = Report()
+    for item in steps(
+        owner,
+        pieces,
+        on_bytes=on_bytes or (lambda count: None),
+        api_key=api_key,
+        restore_owners=restore_owners,
+        dry_run=dry_run,
+    ):
+        report.add(item)
+        if on_item:
+            on_item(item)
+    return report
+
+
+def steps(
+    owner: Any,
+    pieces: Iterable[Piece],
+    *,
+    on_bytes: OnBytes,
+    api_key: ApiKey | None = None,
+    restore_owners: bool = False,
+    dry_run: bool = False,
+) -> Iterator[Item]:
+    """The same, one item at a time. In between nothing is locked, so somebody else's import can go on."""
     refuse_when_off()
     import_ = _Import(owner, api_key=api_key, dry_run=dry_run, restore_owners=restore_owners)
-    import_.on_bytes = on_bytes or (lambda count: None)
+    import_.on_bytes = on_bytes
     report = Report()
     for piece in pieces:
         for item in import_.file(piece):
             report.add(item)
-            if on_item:
-                on_item(item)
+            yield item
     if not dry_run:
         import_.link_children()
         _tell(owner, api_key, report)
-    return report
 
 
 def _tell(owner: Any, api_key: ApiKey | None, report: Report) -> None:
@@ -79,7 +104,8 @@ def _tell(owner: Any, api_key: ApiKey | None, report: Report) -> None:
 
 class _Import:
     def __init__(self, owner: Any, *, api_key: ApiKey | None, dry_run: bool, restore_owners: bool) -> None:
-        self.owner, self.api_key = owner, api_key
+        self.owner = owner
+        self.under = None if api_key is None or sees_all_of_owner(api_key) else api_key
         self.dry_run, self.restore_owners = dry_run, restore_owners
         self.on_bytes: OnBytes = lambda count: None
         self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
@@ -146,9 +172,9 @@ class _Import:
             if not found.nodes:
                 raise FormatError(gettext_noop("nobody said anything in it"))
             if self.dry_run:
-                stored = storing.look(found, owner=self.owner)
+                stored = storing.look(found, owner=self.owner, under=self.under)
             else:
-                stored = storing.store(found, owner=self.owner, api_key=self.api_key)
+                stored = storing.store(found, owner=self.owner, under=self.under)
         except HistoryOff:
             raise
         except REFUSALS as error:
@@ -168,7 +194,7 @@ class _Import:
     def link_children(self) -> None:
         """Subagents may be read before the session that started them."""
         for client, child, parent_id in self.children:
-            storing.link(self.owner.pk, client=client, child=child, parent_id=parent_id)
+            storing.link(self.owner, child=child, client=client, parent_id=parent_id, under=self.under)
 
     # Our own exports.
 
@@ -180,7 +206,8 @@ class _Import:
             return
         counted.begin()
         with closing(counted.open()) as stream:
-            for restored in jsonl.restore(raw_lines(stream), owner=None if self.restore_owners else self.owner):
+            owner = None if self.restore_owners else self.owner
+            for restored in jsonl.restore(raw_lines(stream), owner=owner, under=self.under):
                 yield _item(restored, piece.name)
 
 

@@ -1,9 +1,10 @@
 """One conversation of a source into the record, once, however often it is brought.
 
 The session's id is made from its owner, the product and the source's id, so the same conversation finds its session;
-one that its owner deleted does not stand in the way of importing it anew. Entries know the id that they have in their
-source (`metadata["import"]["id"]`): those that are there already are left alone, and the others are appended after
-their parents. The last entries of a conversation may not have been finished when it was imported: they carry a digest
+one that its owner deleted does not stand in the way of importing it anew. A key that sees only its own sessions
+(`under`) has ids, and so sessions, of its own. Entries know the id that they have in their source
+(`metadata["import"]["id"]`): those that are there already are left alone, and the others are appended after their
+parents. The last entries of a conversation may not have been finished when it was imported: they carry a digest
 besides, and one that says something else now is appended as another version.
 
 A short conversation is one transaction. A long one is written some hundred entries at a time, each time under the lock
@@ -43,38 +44,39 @@ class Stored:
     entries: int
 
 
-def id_for(owner_id: int, *, client: str, source_id: str, attempt: int = 0) -> UUID:
-    return uuid5(NAMESPACE, f"{owner_id}\n{client}\n{source_id}\n{attempt}")
+def id_for(owner: Any, *, client: str, source_id: str, attempt: int = 0, under: ApiKey | None = None) -> UUID:
+    whose = f"{owner.pk}" if under is None else f"{owner.pk} {under.pk}"
+    return uuid5(NAMESPACE, f"{whose}\n{client}\n{source_id}\n{attempt}")
 
 
-def find(owner_id: int, *, client: str, source_id: str) -> tuple[UUID, Session | None]:
+def find(owner: Any, *, client: str, source_id: str, under: ApiKey | None) -> tuple[UUID, Session | None]:
     """The session of a conversation, or the id that it will have: the first that nobody deleted."""
     attempt = 0
     while True:
-        name = id_for(owner_id, client=client, source_id=source_id, attempt=attempt)
+        name = id_for(owner, client=client, source_id=source_id, attempt=attempt, under=under)
         session = Session.objects.filter(pk=name).first()
         if session is None or session.hidden_at is None:
             return name, session
         attempt += 1
 
 
-def store(conversation: Conversation, *, owner: Any, api_key: ApiKey | None = None) -> Stored:
+def store(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Stored:
     """Import it, or what of it is not there yet."""
     try:
-        return _store_together(conversation, owner=owner, api_key=api_key)
+        return _store_together(conversation, owner=owner, under=under)
     except IntegrityError:  # somebody else has just begun with the same one
-        return _store_together(conversation, owner=owner, api_key=api_key)
+        return _store_together(conversation, owner=owner, under=under)
 
 
-def _store_together(conversation: Conversation, *, owner: Any, api_key: ApiKey | None) -> Stored:
+def _store_together(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Stored:
     is_short = len(conversation.nodes) <= BATCH
     with writing() if is_short else nullcontext():
-        return _store(conversation, owner=owner, api_key=api_key)
+        return _store(conversation, owner=owner, under=under)
 
 
-def look(conversation: Conversation, *, owner: Any) -> Stored:
+def look(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Stored:
     """What `store` would do; nothing is written."""
-    name, session = find(owner.pk, client=conversation.client, source_id=conversation.source_id)
+    name, session = find(owner, client=conversation.client, source_id=conversation.source_id, under=under)
     growth = _Growth(conversation)
     if session:
         growth.learn(session, version=session.version)
@@ -82,9 +84,9 @@ def look(conversation: Conversation, *, owner: Any) -> Stored:
     return Stored(name, _outcome(session, fresh), fresh)
 
 
-def link(owner_id: int, *, client: str, child: UUID, parent_id: str) -> bool:
+def link(owner: Any, *, child: UUID, client: str, parent_id: str, under: ApiKey | None = None) -> bool:
     """Tell a session which one started it; False: that one is not there (yet)."""
-    _, parent = find(owner_id, client=client, source_id=parent_id)
+    _, parent = find(owner, client=client, source_id=parent_id, under=under)
     if parent is None or parent.pk == child:
         return False
     with writing():
@@ -92,11 +94,11 @@ def link(owner_id: int, *, client: str, child: UUID, parent_id: str) -> bool:
     return True
 
 
-def _store(conversation: Conversation, *, owner: Any, api_key: ApiKey | None) -> Stored:
-    name, session = find(owner.pk, client=conversation.client, source_id=conversation.source_id)
+def _store(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Stored:
+    name, session = find(owner, client=conversation.client, source_id=conversation.source_id, under=under)
     before = session
     if session is None:
-        session = _started(conversation, name, owner=owner, api_key=api_key)
+        session = _started(conversation, name, owner=owner, under=under)
     growth = _Growth(conversation)
     stood_at = session.head
     _store_blobs(conversation)
@@ -114,14 +116,14 @@ def _outcome(before: Session | None, added: int) -> Outcome:
     return Outcome.GROWN if added else Outcome.THERE
 
 
-def _started(conversation: Conversation, name: UUID, *, owner: Any, api_key: ApiKey | None) -> Session:
+def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKey | None) -> Session:
     facts = {"id": conversation.source_id, **conversation.metadata}
     if conversation.parent_id:
         facts["parent"] = conversation.parent_id
     return recorder.start_session(
         id=name,
         owner=owner,
-        api_key=api_key,
+        api_key=under,
         source=Session.Source.IMPORT,
         client=conversation.client,
         title=" ".join(conversation.title.split()),

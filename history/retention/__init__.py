@@ -50,9 +50,13 @@ class BeingRemoved(HistoryError):
     """The removal of the session has begun; it cannot be brought back."""
 
 
-def hide(session: Session, *, actor: Any, reason: str = "") -> bool:
+def hide(session: Session, *, actor: Any, reason: str = "", even_held: bool = True) -> bool:
     """The owner's delete. False when it was hidden already."""
-    return _change(session, "hide", only_if=Q(hidden_at=None), to={"hidden_at": timezone.now()}, by=actor, why=reason)
+    seen = Q(hidden_at=None) if even_held else Q(hidden_at=None, hold=False)
+    hidden = _change(session, "hide", only_if=seen, to={"hidden_at": timezone.now()}, by=actor, why=reason)
+    if not hidden and not even_held and Session.objects.filter(pk=session.pk, hold=True).exists():
+        raise UnderHold(f"session {session.pk} is under hold: release it first")
+    return hidden
 
 
 def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:

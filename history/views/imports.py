@@ -39,7 +39,7 @@ def imports(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, *, status: int = 200) -> HttpResponse:
-    listed = [shown(job) for job in ImportJob.objects.filter(owner=request.user.pk).defer("items")[:LISTED]]
+    listed = [shown(job) for job in jobs.jobs_of(request.user).defer("items")[:LISTED]]
     values = {"jobs": listed, "megabytes": settings.PARLEY_IMPORT_MB, "piece": PIECE, "most": jobs.limit()}
     return render(request, "history/imports/page.html", values, status=status)
 
@@ -163,7 +163,7 @@ def remove(request: HttpRequest, job_id: UUID) -> HttpResponse:
 
 
 def _job_or_404(request: HttpRequest, job_id: UUID) -> ImportJob:
-    job = ImportJob.objects.filter(pk=job_id, owner=request.user.pk).first()
+    job = jobs.jobs_of(request.user).filter(pk=job_id).first()
     if job is None:
         raise Http404
     return job

@@ -1,28 +1,66 @@
 """What is done to the sessions that were ticked on /history/: archived, deleted, and brought back.
 
 Beside the rail's own verbs, because whoever is being answered in a deleted session has to be stopped. One archives
-one's own; staff with the right to delete do so with other people's, too. Sessions that somebody may not touch are left
-out without a word: from here nobody learns that they exist.
+one's own; staff with the right to delete do so with other people's, too, and say why first. Sessions that somebody may
+not touch are left out without a word: from here nobody learns that they exist.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from django import forms
+from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
-from history import recorder
+from history import changes
 from history.browsing import just_deleted_by
+from history.models import Session
+from history.opening import LONGEST, SHORTEST, is_own
+from history.retention import UnderHold
 from history.rights import Purpose, sessions_for
-from relay.views.rail import back, bring_back, hide, picked, tell
+from relay.views.rail import back, bring_back, picked
+
+
+class WhyForm(forms.Form):
+    reason = forms.CharField(
+        label=_("Why do you delete it?"),
+        help_text=_("It is kept in the audit chain."),
+        min_length=SHORTEST,
+        max_length=LONGEST,
+        widget=forms.Textarea(attrs={"rows": 3}),
+    )
 
 
 @login_required
 @require_POST
 def delete_many(request: HttpRequest) -> HttpResponse:
-    for session in sessions_for(request.user, Purpose.DELETE).filter(pk__in=picked(request)):
-        hide(session, by=request.user)
+    sessions = list(sessions_for(request.user, Purpose.DELETE).filter(pk__in=picked(request)).select_related("owner"))
+    others = [session for session in sessions if not is_own(request.user, session)]
+    form = WhyForm(request.POST if "reason" in request.POST else None)
+    if others and not form.is_valid():
+        return _ask_why(request, sessions, form)
+    _delete_each(request, sessions, reason=form.cleaned_data["reason"] if others else "")
     return back(request, otherwise="history:browse")
+
+
+def _ask_why(request: HttpRequest, sessions: list[Session], form: WhyForm) -> HttpResponse:
+    context = {"sessions": sessions, "form": form, "next": back(request, otherwise="history:browse")["Location"]}
+    return render(request, "history/browse/delete.html", context, status=422 if form.is_bound else 200)
+
+
+def _delete_each(request: HttpRequest, sessions: Iterable[Session], *, reason: str) -> None:
+    for session in sessions:
+        try:
+            changes.delete(session, by=request.user, reason=reason)
+        except UnderHold:
+            title = session.title or gettext("Untitled")
+            messages.warning(request, gettext("Under hold, and left alone: %(title)s") % {"title": title})
 
 
 @login_required
@@ -37,6 +75,5 @@ def undelete_all(request: HttpRequest) -> HttpResponse:
 @require_POST
 def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
     for session in sessions_for(request.user, Purpose.WRITE).filter(pk__in=picked(request)):
-        recorder.archive(session, archived=archived)
-        tell(session)
+        changes.change(session, archived=archived)
     return back(request, otherwise="history:browse")

@@ -20,10 +20,9 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from history import recorder, retention
+from history import changes, recorder, retention
 from history.models import Session
 from history.selectors import sessions_owned_by
-from relay import runs
 from relay.broadcast import tell_person, tell_session
 from relay.rail import just_deleted, rows_of
 from relay.views.asked import Asked, address_with, rail_of
@@ -96,7 +95,7 @@ def rename(request: HttpRequest, session_id: UUID) -> HttpResponse:
 @require_POST
 def delete(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
-    hide(session, by=request.user)
+    changes.delete(session, by=request.user)
     if Asked.of(request.POST).current == session.pk and is_htmx(request):
         return HttpResponse(headers={"HX-Redirect": "/"})
     return show_gone(request, session, "deleted")
@@ -116,7 +115,7 @@ def undelete(request: HttpRequest, session_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def delete_many(request: HttpRequest) -> HttpResponse:
-    return _each(request, lambda session: hide(session, by=request.user))
+    return _each(request, lambda session: changes.delete(session, by=request.user))
 
 
 @login_required
@@ -149,13 +148,6 @@ def _each(request: HttpRequest, change: Callable[[Session], Any]) -> HttpRespons
 def picked(request: HttpRequest) -> list[UUID]:
     """The sessions that were ticked."""
     return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
-
-
-def hide(session: Session, *, by: Any) -> None:
-    """Stop whatever is being answered there first: what is gone for its owner costs nothing any more."""
-    runs.request_stop_session(session.pk)
-    retention.hide(session, actor=by)
-    tell(session)
 
 
 def bring_back(session: Session, *, by: Any) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from history.exporting import Selection, begin
-from history.importing import jobs
-from history.models import ImportJob, Session
+from history.importing import jobs, turns
+from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
 from project.request_size import largest, limited
 from tests.history.rest import HISTORY, Api, secret_of
@@ -41,7 +41,7 @@ def test_a_file_becomes_sessions_of_whoever_sends_it(ada: User, content: bytes) 
     job = answer.json()
     assert (answer.status_code, job["state"], job["items"], job["size"]) == (202, "waiting", [], len(content))
     assert answer["Location"] == f"{HISTORY}/import/{job['id']}"
-    jobs.work()
+    turns.work()
     told = api.get(f"/import/{job['id']}")
     assert (told["state"], told["counts"]["imported"], told["files"][0]["name"]) == ("done", 1, "talk.jsonl")
     (item,) = [item for item in told["items"] if item["outcome"] == "imported"]
@@ -61,14 +61,14 @@ def test_what_is_sent_again_changes_nothing(ada: User) -> None:
     api = Api(ada)
     for outcome in ("imported", "already there"):
         job = send(api, TALK).json()
-        jobs.work()
+        turns.work()
         assert api.get(f"/import/{job['id']}")["counts"][outcome] == 1
     assert Session.objects.count() == 1
 
 
 def test_what_cannot_be_read_is_refused_in_the_report(ada: User) -> None:
     job = send(Api(ada), b"nonsense", kind="text/plain").json()
-    jobs.work()
+    turns.work()
     (item,) = Api(ada).get(f"/import/{job['id']}")["items"]
     assert (item["outcome"], bool(item["why"])) == ("refused", True)
 
@@ -79,7 +79,7 @@ def test_the_whole_way_round(ada: User) -> None:
     Session.objects.get().messages.all().delete()
     Session.objects.all().delete()
     send(Api(ada), exported)
-    jobs.work()
+    turns.work()
     assert b"".join(begin(ada, Selection(mine=True), "jsonl").pieces()) == exported
 
 
@@ -117,6 +117,25 @@ def test_only_with_the_scope_and_only_ones_own_jobs(ada: User, bob: User) -> Non
     assert Api().refused("/import", method="POST", body={}) == (401, "not_authenticated")
     assert Api(ada).refused("/import/nonsense") == (404, "not_found")
     assert Api(ada).refused("/import") == (405, "method_not_allowed")
+
+
+def test_a_key_imports_under_itself_unless_it_sees_everything_of_its_owner(ada: User) -> None:
+    chat_of(ada, "hello", "hello!")
+    exported = b"".join(begin(ada, Selection(mine=True), "jsonl").pieces())
+    owners = send(Api(ada), TALK).json()
+    narrow, wide = (Api(key=secret_of(ada, "import", "read", owner_wide=wide)) for wide in (False, True))
+    outcomes = []
+    for content in (TALK, TALK, exported):
+        job = send(narrow, content).json()
+        turns.work()
+        (item,) = [item for item in narrow.get(f"/import/{job['id']}")["items"] if item["outcome"] != "noted"]
+        outcomes.append(item["outcome"])
+    assert outcomes == ["imported", "already there", "refused"], "of what is not its own it does not know"
+    assert len(narrow.get("/sessions")["sessions"]) == 1
+    assert len(wide.get("/sessions")["sessions"]) == 3
+    assert narrow.refused(f"/import/{owners['id']}") == (404, "not_found")
+    assert wide.get(f"/import/{job['id']}")["state"] == "done"
+    assert AuditEvent.objects.filter(action="sessions.imported", key__isnull=False).count() == 3
 
 
 async def test_a_body_that_no_server_should_take_is_refused_in_the_same_form(settings: Any) -> None:

@@ -209,6 +209,17 @@ def test_who_deleted_it_and_why_is_in_the_audit_chain(ada: User) -> None:
     assert event.key is not None
 
 
+def test_staff_delete_somebody_elses_for_a_reason_and_nothing_that_is_held(ada: User, staff: User) -> None:
+    going, held = chat_of(ada, "hello"), chat_of(ada, "evidence")
+    retention.hold(held, actor=staff, reason="a lawsuit")
+    api = Api(key=secret_of(staff, "delete", "read", "admin"))
+    assert api.refused(f"/sessions/{going.pk}", method="DELETE") == (403, "reason_needed")
+    assert api.refused(f"/sessions/{held.pk}?reason=too+old", method="DELETE") == (409, "under_hold")
+    assert not Session.objects.filter(hidden_at__isnull=False).exists()
+    assert api.call("DELETE", f"/sessions/{going.pk}?reason=too+old").status_code == 204
+    assert Session.objects.get(hidden_at__isnull=False) == going
+
+
 def test_a_tool_call_leaves_its_count_in_the_list(ada: User) -> None:
     session = recorder.start_session(owner=ada)
     recorder.append_many(session, [said("load?"), answered("", call("c1")), results(result("c1"))], after=0)

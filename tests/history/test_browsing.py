@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -15,7 +16,7 @@ from django.utils import timezone
 
 from history import keys, opening, recorder, retention
 from history.browsing import facets, finding
-from history.models import Session
+from history.models import AuditEvent, Session
 from tests.talk import answered, call, chat_of, result, results
 
 pytestmark = pytest.mark.django_db
@@ -345,11 +346,33 @@ def test_staff_delete_what_is_anothers_only_with_the_right_to(
     client.post("/history/delete/", form)
     assert Session.objects.get(pk=session.pk).hidden_at is None
     client.force_login(grant("view", "delete"))
-    client.post("/history/delete/", form)
+    client.post("/history/delete/", form | {"reason": "asked for"})
     assert Session.objects.get(pk=session.pk).hidden_at is not None
     assert "1 session deleted" in read(client)
     client.post("/history/undelete/")
     assert Session.objects.get(pk=session.pk).hidden_at is None
+
+
+def test_staff_say_why_before_they_delete_what_is_anothers_and_leave_what_is_held(
+    client: Client, ada: Any, grant: Callable[..., Any]
+) -> None:
+    going, held = chat_of(ada, "one", title="Going"), chat_of(ada, "two", title="Evidence")
+    retention.hold(held, actor=None, reason="asked by the court")
+    staff = grant("view", "delete")
+    own = chat_of(staff, "three", title="Own")
+    retention.hold(own, actor=None, reason="asked by the court")
+    client.force_login(staff)
+    form = {"session": [str(session.pk) for session in (going, held, own)], "next": "/history/?q=one"}
+    asked = client.post("/history/delete/", form)
+    html = unescape(asked.content.decode())
+    assert "Why do you delete it?" in html
+    assert html.count("under hold, and kept") == 1
+    assert client.post("/history/delete/", form | {"reason": "x"}).status_code == 422
+    assert not Session.objects.filter(hidden_at__isnull=False).exists()
+    assert client.post("/history/delete/", form | {"reason": "asked for"})["Location"] == "/history/?q=one"
+    assert set(Session.objects.filter(hidden_at__isnull=False)) == {going, own}
+    assert set(AuditEvent.objects.filter(action="hide").values_list("reason", flat=True)) == {"asked for"}
+    assert "Under hold, and left alone: Evidence" in read(client)
 
 
 def test_a_form_leads_back_to_this_house_alone(reader: Client) -> None:

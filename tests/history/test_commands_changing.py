@@ -86,6 +86,22 @@ def test_a_user_cannot_delete_what_is_not_theirs(ada: Any, bob: Any) -> None:
 
 
 @pytest.mark.django_db
+def test_staff_say_why_they_delete_somebody_elses_and_only_its_owner_hides_what_is_held(ada: Any, bob: Any) -> None:
+    session = chat_of(ada, "A loom.")
+    bob.is_staff = bob.is_superuser = True
+    bob.save()
+    retention.hold(session, actor=None, reason="a dispute")
+    with pytest.raises(CommandError, match="say why"):
+        history("delete", session.pk, "--as", "bob", "--yes")
+    for who in (("--as", "bob", "--reason", "too old"), ()):
+        with pytest.raises(CommandError, match="Under hold and left alone: 1"):
+            history("delete", session.pk, *who, "--yes")
+    assert Session.objects.get(pk=session.pk).hidden_at is None
+    history("delete", session.pk, "--as", "ada", "--yes")
+    assert Session.objects.get(pk=session.pk).hidden_at
+
+
+@pytest.mark.django_db
 def test_one_wrong_name_among_many_deletes_nothing(ada: Any) -> None:
     session = chat_of(ada, "x")
     with pytest.raises(CommandError, match="There is no session"):

@@ -1,7 +1,8 @@
 """Whose sessions these become: owners by user name, keys by prefix.
 
 Restored by the operator, everything goes to whoever has that name here, or is mapped to. Restored by one person, all of
-it becomes theirs: no session, key, hold or blob of anybody else is touched or pointed to.
+it becomes theirs: no session, key, hold or blob of anybody else is touched or pointed to. Restored by a key that sees
+only its own sessions (`under`), all of it is that key's, and nothing else of its owner is touched either.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ MOST_KEYS = 100  # that one person brings along
 
 
 class People:
-    def __init__(self, *, owner: Any = None, owners: Mapping[str, Any] | None = None) -> None:
-        self.owner = owner
+    def __init__(
+        self, *, owner: Any = None, owners: Mapping[str, Any] | None = None, under: ApiKey | None = None
+    ) -> None:
+        self.owner, self.under = owner, under
         self._known: dict[str, Any] = dict(owners or {})
         self._keys: dict[tuple[str, Any], ApiKey] = {}
         self._given: set[bytes] = set()
@@ -48,8 +51,8 @@ class People:
 
     def key(self, prefix: Any, *, owner: Any, notes: Notes) -> ApiKey | None:
         """The key with this prefix; one that nobody knows here becomes a stub that opens nothing."""
-        if prefix is None:
-            return None
+        if self.under is not None or prefix is None:
+            return self.under
         if not isinstance(prefix, str) or not 1 <= len(prefix) <= 16 or not prefix.isascii() or not prefix.isalnum():
             raise FormatError(gettext_noop("%(value)s is no prefix of a key"), value=repr(prefix))
         if (prefix, owner.pk) not in self._keys:
@@ -78,10 +81,15 @@ class People:
             return set(stored.values_list("pk", flat=True))
         said = Message.blobs.through.objects.filter(blob=OuterRef("pk"), message__session__owner=self.owner)
         sent = Exchange.blobs.through.objects.filter(blob=OuterRef("pk"), exchange__owner=self.owner)
+        if self.under is not None:
+            said = said.filter(message__session__api_key=self.under)
+            sent = sent.filter(exchange__api_key=self.under)
         theirs = stored.annotate(is_theirs=Exists(said) | Exists(sent)).values_list("pk", "is_theirs")
         return {name for name, is_theirs in theirs if is_theirs or bytes.fromhex(name) in self._given}
 
     def may_point_to(self, session: Session) -> bool:
+        if self.under is not None and session.api_key_id != self.under.pk:
+            return False
         return self.is_operator or session.owner_id == self.owner.pk
 
 

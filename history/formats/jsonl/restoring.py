@@ -24,7 +24,7 @@ from history.formats.jsonl.reading import EntryReader, Payloads
 from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.sections import sections
 from history.marked import Said, why_of
-from history.models import BEYOND_RECALL, IN_THE_MAKING, AuditEvent, Session
+from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, AuditEvent, Session
 from history.recorder import refuse_when_off
 
 BATCH = 300
@@ -39,17 +39,18 @@ def restore(
     *,
     owner: Any = None,
     owners: Mapping[str, Any] | None = None,
+    under: ApiKey | None = None,
     deletions: bool = False,
 ) -> Iterator[Restored]:
     """Lay down what an export holds, and tell what became of each session. Raises FormatError for no export at all.
 
     Without `owner` this is the operator's: sessions go to whoever has the owner's user name here or is named for it in
-    `owners`, and sections of others are taken. With `owner` everything becomes that person's. Doing it again changes
-    nothing; a file that knows more of a session than we do extends it. `deletions`: what the file says was deleted is
-    put into the trash here, too.
+    `owners`, and sections of others are taken. With `owner` everything becomes that person's, recorded under the key
+    `under` if there is one. Doing it again changes nothing; a file that knows more of a session than we do extends it.
+    `deletions`: what the file says was deleted is put into the trash here, too.
     """
     refuse_when_off()
-    run = _Restore(People(owner=owner, owners=owners), deletions=deletions)
+    run = _Restore(People(owner=owner, owners=owners, under=under), deletions=deletions)
     for number, line in enumerate(lines):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
@@ -172,7 +173,7 @@ class _Restore:
                 self._refuse_if_not_theirs(removed)
                 what = gettext_noop("it had been removed here before")
                 incoming.notes("ignored", what, where=removed.at.date().isoformat())
-        elif found.owner_id != incoming.owner.pk:
+        elif found.owner_id != incoming.owner.pk or not self.people.may_point_to(found):
             raise FormatError(gettext_noop("a session with this id is here and belongs to somebody else"))
         elif found.hidden_at == IN_THE_MAKING and found.stored_at < timezone.now() - SIGN_OF_LIFE:
             storing.clear(incoming.id)

@@ -8,11 +8,12 @@ from django.contrib.auth.models import AbstractUser
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
-from history import retention
+from history import changes, retention
 from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
 from history.models import Session
+from history.opening import ReasonNeeded, checked, is_own
 from history.rights import Purpose
 
 HELP = "Delete sessions: into the trash, or for good with --erase. A dry run unless --yes is given."
@@ -33,10 +34,19 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     sessions = {
         session.pk: session for session in (session_named(name, viewer, Purpose.DELETE) for name in options["sessions"])
     }
+    if viewer is not None and not all(is_own(viewer, session) for session in sessions.values()):
+        _check(options["reason"])
     outcomes = {pk: _outcome(session, viewer, options) for pk, session in _watched(sessions, options)}
     _print(list(sessions.values()), outcomes, options, out=out, err=err)
     if refused := [pk for pk, outcome in outcomes.items() if outcome == "held"]:
         raise CommandError(_("Under hold and left alone: %(count)s. Release them first.") % {"count": len(refused)})
+
+
+def _check(reason: str) -> None:
+    try:
+        checked(reason)
+    except ReasonNeeded as error:
+        raise CommandError(_("It is somebody else’s: say why, with --reason."), returncode=2) from error
 
 
 def _watched(sessions: dict[Any, Session], options: Options) -> Any:
@@ -48,13 +58,13 @@ def _watched(sessions: dict[Any, Session], options: Options) -> Any:
 
 def _outcome(session: Session, actor: AbstractUser | None, options: Options) -> str:
     """A word for what happened, or would happen."""
-    if options["erase"] and session.hold:
+    if session.hold and (options["erase"] or actor is None or not is_own(actor, session)):
         return "held"
     if not options["yes"]:
         return "would be erased" if options["erase"] else "would be hidden"
-    if not options["erase"]:
-        return "hidden" if retention.hide(session, actor=actor, reason=options["reason"]) else "hidden before"
     try:
+        if not options["erase"]:
+            return "hidden" if changes.delete(session, by=actor, reason=options["reason"]) else "hidden before"
         retention.erase(session, actor=actor, reason=options["reason"])
     except retention.UnderHold:
         return "held"
