@@ -132,6 +132,8 @@ class Session(models.Model):
     stored_at = models.DateTimeField(_("stored"), default=timezone.now)
     # When anything about it last changed, by our own clock: what an export that goes on from another one looks at.
     changed_at = models.DateTimeField(_("changed"), default=timezone.now)
+    # When its owner last gave it a title, an agent, a pin or a place in the archive: of two copies, whose are newer.
+    marked_at = models.DateTimeField(_("marked"), null=True, blank=True)
     pinned_at = models.DateTimeField(_("pinned"), null=True, blank=True)
     archived_at = models.DateTimeField(_("archived"), null=True, blank=True)
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)

@@ -172,14 +172,14 @@ def link(session: Session, *, to: Session | None) -> None:
 def rename(session: Session, *, title: str) -> None:
     session.title = rows.fitting_text(Session, "title", " ".join(title.split()))
     with writing():
-        storage.change(session.pk, title=session.title)
+        storage.change(session.pk, title=session.title, marked_at=timezone.now())
 
 
 def assign(session: Session, *, agent: str) -> None:
     """From now on this agent answers here, unless a message asks for another."""
     session.agent = rows.fitting_text(Session, "agent", agent)
     with writing():
-        storage.change(session.pk, agent=session.agent)
+        storage.change(session.pk, agent=session.agent, marked_at=timezone.now())
 
 
 def pin(session: Session, *, pinned: bool) -> None:
@@ -193,9 +193,10 @@ def archive(session: Session, *, archived: bool) -> None:
 
 
 def _mark(session: Session, name: str, is_on: bool) -> None:
-    setattr(session, name, timezone.now() if is_on else None)
+    now = timezone.now()
+    setattr(session, name, now if is_on else None)
     with writing():
-        storage.change(session.pk, **{name: getattr(session, name)})
+        storage.change(session.pk, **{name: getattr(session, name)}, marked_at=now)
 
 
 def store_blob(content: bytes, *, media_type: str) -> str:

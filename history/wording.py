@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from django.utils.translation import gettext
+from django.utils.translation import gettext, gettext_noop
 
 from history.formats.base import Note
 from history.marked import Said
+
+LEVELS = {"repaired": gettext_noop("repaired"), "lost": gettext_noop("lost"), "ignored": gettext_noop("left out")}
+
+
+def level_word(level: str) -> str:
+    return gettext(LEVELS.get(level, level))
 
 
 def worded(text: str) -> str:

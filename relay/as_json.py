@@ -37,15 +37,10 @@ def history_json(
     told = [message for message in page.messages if message.kind in (*TOLD, SystemInstructionSet.kind)]
     return {
         "session_id": str(session.pk),
-        "message_count": count_of(session),
+        "message_count": session.message_count,
         "messages": messages_json(session, told),
         "cursor": page.messages[0].seq if page.messages and page.has_older else None,
     }
-
-
-def count_of(session: Session) -> int:
-    """Of all that was said on the path, whatever is asked for."""
-    return Message.objects.filter(session=session, on_path=True, kind__in=TOLD).count()
 
 
 def messages_json(session: Session, messages: list[Message]) -> list[dict[str, Any]]:

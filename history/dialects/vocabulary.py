@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from history.context import Context, to_context
 from history.entries import ModelInput, ModelOutput, ToolDefinition, ToolResults, nothing
 from history.events import Event, Failed
+from history.marked import Said as Sentence
 from history.marked import gettext_noop as _
 from history.repair import repair
 
@@ -78,8 +79,12 @@ class Loss:
     values: Mapping[str, Any] = field(default_factory=nothing)
 
     @property
+    def said(self) -> Sentence:
+        return Sentence(SENTENCES[self.code], **self.values)
+
+    @property
     def text(self) -> str:
-        return SENTENCES[self.code] % dict(self.values)
+        return str(self.said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

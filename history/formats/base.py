@@ -21,6 +21,8 @@ from history.marked import SaidError
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
+MOST_NOTES = 1_000
+
 
 def gettext_noop(text: str) -> str:
     """Marks a sentence that a page will translate; what varies stands beside it (`where`) or is filled in (`Said`)."""
@@ -47,13 +49,15 @@ class Note:
 
 
 class Notes:
-    """Collects notes. The same thing said again is counted; the first place is kept."""
+    """Collects notes. The same thing said again is counted; the first place is kept. What varies much is cut short."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[NoteLevel, str], tuple[str, int]] = {}
 
     def __call__(self, level: NoteLevel, what: str, *, where: str = "", count: int = 1) -> None:
         if count > 0:
+            if len(self._found) >= MOST_NOTES and (level, what) not in self._found:
+                what, where = gettext_noop("more of the like"), ""
             first, so_far = self._found.get((level, what), (where, 0))
             self._found[level, what] = (first, so_far + count)
 

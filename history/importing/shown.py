@@ -17,7 +17,7 @@ from history.importing import jobs
 from history.importing.reports import Outcome
 from history.marked import together
 from history.models import ImportJob, Session
-from history.wording import filled_in, note_words, worded
+from history.wording import filled_in, level_word, note_words, worded
 
 NAMES = {
     Outcome.REFUSED: gettext_lazy("refused"),
@@ -26,11 +26,6 @@ NAMES = {
     Outcome.GROWN: gettext_lazy("grown"),
     Outcome.THERE: gettext_lazy("already there"),
     Outcome.IGNORED: gettext_lazy("ignored"),
-}
-LEVELS = {
-    "repaired": gettext_lazy("repaired"),
-    "lost": gettext_lazy("lost"),
-    "ignored": gettext_lazy("left out"),
 }
 BADGES = {Outcome.REFUSED: "failed", Outcome.NOTED: "warning", Outcome.IMPORTED: "success", Outcome.GROWN: "success"}
 
@@ -166,7 +161,7 @@ def _item(row: Mapping[str, Any], there: set[str]) -> ShownItem:
 
 def _note(note: Mapping[str, Any]) -> ShownNote:
     said = Note(level=note["level"], what=_text(note, "what"), where=_text(note, "where"), count=note["count"])
-    return ShownNote(note["level"], LEVELS.get(note["level"], note["level"]), note_words(said))
+    return ShownNote(note["level"], level_word(note["level"]), note_words(said))
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:

@@ -142,6 +142,18 @@ def test_doing_it_again_changes_nothing_and_a_file_that_knows_more_extends(ada: 
     assert findings() == []
 
 
+def test_a_new_title_alone_is_taken_over_and_an_old_one_changes_nothing(ada: User) -> None:
+    session = chat_of(ada, "hello", title="First")
+    unnamed = everything()
+    recorder.rename(session, title="Second")
+    recorder.pin(session, pinned=True)
+    named = everything()
+    wipe()
+    told = [restored(file)[0].outcome for file in (unnamed, named, named, unnamed)]
+    assert told == ["imported", "extended", "already there", "already there"]
+    assert everything() == named
+
+
 def test_another_session_with_the_same_id_is_left_alone(ada: User) -> None:
     session = chat_of(ada, "hello", "hi")
     file = everything()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import re
@@ -14,7 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from history import recorder
+from history import formats, recorder
 from history.entries import (
     Media,
     ModelInput,
@@ -342,3 +343,16 @@ def test_one_stream_holds_all_sessions(ada: User, form: str) -> None:
         assert len({row["session"] for row in csv.DictReader(StringIO(text.removeprefix("\ufeff")))}) == 2
     else:
         assert len([json.loads(line) for line in re.split("\n", text.strip())]) == 2
+
+
+@pytest.mark.any_database
+def test_every_note_is_marked_for_translation() -> None:
+    """What stands there as a plain text would be shown in English to everybody."""
+    bare = [
+        f"{path.name}:{call.lineno}"
+        for path in Path(formats.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and len(call.args) > 1 and "notes" in ast.unparse(call.func)
+        if isinstance(call.args[1], ast.Constant | ast.JoinedStr)
+    ]
+    assert bare == []

@@ -21,7 +21,7 @@ from history.rows import fitting
 SESSION_TEXTS = (
     "source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call"
 )  # fmt: skip
-SESSION_TIMES = ("created_at", "last_activity_at", "pinned_at", "archived_at", "hidden_at")
+SESSION_TIMES = ("created_at", "last_activity_at", "pinned_at", "archived_at", "marked_at", "hidden_at")
 # Of an entry whose texts were dropped, only its row still knows these.
 ROW_FACTS = (
     "kind", "role", "is_state", "is_internal", "content_chars", "agent", "provider", "model", "status", "end_reason",

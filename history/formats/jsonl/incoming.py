@@ -56,6 +56,7 @@ class Incoming:
     is_begun: bool = False  # its row is stored
     is_over: bool = False  # its last line was read
     refused: str = ""
+    is_marked: bool = False  # it was here, and got the file's title and marks
     broken: str = ""  # from here on nothing can be laid down
     last: int = 0
     last_seal: bytes = b""
@@ -131,8 +132,17 @@ class Incoming:
         elif not self.refused and (line.get("version"), line.get("seal")) != (laid, self.last_seal.hex()):
             self.notes("lost", gettext_noop("the checkpoint at the end of the session is not that of its entries"))
 
+    def has_newer_marks(self, *, or_as_new: bool) -> bool:
+        """Whether title, agent, pin and archive were changed in the file's house after they were here."""
+        theirs = self.fields.get("marked_at")
+        ours = self.known.session.marked_at if self.known else None
+        if theirs == ours:
+            return or_as_new
+        return ours is None or (theirs is not None and theirs > ours)
+
     def outcome(self) -> Restored:
-        said: Outcome = "imported" if self.known is None else "extended" if self.stored else "already there"
+        is_changed = self.stored or self.is_marked
+        said: Outcome = "imported" if self.known is None else "extended" if is_changed else "already there"
         return Restored(
             session=self.id,
             title=self.title,

@@ -24,6 +24,9 @@ from history.models import IN_THE_MAKING, Blob, Exchange, Message, Session
 from history.retention import removal
 from history.transactions import writing
 
+FACTS = ("model", "metadata", "cost", "last_activity_at")
+MARKS = ("title", "agent", "pinned_at", "archived_at", "marked_at")
+
 
 def store(batch: Sequence[Incoming], *, blobs: Sequence[Blob], people: People) -> None:
     """All of it or nothing."""
@@ -146,19 +149,24 @@ def _finish(incoming: Incoming, people: People) -> None:
             trimmed = {"through": incoming.trimmed_through, "entries": 0, "seal": seal, "kept": incoming.kept}
             audit.record("trim", session=incoming.id, restored=True, **trimmed)
         storage.change(incoming.id, hidden_at=incoming.fields.get("hidden_at"))
-    elif incoming.entries or incoming.stored:
-        _follow(incoming, people)
+    else:
+        _follow(incoming)
 
 
-def _follow(incoming: Incoming, people: People) -> None:
-    """The file is further than we were: its name and marks are the newer ones, too."""
-    names = ("title", "agent", "model", "pinned_at", "archived_at", "metadata", "cost", "last_activity_at")
-    storage.change(incoming.id, **{name: incoming.fields[name] for name in names if name in incoming.fields})
+def _follow(incoming: Incoming) -> None:
+    """What no entry says: from the file if it is further than we were, and its marks where they are the newer ones."""
+    is_further = bool(incoming.entries or incoming.stored)
+    names = FACTS if is_further else ()
+    if incoming.has_newer_marks(or_as_new=is_further):
+        names += MARKS
+        incoming.is_marked = True
+    if names:
+        storage.change(incoming.id, **{name: incoming.fields.get(name) for name in names})
 
 
 def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
     """Let a session point to the one it comes from; False while that is not there."""
-    there: QuerySet[Session] = Session.objects.filter(pk=target).only("owner_id")
+    there: QuerySet[Session] = Session.objects.filter(pk=target).only("owner_id", "api_key_id")
     found = there.first()
     if found is None or not people.may_point_to(found):
         return False

@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.jsonl.facts import dropped_facts, entry_facts, exchange_facts, loose_facts, session_facts
 from history.formats.jsonl.lines import HEADER, entry_line, line_of
 from history.formats.jsonl.sections import sections
@@ -45,7 +45,7 @@ class Writer:
         if getattr(session, "has_exchanges", True):  # known from the query that read it, for many have none
             yield from self._exchanges(session)
         if last is not None and last.seq < session.version:
-            self.notes("lost", "entries were removed while they were exported", where=str(session.pk))
+            self.notes("lost", gettext_noop("entries were removed while they were exported"), where=str(session.pk))
         seal = last.seal if last is not None and last.seq > session.trimmed_through else session.anchor_seal
         self.counts["sessions"] += 1
         self.counts["entries"] += entries
@@ -89,7 +89,9 @@ class Writer:
     def _exchanges(self, session: Session) -> Iterator[bytes]:
         ended = Exchange.objects.filter(session=session).order_by("started_at", "pk")
         running = ended.filter(ended_at=None).count()
-        self.notes("ignored", "calls to models that were still running", where=str(session.pk), count=running)
+        self.notes(
+            "ignored", gettext_noop("calls to models that were still running"), where=str(session.pk), count=running
+        )
         for exchange in self._exchange_pages(ended.exclude(ended_at=None)):
             if isinstance(exchange, bytes):
                 yield exchange

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 
 from history.entries import Gap, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     Call,
     arguments_of,
@@ -27,6 +27,7 @@ from history.formats.writers.path import (
     where,
     zulu,
 )
+from history.marked import Said
 from history.models import Session
 
 STATUSES = {"success": "success", "failed": "error", "skipped": "cancelled", "interrupted": "cancelled"}
@@ -87,10 +88,14 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
         elif isinstance(entry, ModelOutput):
             yield {**common, "type": "gemini", **_answer(entry, said.calls, notes, place)}
         elif isinstance(entry, Summary | Gap) and entry.text:
-            notes("repaired", f"a {entry.kind} became a message of the program", where=place)
+            notes(
+                "repaired",
+                Said(gettext_noop("a %(kind)s became a message of the program"), kind=entry.kind),
+                where=place,
+            )
             yield {**common, "type": "info", "content": entry.text}
         else:
-            notes("lost", f"entries of the kind {entry.kind}", where=place)
+            notes("lost", Said(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
 
 
 def _content(entry: ModelInput, notes: Notes, place: str) -> list[dict[str, Any]]:
@@ -101,7 +106,7 @@ def _content(entry: ModelInput, notes: Notes, place: str) -> list[dict[str, Any]
         elif isinstance(part, Media):
             parts += _media(part, notes, place)
         else:
-            notes("lost", "parts of other vendors", where=place)
+            notes("lost", gettext_noop("parts of other vendors"), where=place)
     return parts
 
 
@@ -111,7 +116,7 @@ def _media(part: Media, notes: Notes, place: str) -> list[dict[str, Any]]:
     try:
         data = base64.b64encode(bytes_of(part.sha256)).decode()
     except LookupError:
-        notes("lost", "attachments whose bytes are gone", where=place)
+        notes("lost", gettext_noop("attachments whose bytes are gone"), where=place)
         return []
     return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
 
@@ -119,7 +124,7 @@ def _media(part: Media, notes: Notes, place: str) -> list[dict[str, Any]]:
 def _answer(entry: ModelOutput, calls: tuple[Call, ...], notes: Notes, place: str) -> dict[str, Any]:
     note_parts(entry.parts, notes, place, reasoning=False)
     if entry.status != "complete":
-        notes("lost", "that an answer was cut off or failed", where=place)
+        notes("lost", gettext_noop("that an answer was cut off or failed"), where=place)
     told: dict[str, Any] = {"content": entry.text}
     if thoughts := [_thought(part, entry, notes, place) for part in entry.parts if isinstance(part, Reasoning)]:
         told["thoughts"] = thoughts
@@ -131,7 +136,9 @@ def _answer(entry: ModelOutput, calls: tuple[Call, ...], notes: Notes, place: st
 
 
 def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> dict[str, str]:
-    notes("lost", "signatures of reasoning", where=place, count=int(bool(part.signature or part.redacted)))
+    notes(
+        "lost", gettext_noop("signatures of reasoning"), where=place, count=int(bool(part.signature or part.redacted))
+    )
     match = SUBJECT.match(part.text)
     subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
     return {"subject": subject, "description": description, "timestamp": zulu(entry.at)}

@@ -13,7 +13,7 @@ from django.template.loader import render_to_string
 
 from history.bodies import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import Said, bytes_of, said_in, where
 from history.formats.writers.words import speaker
 from history.media import IMAGES, media_type_of
@@ -45,7 +45,7 @@ def _shown(said: Said, notes: Notes, place: str) -> dict[str, Any]:
     parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
     for call in said.calls:
         lost = sum(isinstance(part, Media) for part in call.result.parts) if call.result else 0
-        notes("lost", "pictures in results of tools", where=place, count=lost)
+        notes("lost", gettext_noop("pictures in results of tools"), where=place, count=lost)
     told = "" if parts or isinstance(entry, ModelInput | ModelOutput | ToolResults) else clean(entry.text)
     return {
         "said": said,
@@ -62,7 +62,12 @@ def _part(part: Part, notes: Notes, place: str) -> dict[str, Any]:
         return {"kind": part.type, "text": clean(part.text)}
     if isinstance(part, Media):
         source = _picture(part)
-        notes("lost", "attachments that are no pictures: their names are told", where=place, count=int(not source))
+        notes(
+            "lost",
+            gettext_noop("attachments that are no pictures: their names are told"),
+            where=place,
+            count=int(not source),
+        )
         return {"kind": "media", "name": clean(part.name), "media_type": part.media_type, "source": source}
     return {"kind": "other"}
 

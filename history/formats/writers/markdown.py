@@ -10,9 +10,10 @@ from django.utils.translation import gettext as _
 
 from history.bodies import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import Call, Said, said_in, where
 from history.formats.writers.words import speaker
+from history.marked import Said as Sentence
 from history.models import Session
 
 FENCES = re.compile(r"`{3,}")
@@ -48,7 +49,7 @@ def _entry(said: Said, notes: Notes, place: str) -> str:
         told = [fenced(result.text or result.error) for result in entry.results]
         return "\n".join([head, *told]) + "\n"
     if not entry.text:
-        notes("lost", f"entries of the kind {entry.kind}", where=place)
+        notes("lost", Sentence(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
         return ""
     return f"{head}\n{entry.text}\n"
 
@@ -57,10 +58,15 @@ def _part(part: Part, notes: Notes, place: str) -> str:
     if isinstance(part, Text):
         return part.text
     if isinstance(part, Reasoning):
-        notes("lost", "signatures of reasoning", where=place, count=int(bool(part.signature or part.redacted)))
+        notes(
+            "lost",
+            gettext_noop("signatures of reasoning"),
+            where=place,
+            count=int(bool(part.signature or part.redacted)),
+        )
         return "\n".join(f"> {line}" for line in part.text.splitlines())
     if isinstance(part, Media):
-        notes("lost", "bytes of attachments: their names are told", where=place, count=int(not part.url))
+        notes("lost", gettext_noop("bytes of attachments: their names are told"), where=place, count=int(not part.url))
         return f"📎 {part.name or part.url or part.sha256} ({part.media_type})"
     return ""
 
@@ -70,7 +76,7 @@ def _call(call: Call, notes: Notes, place: str) -> str:
     told = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
     if call.result is not None:
         lost = sum(isinstance(part, Media) for part in call.result.parts)
-        notes("lost", "bytes of attachments: their names are told", where=place, count=lost)
+        notes("lost", gettext_noop("bytes of attachments: their names are told"), where=place, count=lost)
         told.append(fenced(call.outcome))
     return "\n\n".join(told)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from history.context import SYSTEM_CHANNEL
 from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thawed
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import Call, Said, arguments_of, as_json, indented, note_parts, said_in, where
+from history.marked import Said as Sentence
 from history.models import Session
 
 
@@ -55,7 +56,11 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
             yield _message(role, entry.text, entry.at, [], thawed(entry.metadata))
         elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
             if not isinstance(entry, SystemInstructionSet):
-                notes("repaired", f"a {entry.kind} became a system message", where=place)
+                notes(
+                    "repaired",
+                    Sentence(gettext_noop("a %(kind)s became a system message"), kind=entry.kind),
+                    where=place,
+                )
             yield _message("system", entry.text, entry.at, [], thawed(entry.metadata))
         else:
             notes("lost", _what(entry), where=place)
@@ -64,7 +69,9 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
 
 
 def _what(entry: Any) -> str:
-    return "results that no call asked for" if isinstance(entry, ToolResults) else f"entries of the kind {entry.kind}"
+    if isinstance(entry, ToolResults):
+        return gettext_noop("results that no call asked for")
+    return Sentence(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind)
 
 
 def _message(role: str, content: str, at: datetime, calls: list[dict[str, Any]], metadata: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.models import Blob, Message, Session
 from history.reading import read_nodes
 
@@ -72,7 +72,7 @@ def said_in(session: Session, notes: Notes) -> Iterator[Said]:
     for node in path_of(session):
         entry = node.entry
         if isinstance(entry, Gap) and entry.metadata.get("dropped"):
-            notes("lost", "texts that were dropped by policy", where=where(session, node.seq))
+            notes("lost", gettext_noop("texts that were dropped by policy"), where=where(session, node.seq))
         if asking is not None and entry.kind not in CONVERSATION:
             between.append(Said(node.seq, entry))
             continue
@@ -91,9 +91,19 @@ def said_in(session: Session, notes: Notes) -> Iterator[Said]:
 def note_beside(session: Session, notes: Notes) -> None:
     rows = Message.objects.filter(session=session, on_path=False)
     beside = rows.filter(seq__gt=session.trimmed_through).exclude(kind__in=LEAVES).count()
-    notes("lost", "entries on other branches", where=str(session.pk), count=beside)
-    notes("lost", "notes beside the path", where=str(session.pk), count=rows.filter(kind="debug_log").count())
-    notes("lost", "entries that were trimmed before", where=str(session.pk), count=int(session.trimmed_through > 0))
+    notes("lost", gettext_noop("entries on other branches"), where=str(session.pk), count=beside)
+    notes(
+        "lost",
+        gettext_noop("notes beside the path"),
+        where=str(session.pk),
+        count=rows.filter(kind="debug_log").count(),
+    )
+    notes(
+        "lost",
+        gettext_noop("entries that were trimmed before"),
+        where=str(session.pk),
+        count=int(session.trimmed_through > 0),
+    )
 
 
 def where(session: Session, seq: int) -> str:
@@ -124,7 +134,7 @@ def arguments_of(request: ToolRequest, notes: Notes) -> dict[str, Any]:
         value = None
     if isinstance(value, dict):
         return value
-    notes("repaired", "arguments that are no object were put into one", where=request.name)
+    notes("repaired", gettext_noop("arguments that are no object were put into one"), where=request.name)
     return {"arguments": request.arguments}
 
 
@@ -132,8 +142,15 @@ def note_parts(
     parts: tuple[Part, ...], notes: Notes, place: str, *, media: bool = True, reasoning: bool = True
 ) -> None:
     """What a format of plain texts leaves out."""
-    notes("lost", "attachments", where=place, count=media * sum(isinstance(part, Media) for part in parts))
-    notes("lost", "reasoning", where=place, count=reasoning * sum(isinstance(part, Reasoning) for part in parts))
+    notes(
+        "lost", gettext_noop("attachments"), where=place, count=media * sum(isinstance(part, Media) for part in parts)
+    )
+    notes(
+        "lost",
+        gettext_noop("reasoning"),
+        where=place,
+        count=reasoning * sum(isinstance(part, Reasoning) for part in parts),
+    )
 
 
 def bytes_of(sha256: str) -> bytes:

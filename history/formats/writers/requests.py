@@ -14,9 +14,11 @@ from history.context import Context, ContextOptions, render_context
 from history.context_entries import ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thawed
-from history.formats.base import Notes
+from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import as_json, bytes_of, note_beside
+from history.marked import Said
 from history.models import Session
+from history.repair import SENTENCES as OF_REPAIRS
 from history.selectors import snapshot
 
 ALL = ContextOptions(max_turns=None)
@@ -57,10 +59,12 @@ def context_of(session: Session, notes: Notes) -> Context:
     note_beside(session, notes)
     taken = snapshot(session)
     spoken = tuple(node for node in taken.nodes if not isinstance(node.entry, Summary | Retracted))
-    notes("ignored", "summaries: what they stand for is told in full", count=len(taken.nodes) - len(spoken))
+    notes(
+        "ignored", gettext_noop("summaries: what they stand for is told in full"), count=len(taken.nodes) - len(spoken)
+    )
     context = render_context(replace(taken, nodes=spoken), ALL)
     for remark in context.report.remarks:
-        notes("repaired", str(remark.code).replace("_", " "), where=str(session.pk))
+        notes("repaired", Said(OF_REPAIRS[remark.code], **remark.values), where=str(session.pk))
     return context
 
 
@@ -68,7 +72,7 @@ def _body(session: Session, dialect: str, notes: Notes) -> dict[str, Any]:
     options = CallOptions(model=session.model, media=bytes_of)
     encoded = DIALECTS[dialect].encode(context_of(session, notes), options)
     for loss in encoded.losses:
-        notes("lost", loss.text, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
+        notes("lost", loss.said, where=f"{session.pk} #{loss.seq}" if loss.seq else str(session.pk))
     return encoded.body
 
 
@@ -77,8 +81,10 @@ def _tool(tool: ToolDefinition) -> dict[str, Any]:
 
 
 def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, str]]:
-    notes("lost", "attachments", where=place, count=sum(isinstance(part, Media) for part in entry.parts))
-    notes("lost", "reasoning", where=place, count=sum(isinstance(part, Reasoning) for part in entry.parts))
+    notes("lost", gettext_noop("attachments"), where=place, count=sum(isinstance(part, Media) for part in entry.parts))
+    notes(
+        "lost", gettext_noop("reasoning"), where=place, count=sum(isinstance(part, Reasoning) for part in entry.parts)
+    )
     if entry.role is Role.TOOL_RESULT:
         told = [result.text or result.error for result in entry.results]
         yield {"from": "observation", "value": told[0] if len(told) == 1 else as_json(list(told))}
@@ -86,5 +92,5 @@ def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, 
     if text := text_of(entry.parts):
         yield {"from": {Role.MODEL_OUTPUT: "gpt", Role.SYSTEM: "system"}.get(entry.role, "human"), "value": text}
     if calls := [{"name": call.name, "arguments": call.arguments} for call in entry.tool_requests]:
-        notes("lost", "ids of calls", where=place)
+        notes("lost", gettext_noop("ids of calls"), where=place)
         yield {"from": "function_call", "value": as_json(calls[0] if len(calls) == 1 else calls)}

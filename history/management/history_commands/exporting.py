@@ -17,6 +17,7 @@ from history.management.history_commands.asked import Options, add_viewer, end_m
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream, is_a_terminal
 from history.models import Session
+from history.wording import level_word, note_words
 
 HELP = "Export sessions: all of them, those that are named, or those that filters leave."
 
@@ -137,6 +138,6 @@ def _tell(report: Report, options: Options, err: Stream) -> None:
     told = {"sessions": report.sessions, "bytes": f"{report.bytes:,}"}
     print_line(err, _("Sessions exported: %(sessions)s (%(bytes)s bytes)") % told)
     for note in report.notes:
-        print_line(err, (f"{note.level}: ", "yellow" if note.level == "lost" else "dim"), note.text)
+        print_line(err, (f"{level_word(note.level)}: ", "yellow" if note.level == "lost" else "dim"), note_words(note))
     if report.cursor:
         print_line(err, _("The next export goes on with --since %(cursor)s") % {"cursor": report.cursor})

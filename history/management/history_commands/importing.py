@@ -15,7 +15,7 @@ from history.keys import NotAllowedError, first_staff_user
 from history.management.history_commands.asked import Options, user_named
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream, print_table
-from history.wording import filled_in, note_words, worded
+from history.wording import filled_in, level_word, note_words, worded
 
 HELP = "Import conversations of other products, and exports of Parley: files, folders, archives."
 
@@ -87,7 +87,7 @@ def _print_item(item: Item, options: Options, out: Stream) -> None:
     if item.why:
         print_line(out, worded(item.why), indent=4)
     for note in item.notes:
-        print_line(out, (note.level, "dim"), f"  {note_words(note)}", indent=4)
+        print_line(out, (level_word(note.level), "dim"), f"  {note_words(note)}", indent=4)
 
 
 def _print_report(report: Report, options: Options, *, out: Stream, err: Stream) -> None:
