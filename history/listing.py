@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -108,18 +109,19 @@ def list_sessions(
 
 
 def titled(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
-    """Those whose title has all the words, newest first.
-
-    Among the newest ones: titles have no index. Compared here, because SQLite knows capitals of English letters only.
-    """
-    words = [word for word in re.findall(r'[^\s"*]+', typed.casefold()) if word != "or" and not word.startswith("-")]
-    if not words:
-        return []
-    newest = sessions.order_by("-last_activity_at", "-id").values_list("pk", "title")
-    has_all = (pk for pk, title in newest[:among] if all(word in title.casefold() for word in words))
-    ids = list(islice(has_all, limit))
+    """Those whose title has all the words, newest first."""
+    ids = list(islice(ids_titled(sessions, typed, among=among), limit))
     found = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     return [found[pk] for pk in ids if pk in found]
+
+
+def ids_titled(sessions: QuerySet[Session], typed: str, *, among: int) -> Iterator[UUID]:
+    """Among the newest ones: titles have no index. Compared here, because SQLite knows capitals of English alone."""
+    words = [word for word in re.findall(r'[^\s"*]+', typed.casefold()) if word != "or" and not word.startswith("-")]
+    if not words:
+        return iter(())
+    newest = sessions.order_by("-last_activity_at", "-id").values_list("pk", "title")
+    return (pk for pk, title in newest[:among] if all(word in title.casefold() for word in words))
 
 
 def older_than(place: Cursor) -> Q:

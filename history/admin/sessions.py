@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from history.admin.actions import SessionActions
 from history.admin.linking import SessionLinks
 from history.admin.looking import LOOKED_AT, LookingAdmin, recent
-from history.listing import sessions_beginning_with
+from history.listing import ids_titled, sessions_beginning_with
 from history.models import ApiKey, Session, ToolCall
 from history.numbers import whole_number
 from history.rights import Purpose, may, may_with_others, sessions_for
@@ -141,7 +141,7 @@ class SessionAdmin(SessionActions, SessionLinks, LookingAdmin[Session]):
         if not search_term.strip():
             return queryset, False
         ids = {session.pk for session in sessions_beginning_with(queryset, search_term.strip())}
-        ids |= _titled(self.get_queryset(request), search_term)
+        ids |= set(ids_titled(self.get_queryset(request), search_term, among=TITLES))
         if may_with_others(request.user, Purpose.READ):
             ids |= set(found_sessions(request.user, search_term))
         return queryset.filter(pk__in=ids), False
@@ -207,9 +207,3 @@ class SessionAdmin(SessionActions, SessionLinks, LookingAdmin[Session]):
             "may_see_audit": request.user.has_perm("history.view_auditevent"),
             "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
         }
-
-
-def _titled(sessions: QuerySet[Session], typed: str) -> set[UUID]:
-    words = typed.casefold().split()
-    newest = sessions.values_list("pk", "title")[:TITLES]
-    return {pk for pk, title in newest if all(word in title.casefold() for word in words)}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
-from history.dialects.loose import obj, string
+from history.dialects.loose import string
 from history.formats.base import Conversation, FormatError, Notes, Refused, gettext_noop
 from history.formats.claude_code_thread import Thread
 from history.formats.sources import Sample, Source
@@ -33,11 +33,8 @@ def _is_record(item: Mapping[str, Any]) -> bool:
 
 def read(source: Source) -> Iterator[Conversation | Refused]:
     transcript = _Transcript()
-    for line in source.lines():
-        if line.problem:
-            transcript.notes("repaired", gettext_noop("A line could not be read and was left out."), where=line.place)
-        else:
-            transcript.accept(obj(line.value))
+    for record in source.records(transcript.notes):
+        transcript.accept(record)
     yield from transcript.conversations(PurePosixPath(source.name).stem)
 
 

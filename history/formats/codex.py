@@ -39,11 +39,8 @@ def _is_meta(item: Mapping[str, Any]) -> bool:
 
 def read(source: Source) -> Iterator[Conversation | Refused]:
     rollout = _Rollout()
-    for line in source.lines():
-        if line.problem:
-            rollout.notes("repaired", gettext_noop("A line could not be read and was left out."), where=line.place)
-        else:
-            rollout.accept(obj(line.value))
+    for line in source.records(rollout.notes):
+        rollout.accept(line)
     yield rollout.conversation()
 
 

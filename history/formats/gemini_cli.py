@@ -18,11 +18,9 @@ from history.formats.gemini_messages import Messages
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
 from history.formats.trees import Tree
-from history.marked import Said
 
 NAME = "gemini-cli"
 CLIENT = "Gemini CLI"
-BAD_LINE = gettext_noop("A line could not be read and was left out.")
 
 
 def recognises(sample: Sample) -> bool:
@@ -41,13 +39,8 @@ def read(source: Source) -> Iterator[Conversation | Refused]:
         for message in objs(record.get("messages")):
             log.message(message)
     else:
-        for line in source.lines():
-            if line.problem:
-                log.notes(
-                    "repaired", BAD_LINE, where=Said("%(place)s: %(problem)s", place=line.place, problem=line.problem)
-                )
-            else:
-                log.accept(obj(line.value))
+        for record in source.records(log.notes):
+            log.accept(record)
     yield log.conversation(source.name)
 
 

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Literal
 
 import ijson
 
-from history.dialects.loose import MAX_DEPTH, parsed
+from history.dialects.loose import MAX_DEPTH, obj, parsed
 from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.encodings import Encoding, as_utf_8, encoding_of
 from history.marked import Said, why_of
@@ -28,6 +28,7 @@ MAX_VALUES = 2_000_000
 MAX_ATTACHMENT = 32 * MEGABYTE
 SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
+BAD_LINE = gettext_noop("A line could not be read and was left out.")
 BREAKS_OFF = gettext_noop("The file breaks off or is damaged: what stands before that was read.")
 TOO_LONG = Said(
     gettext_noop("One conversation of more than %(size)s MB is not read."), size=MAX_CONVERSATION // MEGABYTE
@@ -102,6 +103,15 @@ class Source:
                     raise FormatError(TOO_LONG)
                 if raw.strip():
                     yield _line(number, raw)
+
+    def records(self, notes: Notes) -> Iterator[Mapping[str, Any]]:
+        """The objects of all lines of one conversation; a line that is none is noted and left out."""
+        for line in self.lines():
+            if line.problem:
+                told = Said("%(place)s: %(problem)s", place=line.place, problem=line.problem)
+                notes("repaired", BAD_LINE, where=told)
+            else:
+                yield obj(line.value)
 
     def items(self) -> Iterator[Any]:
         """The items of the list that the file is, one at a time; of one that breaks off, what there is of it."""

@@ -156,7 +156,7 @@ def _finish(incoming: Incoming, people: People) -> None:
 def _follow(incoming: Incoming) -> None:
     """What no entry says: from the file if it is further than we were, and its marks where they are the newer ones."""
     is_further = bool(incoming.entries or incoming.stored)
-    names = FACTS if is_further else ()
+    names: tuple[str, ...] = FACTS if is_further else ()
     if incoming.has_newer_marks(or_as_new=is_further):
         names += MARKS
         incoming.is_marked = True
