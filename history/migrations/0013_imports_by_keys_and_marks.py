@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("history", "0011_lists_by_source"),
+        ("history", "0012_earlier_tries_and_links"),
     ]
 
     operations = [
