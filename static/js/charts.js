@@ -39,6 +39,9 @@ function asTime(seconds) {
   return seconds >= 120 ? `${inShort(seconds / 60)} min` : `${inShort(seconds)} s`;
 }
 
+// Of what is counted there is no half.
+const WHOLE = Array.from({ length: 39 }, (_, place) => [1, 2, 5][place % 3] * 10 ** Math.floor(place / 3));
+const STEPS = { seconds: TIMES, count: WHOLE, tokens: WHOLE };
 const WRITTEN = { seconds: asTime, dollars: (number) => `$${inShort(number)}` };
 
 /** What stands under the pointer, in the words of the table. */
@@ -74,14 +77,14 @@ function draw(chart) {
   const options = {
     width: place.clientWidth,
     height: place.clientHeight,
-    padding: [8, 8, 0, 0],
+    padding: [8, 22, 0, 0],
     tzDate: (time) => uPlot.tzDate(new Date(time * 1000), "UTC"),
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { size: 6 } },
     scales: { y: { range: (_plot, _low, high) => [0, Math.max(high, 1e-6) * 1.08] } },
     axes: [
       { ...axis, size: 30, grid: { show: false }, values: (_plot, ticks) => ticks.map(shortDay), incrs: [DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 180 * DAY, 365 * DAY], space: 70 },
-      { ...axis, size: 56, incrs: chart.dataset.unit === "seconds" ? TIMES : undefined, values: (_plot, ticks) => ticks.map(WRITTEN[chart.dataset.unit] || inShort), space: 36 },
+      { ...axis, size: 56, incrs: STEPS[chart.dataset.unit], values: (_plot, ticks) => ticks.map(WRITTEN[chart.dataset.unit] || inShort), space: 36 },
     ],
     series: [
       {},

@@ -214,6 +214,7 @@ def test_a_reason_lasts_no_longer_than_the_right_it_was_given_for(staff: User, s
 def test_staff_delete_by_right_and_never_rename(staff: User, session: Session) -> None:
     api = Api(permit(staff, "view_session", "delete_session"))
     assert api.refused(f"/sessions/{session.pk}", method="PATCH", body={"title": "mine"}) == (403, "not_permitted")
+    api.headers["X-Parley-Reason"] = "asked for"
     assert api.call("DELETE", f"/sessions/{session.pk}").status_code == 204
 
 

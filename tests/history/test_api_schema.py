@@ -81,6 +81,12 @@ def test_every_code_of_an_error_is_in_the_docs() -> None:
 
 
 @pytest.mark.django_db
+def test_whoever_is_signed_in_finds_the_way_back_from_the_docs(client: Client, ada: User) -> None:
+    assert 'href="/charts/"' not in client.get("/api/docs").text
+    client.force_login(ada)
+    assert 'href="/charts/"' in client.get("/api/docs").text
+
+
 def test_the_page_shows_every_operation_without_foreign_or_inline_code(client: Client, ada: User) -> None:
     for person in (None, ada):
         if person:

@@ -29,10 +29,11 @@ def broken(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_would_be_rejected_gives_exit_code_1_and_says_where(broken: Path) -> None:
+@pytest.mark.parametrize("given", [("--file",), ()], ids=["named as a file", "as it is"])
+def test_a_file_that_would_be_rejected_gives_exit_code_1_and_says_where(broken: Path, given: tuple[str, ...]) -> None:
     out = StringIO()
     with pytest.raises(CommandError, match=r"Would be rejected: .*broken\.json") as refused:
-        history("lint", "--file", broken, out=out)
+        history("lint", *given, broken, out=out)
     assert refused.value.returncode == 1
     assert "messages[1].tool_calls[0]  Each tool_use has its tool_result; f (a) has none." in out.getvalue()
     assert "Anthropic Messages  rejected" in out.getvalue()

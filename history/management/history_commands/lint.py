@@ -22,12 +22,14 @@ HELP = (
     "Say for each of four vendors whether it would take a conversation: the rule broken, the place, a repaired version."
 )
 
+NO_ID = frozenset("./\\_ghijklmnopqrstuvwxyz")  # what stands in paths and in no id
+
 STYLES = {"rejected": "red", "unportable": "yellow", "odd": "yellow", "taken": "green"}
 
 
 def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
-        "session", nargs="*", metavar="SESSION", help="ids, or their beginnings; - reads standard input"
+        "session", nargs="*", metavar="SESSION", help="ids, their beginnings, or files; - reads standard input"
     )
     parser.add_argument("--file", action="append", default=[], metavar="PATH", help="a request as JSON, or one a line")
     parser.add_argument("--language", choices=NAMES, default="", help="what it is written in; else it is recognised")
@@ -58,6 +60,8 @@ def _reports(options: Options) -> Iterator[tuple[str, Report]]:
     for name in options["session"]:
         if name == "-":
             yield from _texts("-", sys.stdin.read(), options["language"])
+        elif not NO_ID.isdisjoint(name) and Path(name).is_file():
+            yield from _texts(name, _read(name), options["language"])
         else:
             session = session_named(name, viewer, Purpose.READ)
             try:
