@@ -278,13 +278,15 @@ def test_the_enter_that_ends_a_chinese_word_does_not_send(signed_in: Page) -> No
     expect(page).to_have_title("sent")
 
 
-def test_a_draft_outlives_the_page_and_belongs_to_its_session(
+def test_the_box_grows_with_a_draft_which_outlives_the_page_and_belongs_to_its_session(
     signed_in: Page, conversation: Session, ada: Any, see: See
 ) -> None:
     page, other = signed_in, chat_of(ada, "something else")
     page.goto(f"/s/{conversation.pk}/")
     box = page.get_by_label("Message", exact=True)
+    empty = box.bounding_box() or {"height": 0}
     box.fill("not yet\nfinished\nbut long")
+    page.wait_for_function("(before) => document.activeElement.offsetHeight > before + 20", arg=empty["height"])
     see("chat-draft")
     page.reload()
     expect(box).to_have_value("not yet\nfinished\nbut long")

@@ -20,7 +20,8 @@ from history.models import Message, Session
 from project.accounts.models import User
 from relay import conversation
 from relay.database import in_database
-from relay.models import Run
+from relay.models import Agent, Run
+from relay.providers.base import Model
 from relay.routing import sockets
 from tests.chat.conftest import Talk
 
@@ -235,6 +236,19 @@ async def test_what_makes_no_sense_gets_a_notice_and_the_socket_lives_on(page: O
     assert "error" in await page.until('id="notices"')
     await page.say("ping")
     await page.until('id="pong"')
+
+
+async def test_whoever_is_picked_answers_that_message(talk: Talk, page: OpenPage) -> None:
+    provider = talk.scripted("As you like.", models=[Model(name="one"), Model(name="two")])
+    await talk.agent(instruction="Be brief.", model="scripted/one")
+    await in_database(lambda: Agent.objects.create(name="poet", instruction="In verse.", model="scripted/one"))
+    await page.say("send", text="Hello", after=0)
+    await page.until("The answer is finished")
+    head = await talk.head()
+    await page.say("send", text="And now?", after=head, agent="poet", model="scripted/two")
+    await page.until("The answer is finished")
+    asked = [(call.options.model, call.context.system) for call in provider.calls]
+    assert asked == [("one", "Be brief."), ("two", "In verse.")]
 
 
 async def test_only_the_owner_from_our_own_pages_gets_in(talk: Talk, bob: User, staff: User) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from history import keys
 from history.events import ToolCallPiece
 from history.models import Exchange, Session
 from project.accounts.models import User
+from relay.consumers.program_commands import COMMANDS
 from relay.database import in_database
 from relay.models import Run
 from relay.routing import sockets
@@ -255,6 +257,42 @@ async def test_a_run_is_stopped_by_its_id_and_keeps_what_there_was(talk: Talk, p
     assert (last["content"], last["metadata"]["status"], last["metadata"]["end_reason"]) == (
         "The beginning", "interrupted", "stopped",
     )  # fmt: skip
+
+
+async def test_an_answer_that_was_cut_short_is_continued(talk: Talk, program: Program) -> None:
+    provider = talk.scripted(["The beginning", asyncio.Event()], " and the end.")
+    sent = await program.ask("send", text="Tell me.")
+    await program.until(lambda told: program.text())
+    await program.ask("stop", run=sent["run"])
+    await program.event("run.ended")
+    assert (await program.ask("continue"))["run"] != sent["run"]
+    assert (await program.event("run.ended"))["outcome"] == "done"
+    said = (await program.ask("history"))["messages"]
+    assert [one["content"] for one in said if one["role"] == "assistant"] == ["The beginning", " and the end."]
+    assert "The beginning" in str(provider.calls[-1].context)
+
+
+async def test_a_question_of_the_agent_is_answered_with_its_call_id(talk: Talk, program: Program) -> None:
+    await talk.agent(tools=["ask_user"])
+    question = ToolCallPiece(part="1", call_id="q", name="ask_user", arguments='{"question": "Which server?"}')
+    talk.scripted([question], "Thank you.")
+    await program.ask("send", text="Look at it.")
+    ended = await program.event("run.ended")
+    assert ended["outcome"] == "waiting"
+    await program.ask("answer", seq=ended["leaf"], call_id="q", text="The second one.")
+    assert (await program.event("run.ended"))["outcome"] == "done"
+    said = (await program.ask("history"))["messages"]
+    assert said[-1]["content"] == "Thank you."
+    assert "The second one." in str([one["tool_calls"] for one in said])
+    assert (await program.ask("answer", seq=ended["leaf"], call_id="q", text="Again."))["code"] == "not_possible"
+
+
+@pytest.mark.any_database
+def test_every_command_and_every_event_is_in_the_docs() -> None:
+    page = Path("docs/websocket.md").read_text()
+    kinds = {"opened", "pieces", "calling", "result", "stored", "ended"}
+    events = {"welcome", "error", "session.changed", *(f"run.{kind}" for kind in kinds)}
+    assert [word for word in {*COMMANDS, *events} if f"`{word}`" not in page and f'"{word}"' not in page] == []
 
 
 async def test_edit_regenerate_rollback_fork_rename_and_delete(talk: Talk, program: Program) -> None:

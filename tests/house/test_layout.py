@@ -89,3 +89,15 @@ def test_the_environment_is_read_in_one_place() -> None:
     # The digester is a process of its own: it names its settings, and gets the environment that its server has.
     digester = {"relay/gateway/digest/__main__.py", "relay/gateway/digest/process.py"}
     assert readers == {"project/env.py", "project/asgi.py", "manage.py"} | digester
+
+
+_MOVES = re.compile(r"(?<![\w-])(?:transition|animation|scroll-behavior)(?:-\w+)*\s*:|@keyframes")
+_IF_WANTED = re.compile(
+    r"@media \(prefers-reduced-motion: no-preference\) \{(?:[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})*[^{}]*\}"
+)
+
+
+def test_nothing_moves_for_those_who_asked_for_less_motion() -> None:
+    styles = {style.name: style.read_text() for style in (ROOT / "static/css").glob("*.css")}
+    assert [name for name, text in styles.items() if _MOVES.search(_IF_WANTED.sub("", text))] == []
+    assert any(_MOVES.search(text) for text in styles.values()), "something does move for the others"
