@@ -58,6 +58,8 @@ class Assembler:
         self.blobs: dict[str, bytes] = {}
         # By name and kind: an odd stream may use one name for two things.
         self._parts: dict[tuple[str, type], _Growing] = {}
+        # Tokens that nobody has asked for yet: put to the others together, since there are so many of them.
+        self._fresh: list[TextPiece] = []
 
     @classmethod
     def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:
@@ -77,12 +79,15 @@ class Assembler:
     @property
     def part_names(self) -> tuple[str, ...]:
         """The names of the parts in `output()`, in their order."""
+        self._fold()
         return tuple(name for (name, _), part in self._parts.items() if part.build(self.provider) is not None)
 
     def feed(self, event: Event) -> None:
+        if isinstance(event, TextPiece):
+            self._fresh.append(event)
+            return
+        self._fold()
         match event:
-            case TextPiece() | ReasoningPiece() | ToolCallPiece():  # first: there are far more of them than of others
-                self._add(event)
             case Started():
                 self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
                 self.provider = self.provider or event.provider
@@ -97,6 +102,11 @@ class Assembler:
             case _:
                 self._add(event)
 
+    def _fold(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        for event in fresh:
+            self._add(event)
+
     def feed_all(self, events: Iterable[Event]) -> Assembler:
         for event in events:
             self.feed(event)
@@ -104,6 +114,7 @@ class Assembler:
 
     def output(self, *, status: Status | None = None, **fields: Any) -> ModelOutput:
         """The answer so far. Without a `status`, it is complete if the vendor said so, failed if it said that."""
+        self._fold()
         built = (part.build(self.provider) for part in self._parts.values())
         return ModelOutput(
             parts=tuple(part for part in built if part is not None),

@@ -24,6 +24,8 @@ class Halves:
         """The same piece, with the half that waited for it and without one that it ends with."""
         if not isinstance(event, TextPiece | ReasoningPiece) or not event.text:
             return event
+        if not self._waiting and ord(event.text[-1]) not in FIRST_HALVES:
+            return event
         place = (event.part, type(event))
         before = self._waiting.pop(place, None)
         text = _paired(before.text + event.text) if before else event.text

@@ -72,8 +72,9 @@ class LiveRun:
     def fed(self, event: Event) -> None:
         piece = piece_of(event)
         if piece is not None:
+            if not self._pending:
+                self._has_news.set()
             self._pending.append(piece)
-            self._has_news.set()
 
     async def stored(self, *, leaf: int) -> None:
         await self._flush()
