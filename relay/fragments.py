@@ -183,7 +183,9 @@ def live_change(answer: LiveAnswer, change: Change, reader: Reader) -> str:
 
 
 def _grown(answer: LiveAnswer, grown: Grown) -> str:
-    return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown}) if grown.is_new else grown.html
+    if grown.is_new and not grown.is_spoken:
+        return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown})
+    return grown.html
 
 
 def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: Reader) -> str:

@@ -24,7 +24,7 @@ from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
 from history.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
 from history.markdown import render
 from history.markdown_blocks import split_blocks
-from relay.live_html import Tail, more_words, open_end
+from relay.live_html import Tail, more_words, new_part, open_end, prose
 
 Kind = Literal["text", "reasoning", "call"]
 Piece = list[str]  # kind, part, text; of a call also its id and the tool's name
@@ -103,8 +103,8 @@ class LivePart:
         return Tail.of(self.text, self.rendered(self.text, len(self.blocks)))
 
     @property
-    def tail_html(self) -> SafeString:
-        return self.tail.html(self.element)
+    def prose(self) -> SafeString:
+        return prose(self.element, self.blocks, self.tail)
 
     def rendered(self, block: str, number: int) -> str:
         return render(block, prefix=f"live-{self.index}-{number}-")
@@ -127,13 +127,20 @@ class Grown:
     text: str = ""
 
     @property
-    def tail_html(self) -> SafeString:
-        return (self.tail or Tail()).html(self.part.element)
+    def prose(self) -> SafeString:
+        return prose(self.part.element, self.blocks, self.tail or Tail())
+
+    @property
+    def is_spoken(self) -> bool:
+        """Text, which needs no words of ours around it."""
+        return self.part.kind == "text"
 
     @property
     def html(self) -> str:
-        """How a part changes that is on the page already."""
+        """How a part of text comes, and how any part changes that is on the page already."""
         element = self.part.element
+        if self.is_new:
+            return new_part(f"{element.rpartition('-')[0]}-parts", self.prose)
         return more_words(element, self.text) if self.tail is None else open_end(element, self.blocks, self.tail)
 
 
@@ -147,8 +154,8 @@ class Change:
 
     @property
     def has_words_of_ours(self) -> bool:
-        """A new part comes with a heading."""
-        return any(grown.is_new for grown in self.grown)
+        """A new part that is no text comes with a heading."""
+        return any(grown.is_new and not grown.is_spoken for grown in self.grown)
 
 
 class LiveAnswer:

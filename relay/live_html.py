@@ -40,6 +40,16 @@ class Tail:
         return mark_safe(f'<div class="tail" id="{element}-tail">{self.before}{end}</div>')  # noqa: S308  see above
 
 
+def prose(element: str, blocks: Iterable[str], tail: Tail) -> SafeString:
+    """A part that is text: what is finished, and the open end."""
+    inner = f'<div class="blocks" id="{element}-blocks">{"".join(blocks)}</div>\n{tail.html(element)}'
+    return mark_safe(f'<div class="prose" id="{element}">{inner}</div>')  # noqa: S308  see above
+
+
+def new_part(parts: str, html: str) -> str:
+    return f'<div hx-swap-oob="beforeend:#{parts}">{html}</div>'
+
+
 def more_words(element: str, text: str) -> str:
     return f'<span hx-swap-oob="beforeend:#{element}-end">{escape(text)}</span>'
 
