@@ -24,6 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from history import changes, keys
 from history.models import ApiKey
+from relay.allowances import limits_of
 from relay.standing import LIMITS, Standing, sessions_of, standings
 
 MOST_KEYS = 50
@@ -92,6 +93,7 @@ def all_keys(request: HttpRequest) -> HttpResponse:
         recording=form.cleaned_data["recording"],
         expires_at=_expiry(form.cleaned_data["days"]),
         actor=request.user,  # type: ignore[arg-type]
+        **_first_limits(request.user),
     )
     return _list(request, form=NewKeyForm(), made=made)
 
@@ -101,6 +103,14 @@ def may_make(user: Any) -> bool:
     if not (user.is_staff or settings.PARLEY_OWN_KEYS):
         return False
     return keys.listed().filter(owner=user).count() < MOST_KEYS
+
+
+def _first_limits(user: Any) -> keys.Limits:
+    """Whoever may use so much a day in the chat gets no more by a key of their own making; staff may change it."""
+    if user.is_staff:
+        return {}
+    chat = limits_of(user)
+    return {"tokens_per_day": chat.tokens_per_day or None, "cost_per_day": chat.cost_per_day or None}
 
 
 def _expiry(days: int | None) -> Any:

@@ -17,7 +17,7 @@ from django.utils import timezone
 from history import keys, retention
 from history.models import ApiKey, AuditEvent, Session
 from relay.gateway import limits
-from relay.models import KeyUse
+from relay.models import Allowance, KeyUse
 from tests.history.test_rights import with_right
 from tests.talk import chat_of
 
@@ -59,6 +59,19 @@ def test_a_key_is_made_and_shown_in_that_answer_alone(reader: Client, ada: Any) 
     again = read(reader, "/keys/")
     assert secret not in again
     assert made.prefix in again
+
+
+def test_a_key_of_ones_own_making_may_use_no_more_a_day_than_the_chat(
+    reader: Client, ada: Any, staff: Any, settings: Any
+) -> None:
+    settings.PARLEY_CHAT_TOKENS_PER_DAY = 5_000
+    Allowance.objects.create(user=ada, cost_per_day=Decimal("0.5"))
+    reader.post("/keys/", NEW)
+    made = ApiKey.objects.get()
+    assert (made.tokens_per_day, made.cost_per_day, made.tokens_per_month) == (5_000, Decimal("0.5"), None)
+    reader.force_login(staff)
+    reader.post("/keys/", NEW)
+    assert ApiKey.objects.get(owner=staff).tokens_per_day is None
 
 
 @pytest.mark.parametrize("wrong", [{"name": " "}, {"recording": "some"}, {"days": "7"}, {"name": "x" * 101}], ids=str)
