@@ -17,7 +17,7 @@ from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.models import IN_THE_MAKING, Message, Session
 from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of
 from history.rights import Purpose, Viewer, sessions_for
-from history.snapshots import snapshot
+from history.snapshots import plan_at, snapshot
 
 __all__ = [
     "MAX_PAGE",
@@ -28,6 +28,7 @@ __all__ = [
     "ledger_of",
     "messages_of",
     "nodes_of",
+    "plan_at",
     "sessions_deleted_by",
     "sessions_of_workspace",
     "sessions_owned_by",

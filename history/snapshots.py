@@ -15,7 +15,7 @@ from django.db import connection
 
 from history import paths
 from history.context import NO_NOTEBOOK, ContextOptions, Snapshot, reaches_far_enough, summarised_ranges
-from history.entries import Node, NotebookSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
+from history.entries import Node, NotebookSet, PlanSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
 from history.errors import NoSuchEntry
 from history.models import Message, Session
 from history.reading import MAX_PAGE, read_nodes
@@ -44,6 +44,14 @@ def snapshot(
         if _is_one_path(taken, end):
             return taken
     raise RuntimeError(f"session {session.pk} kept changing its path while a snapshot was taken")
+
+
+def plan_at(session: Session, *, leaf: int | None = None) -> str:
+    """The task plan that holds at the end of a path; empty: there is none."""
+    path = paths.Path(session.pk, leaf=leaf)
+    newest = [seq for seq, kind in path.state(_read_kinds) if kind == PlanSet.kind][-1:]
+    entries = [node.entry for node in path.numbered(newest, read_nodes)]
+    return next((entry.plan for entry in entries if isinstance(entry, PlanSet)), "")
 
 
 def _take(session: Session, leaf: int, version: int, options: ContextOptions | None) -> Snapshot:
@@ -100,19 +108,21 @@ def _read_kinds(where: str, parameters: Sequence[Any]) -> list[tuple[int, str]]:
 
 
 def _in_force(state: Sequence[tuple[int, str]]) -> list[int]:
-    """The newest instruction, tools and notebook; all summaries and what retracts them."""
+    """The newest instruction, tools, notebook and plan; all summaries and what retracts them."""
     newest = {kind: seq for seq, kind in state}
     every = [seq for seq, kind in state if kind in (Summary.kind, Retracted.kind)]
     return sorted({*newest.values(), *every})
 
 
 def _what_holds(state: Sequence[Node]) -> dict[str, Any]:
-    holds: dict[str, Any] = {"system_instruction": "", "notebook": NO_NOTEBOOK, "tools": ()}
+    holds: dict[str, Any] = {"system_instruction": "", "notebook": NO_NOTEBOOK, "plan": "", "tools": ()}
     for node in state:
         if isinstance(node.entry, SystemInstructionSet):
             holds["system_instruction"] = node.entry.instruction
         elif isinstance(node.entry, NotebookSet):
             holds["notebook"] = node.entry.content
+        elif isinstance(node.entry, PlanSet):
+            holds["plan"] = node.entry.plan
         elif isinstance(node.entry, ToolsOffered):
             holds["tools"] = node.entry.tools
     return holds

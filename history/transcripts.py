@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import groupby
 from urllib.parse import urlencode
+from uuid import UUID
 
 from history.branches import below_on_the_way, goes_on, newest_below, notes_beside, retracted_in, versions_of
 from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, Summary, ToolRequest, ToolResult, ToolResults
@@ -42,7 +43,8 @@ class Place:
 class Call:
     """What a model asked of a tool, and what came of it, as far as there is an answer.
 
-    `path` and `result_path` say where the two stand in the JSON of their entries.
+    `path` and `result_path` say where the two stand in the JSON of their entries. `opened` is the session of the agent
+    that was called.
     """
 
     request: ToolRequest
@@ -51,6 +53,7 @@ class Call:
     answered_by: int | None
     path: str = ""
     result_path: str = ""
+    opened: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,13 +219,33 @@ def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[
     for note, entry in zip(notes, entries[len(messages) :], strict=True):
         hanging.setdefault(note.parent_seq, []).append(Shown(message=note, entry=entry, place=place))
     rows = _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
-    costs, retracted = _costs(messages), _retracted(session, messages)
+    costs, retracted, opened = _costs(messages), _retracted(session, messages), _opened(session, rows)
+    rows = [replace(row, calls=_with_sessions(row, opened)) if opened and row.calls else row for row in rows]
     rows = [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
     return [replace(row, is_retracted=True) if row.message.seq in retracted else row for row in rows]
 
 
 def _retracted(session: Session, messages: Sequence[Message]) -> set[int]:
     return retracted_in(session.pk) if any(message.kind == Summary.kind for message in messages) else set()
+
+
+def _opened(session: Session, rows: Sequence[Shown]) -> dict[tuple[str, int | None], UUID]:
+    """Sessions that were opened for calls on this page, by the call's id and the entry that asked, if that is known."""
+    asked = {call.request.call_id for row in rows for call in row.calls}
+    if not asked:
+        return {}
+    below = Session.objects.filter(parent=session, parent_call__in=asked, hidden_at=None).order_by()
+    return {
+        (call, noted.get("called_at")): pk for call, noted, pk in below.values_list("parent_call", "metadata", "pk")
+    }
+
+
+def _with_sessions(row: Shown, opened: Mapping[tuple[str, int | None], UUID]) -> tuple[Call, ...]:
+    """Models reuse the ids of calls, so the entry decides where somebody noted it."""
+    ids = [(call, call.request.call_id) for call in row.calls]
+    return tuple(
+        replace(call, opened=opened.get((name, row.message.seq)) or opened.get((name, None))) for call, name in ids
+    )
 
 
 def _costs(messages: Sequence[Message]) -> dict[int, Decimal]:

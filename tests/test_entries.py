@@ -25,6 +25,7 @@ from history.entries import (
     NotebookSet,
     Numbering,
     OtherPart,
+    PlanSet,
     Reasoning,
     Retracted,
     Summary,
@@ -89,6 +90,7 @@ OWN: dict[type[Entry], dict[str, st.SearchStrategy[Any]]] = {
     SystemInstructionSet: {"instruction": TEXTS},
     ToolsOffered: {"tools": st.lists(TOOLS, max_size=2).map(tuple)},
     NotebookSet: {"content": TEXTS, "author": TEXTS},
+    PlanSet: {"plan": TEXTS},
     ModelInput: {"channel": TEXTS, "parts": PART_LISTS, "raw": st.one_of(st.none(), TEXTS)},
     ModelOutput: {
         "plan": st.one_of(st.none(), TEXTS), "parts": PART_LISTS, "provider": TEXTS, "model": TEXTS,

@@ -25,6 +25,7 @@ from history.entries import (
     ModelOutput,
     NotebookSet,
     OtherPart,
+    PlanSet,
     Reasoning,
     Retracted,
     Summary,
@@ -269,6 +270,7 @@ def entries_with(text: st.SearchStrategy[str]) -> st.SearchStrategy[Entry]:
         st.builds(SystemInstructionSet, instruction=text, **shared),
         st.builds(ToolsOffered, tools=st.lists(tool, max_size=2).map(tuple), **shared),
         st.builds(NotebookSet, content=text, author=text, **shared),
+        st.builds(PlanSet, plan=text, **shared),
         st.builds(ModelInput, channel=text, parts=parts, raw=st.none() | text, **shared),
         st.builds(
             ModelOutput, plan=st.none() | text, parts=parts, provider=text, model=text, end_reason=text, error=text,
@@ -287,7 +289,7 @@ def entries_with(text: st.SearchStrategy[str]) -> st.SearchStrategy[Entry]:
 def test_the_property_tests_know_every_kind() -> None:
     known = {*entries.KINDS.values(), UnknownEntry}
     made = {Retracted, HeadMoved, Gap, DebugLog, UnknownEntry, SystemInstructionSet, ToolsOffered, NotebookSet}
-    assert known == made | {ModelInput, ModelOutput, ToolResults, Summary}
+    assert known == made | {PlanSet, ModelInput, ModelOutput, ToolResults, Summary}
 
 
 @settings(max_examples=150, deadline=None)

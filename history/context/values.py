@@ -33,6 +33,7 @@ class Snapshot:
     loaded_from: int = 0
     system_instruction: str = ""
     notebook: str = NO_NOTEBOOK
+    plan: str = ""
     tools: tuple[ToolDefinition, ...] = ()
 
     @property

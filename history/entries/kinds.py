@@ -68,6 +68,18 @@ class NotebookSet(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSet(Entry):
+    """The task plan as a whole, a list in Markdown whose items are ticked as they are done. Empty: there is none."""
+
+    kind: ClassVar[str] = "plan_set"
+    plan: str
+
+    @property
+    def text(self) -> str:
+        return self.plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInput(Entry):
     """What somebody said to the model. ``raw`` is the input as it was typed, where that differs from the parts."""
 
@@ -235,6 +247,7 @@ KINDS: dict[str, type[Entry]] = {
         SystemInstructionSet,
         ToolsOffered,
         NotebookSet,
+        PlanSet,
         ModelInput,
         ModelOutput,
         ToolResults,
@@ -250,7 +263,7 @@ KINDS: dict[str, type[Entry]] = {
 CONVERSATION: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind, ToolResults.kind})
 # Kinds that say what holds from here on: an instruction, the tools, a summary in place of what came before.
 STATE: frozenset[str] = frozenset(
-    {SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, Summary.kind, Retracted.kind}
+    {SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind, Summary.kind, Retracted.kind}
 )
 # Kinds that hang beside the path and never become anybody's parent.
 LEAVES: frozenset[str] = frozenset({DebugLog.kind, HeadMoved.kind})

@@ -4,9 +4,9 @@ A *turn* begins with an input and takes everything that hangs below it until the
 after entry `n` is allowed when no turn has entries on both sides of it; so a call is never parted from its results, nor
 an answer from its question, and a regenerated answer keeps the question that it shares with its sibling.
 
-What still *holds* is left out of a cut: an instruction, the tools or a notebook that were set before it and that an
-entry after it still lives under. Summaries are not: they go with what they stand for. A trim has one anchor for all
-branches, so it waits while two of them that would hang on it live under different instructions.
+What still *holds* is left out of a cut: an instruction, the tools, a notebook or a plan that were set before it and
+that an entry after it still lives under. Summaries are not: they go with what they stand for. A trim has one anchor for
+all branches, so it waits while two of them that would hang on it live under different instructions.
 
 A million entries take some tens of megabytes here; texts are never read.
 """
@@ -18,12 +18,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from history.entries import CONVERSATION, LEAVES, ModelInput, NotebookSet, SystemInstructionSet, ToolsOffered
+from history.entries import CONVERSATION, LEAVES, ModelInput, NotebookSet, PlanSet, SystemInstructionSet, ToolsOffered
 
-HELD_KINDS = (SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind)
+HELD_KINDS = (SystemInstructionSet.kind, ToolsOffered.kind, NotebookSet.kind, PlanSet.kind)
 
-Held = tuple[int, int, int]  # the entries that set the instruction, the tools and the notebook; 0: none
-NOTHING: Held = (0, 0, 0)
+Held = tuple[int, int, int, int]  # the entries that set the instruction, tools, notebook and plan; 0: none
+NOTHING: Held = (0, 0, 0, 0)
 
 
 def numbers() -> array[int]:
@@ -144,4 +144,4 @@ def _with(holding: Held, kind: str, seq: int) -> Held:
     if kind not in HELD_KINDS:
         return holding
     changed: Sequence[int] = [seq if kind == held else before for held, before in zip(HELD_KINDS, holding, strict=True)]
-    return (changed[0], changed[1], changed[2])
+    return (changed[0], changed[1], changed[2], changed[3])

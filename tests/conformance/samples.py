@@ -17,6 +17,7 @@ from history.entries import (
     ModelOutput,
     NotebookSet,
     OtherPart,
+    PlanSet,
     Reasoning,
     Retracted,
     Summary,
@@ -39,6 +40,7 @@ EVERY_KIND: dict[str, Entry] = {
     "an instruction": SystemInstructionSet(at=AT, instruction=ODD),
     "tools": ToolsOffered(at=AT, tools=(ToolDefinition(name="clock", description="时间", parameters={"a": [None]}),)),
     "a notebook": NotebookSet(at=AT, content="likes tea", author="ada"),
+    "a plan": PlanSet(at=AT, plan="- [x] look\n- [ ] 写", agent="helper"),
     "an input with everything": ModelInput(
         at=AT.astimezone(timezone(timedelta(hours=8))),
         channel="terminal",

@@ -22,6 +22,7 @@ from history.entries import (
     ModelOutput,
     NotebookSet,
     OtherPart,
+    PlanSet,
     Reasoning,
     Retracted,
     Summary,
@@ -318,13 +319,15 @@ def test_reasoning_and_bookkeeping_are_folded_and_there_is_a_template_for_every_
         Retracted(seq=6, reason="too short"),
         Gap(reason="broken import"),
         UnknownEntry(data={"kind": "hologram", "v": 7}),
+        PlanSet(plan="- [x] Look\n- [ ] Repair", agent="helper"),
     ]
     recorder.append_many(session, entries, after=0)
     html = read(reader, session)
-    assert shown(html) == list(range(1, 10))
+    assert shown(html) == list(range(1, 11))
     for words in [
         "You look after machines.", "sys_monitor", "Likes brevity.", "chart.png", "Let me think.",
         "Summary of entries 4 to 5", "Summary 6 was taken back", "broken import", "<code>hologram</code>",
+        "Task plan · helper", "Repair",
     ]:  # fmt: skip
         assert words in html
     assert '<details class="fold">\n    <summary>Reasoning' in html

@@ -16,6 +16,7 @@ from history.entries import (
     DebugLog,
     Entry,
     NotebookSet,
+    PlanSet,
     Summary,
     SystemInstructionSet,
     ToolDefinition,
@@ -197,12 +198,15 @@ def test_a_call_that_stands_open_is_never_parted_from_a_late_result(ada: Any, se
 def test_an_instruction_that_still_holds_survives_the_trim_of_what_surrounds_it(ada: Any, settings: Any) -> None:
     tools = ToolsOffered(tools=(ToolDefinition(name="look"),))
     session = relayed(ada, SystemInstructionSet(instruction="be brief"), said("one"), answered("two"))
-    recorder.append_many(session, [tools, NotebookSet(content="remember"), *turn(1), *turn(2)], after=3)
+    recorder.append_many(
+        session, [tools, NotebookSet(content="remember"), PlanSet(plan="- [ ] a"), *turn(1), *turn(2)], after=3
+    )
     before = selectors.snapshot(session)
     trimmed(session, settings, to=4)
-    assert numbers(session) == [1, 4, 5, 10, 11, 12, 13]
+    assert numbers(session) == [1, 4, 5, 6, 11, 12, 13, 14]
     after = selectors.snapshot(session)
     assert (after.system_instruction, after.notebook) == (before.system_instruction, before.notebook)
+    assert after.plan == "- [ ] a"
     assert [tool.name for tool in after.tools] == ["look"]
     assert contents(session)[0] == "be brief"
     assert list(verification.verify()) == []

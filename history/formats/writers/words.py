@@ -17,6 +17,7 @@ def speaker(entry: Entry) -> str:
         "system_instruction_set": _("System instruction"),
         "tools_offered": _("Tools offered"),
         "notebook_set": _("Notebook"),
+        "plan_set": _("Task plan"),
         "summary": _("Summary"),
         "gap": _("Something is missing here"),
     }
