@@ -160,6 +160,11 @@ PARLEY_CHAT_MESSAGES_PER_MINUTE = env.whole_number("PARLEY_CHAT_MESSAGES_PER_MIN
 PARLEY_CHAT_TOKENS_PER_DAY = env.whole_number("PARLEY_CHAT_TOKENS_PER_DAY", 0, most=10**15)
 PARLEY_CHAT_COST_PER_DAY = env.amount("PARLEY_CHAT_COST_PER_DAY", Decimal(0))
 
+# Agents that call agents: how deep, how many in one turn, and how long each may take.
+PARLEY_AGENT_DEPTH = env.whole_number("PARLEY_AGENT_DEPTH", 3, most=10)
+PARLEY_AGENT_CALLS = env.whole_number("PARLEY_AGENT_CALLS", 20, most=1000)
+PARLEY_AGENT_SECONDS = env.whole_number("PARLEY_AGENT_SECONDS", 900, least=1, most=86_400)
+
 # The application
 
 INSTALLED_APPS = [

@@ -21,6 +21,7 @@ from history.models import Message, Session
 from history.rights import Purpose, find
 from history.transcripts import Place, Shown, Transcript, read_page
 from relay import runs
+from relay.agent_work import work_of
 from relay.live import Change, Grown, LiveAnswer
 from relay.models import QueuedMessage, Run
 from relay.readers import Reader
@@ -161,7 +162,8 @@ def _row(row: Shown, context: dict[str, Any]) -> SafeString:
 def _around(session: Session, run: Run | None, tip: int, leaf: int | None, context: dict[str, Any]) -> str:
     """What surrounds the conversation: where the next message goes, stop or send, what waits."""
     queued = list(QueuedMessage.objects.filter(session=session.pk))
-    return _render("chat/live/_around.html", context | {"after": tip, "leaf": leaf, "queued": queued})
+    beside = {"after": tip, "leaf": leaf, "queued": queued}
+    return _render("chat/live/_around.html", context | beside | work_of(session, reader=context["user"], leaf=leaf))
 
 
 # An answer on its way.
@@ -214,8 +216,10 @@ def way_to(session_id: UUID) -> str:
 def rail_row(session_id: UUID, view: View) -> str:
     """One session of the list beside the chat; none where it is not there any more."""
     with view.reader.reading():
+        session = find(view.user, session_id, Purpose.WRITE)
         context = {
-            "session": find(view.user, session_id, Purpose.WRITE),
+            # What an agent opened for itself is not in the list.
+            "session": session if session and not session.parent_id else None,
             "session_id": session_id,
             "is_answering": bool(answering([session_id])),
             "is_current": session_id == view.session_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -45,11 +45,14 @@ class SoFar:
     names: tuple[str, ...] = ()
 
 
-class LiveRun:
-    """One run of this process: tells its watchers, and can be stopped."""
+AnswerBelow = Callable[["LiveRun", Turn], Awaitable[Run]]
 
-    def __init__(self, turn: Turn, *, run_id: UUID) -> None:
-        self.id, self.turn = run_id, turn
+
+class LiveRun:
+    """One run of this process: tells its watchers, and can be stopped; `below` answers the turns that it asks for."""
+
+    def __init__(self, turn: Turn, *, run_id: UUID, below: AnswerBelow) -> None:
+        self.id, self.turn, self._below = run_id, turn, below
         self.n = 0
         self.stop_reason = ""
         self.task: asyncio.Task[None] | None = None
@@ -83,6 +86,9 @@ class LiveRun:
 
     async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
         await self._tell("calling", seq=seq, count=len(requests))
+
+    async def answer_below(self, turn: Turn) -> Run:
+        return await self._below(self, turn)
 
     def result(self, *, seq: int, index: int, result: ToolResult) -> None:
         told = self._tell("result", seq=seq, index=index, status=result.status, duration=result.duration)

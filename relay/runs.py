@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from uuid import UUID, uuid4
 
 from django.utils import timezone
@@ -39,12 +40,30 @@ OnEnd = Callable[[Run], Awaitable[None]]
 
 async def start(turn: Turn, *, on_end: OnEnd | None = None) -> UUID:
     """Begin to answer; returns as soon as that is written down. The answer comes when it comes."""
-    live = LiveRun(turn, run_id=uuid4())
+    return (await _begin(turn, on_end))[0].id
+
+
+async def _begin(turn: Turn, on_end: OnEnd | None) -> tuple[LiveRun, asyncio.Task[None]]:
+    live = LiveRun(turn, run_id=uuid4(), below=partial(_answer_below, on_end))
     await in_database(_write_down, live)
     running[live.id] = live
-    live.task = keep(asyncio.get_running_loop().create_task(_carry(live, on_end)))
-    await _tell_person(turn)
-    return live.id
+    live.task = task = keep(asyncio.get_running_loop().create_task(_carry(live, on_end)))
+    await _tell_others(turn)
+    return live, task
+
+
+async def _answer_below(on_end: OnEnd | None, above: LiveRun, turn: Turn) -> Run:
+    """A run of its own for an agent that another one calls, which waits for it. If that one is ended, so is this."""
+    beginning = asyncio.ensure_future(_begin(turn, on_end))
+    try:
+        live, task = await asyncio.shield(beginning)
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        live, task = await beginning
+        live.stop(above.stop_reason or "stopped")
+        await asyncio.wait([task])
+        raise
+    return await in_database(Run.objects.get, pk=live.id)
 
 
 def _write_down(live: LiveRun) -> None:
@@ -88,7 +107,7 @@ async def _end(live: LiveRun, outcome: Run.Outcome, error: str, on_end: OnEnd | 
     finally:
         running.pop(live.id, None)
     await live.ended(run)
-    await _tell_person(live.turn)
+    await _tell_others(live.turn)
     if on_end is not None and live.stop_reason != "server_stopped":
         await on_end(run)
 
@@ -99,8 +118,11 @@ def _write_end(run_id: UUID, outcome: Run.Outcome, error: str) -> Run:
     return Run.objects.get(pk=run_id)
 
 
-async def _tell_person(turn: Turn) -> None:
+async def _tell_others(turn: Turn) -> None:
+    """Those who look at another session: of the person, or of whoever called this agent."""
     await broadcast.tell_person(turn.user.pk, {"type": "rail.changed", "session": str(turn.session_id)})
+    for session_id in turn.above:
+        await broadcast.tell_session(session_id, broadcast.CHANGED)
 
 
 # Watching and stopping, from any process.

@@ -123,4 +123,5 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> 
         if output.usage:
             tokens = output.usage.input_tokens + output.usage.output_tokens
             allowances.note_usage(call.turn.user, tokens=tokens, cost=cost)
+            call.turn.budget.spend(tokens)
         return move(run_id, appended.seq) if appended else exchange.after

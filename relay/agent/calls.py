@@ -17,6 +17,7 @@ from history.models import Blob, Exchange, Session, TokenCalibration
 from history.repair import Code
 from history.tokens import estimate_context
 from relay import allowances
+from relay.agent import plans
 from relay.agent.environment import surroundings
 from relay.agent.settings import AgentSettings, RoleName
 from relay.agent.tools.base import ToolContext
@@ -68,6 +69,8 @@ def prepare_call(
         **around,
     )
     taken = selectors.snapshot(session, leaf=leaf, options=shown)
+    if plans.TOOL in agent.tools:
+        shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     if role != "executor" or not route.model.takes_tools:
         taken = replace(taken, tools=())
     context = render_context(taken, shown)

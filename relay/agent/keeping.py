@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -21,16 +21,16 @@ from relay.models import Run
 T = TypeVar("T")
 
 
-async def keep(turn: Turn, watcher: Watcher, entry: Entry, *, after: int) -> int:
-    leaf = await to_the_end(in_database(_append, watcher.id, turn.session_id, entry, after))
+async def keep(turn: Turn, watcher: Watcher, *entries: Entry, after: int) -> int:
+    leaf = await to_the_end(in_database(_append, watcher.id, turn.session_id, entries, after))
     await watcher.stored(leaf=leaf)
     return leaf
 
 
-def _append(run_id: UUID, session_id: UUID, entry: Entry, after: int) -> int:
+def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int) -> int:
     with writing():
         session = Session.objects.get(pk=session_id)
-        return move(run_id, recorder.append(session, entry, after=behind_notes(session_id, after)).seq)
+        return move(run_id, recorder.append_many(session, entries, after=behind_notes(session_id, after))[-1].seq)
 
 
 def move(run_id: UUID, leaf: int) -> int:

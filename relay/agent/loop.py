@@ -65,6 +65,8 @@ async def _brief(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> int
 
 async def _speak(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> tuple[Run.Outcome, int]:
     for _ in range(turn.agent.max_steps):
+        if turn.budget.is_used_up:
+            break
         said = await ask(turn, watcher, role, leaf)
         leaf = said.seq
         if not said.output.tool_requests:

@@ -8,6 +8,7 @@ from typing import Literal
 from relay.models import Agent
 
 RoleName = Literal["planner", "executor", "reviewer"]
+PURPOSE_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,7 @@ class AgentSettings:
     """`compress_at` and `keep_turns`: None is as the settings say."""
 
     name: str = ""
+    label: str = ""
     instruction: str = ""
     model: str = ""
     planner_model: str = ""
@@ -40,6 +42,12 @@ class AgentSettings:
         after: tuple[RoleName, ...] = ("reviewer",) if self.reviewer_model else ()
         return (*before, "executor", *after)
 
+    @property
+    def purpose(self) -> str:
+        """What it is for, in a line: as other agents are told."""
+        first = next(iter(self.instruction.strip().splitlines()), "")
+        return " · ".join(filter(None, [self.label, first[:PURPOSE_CHARS]])) or self.name
+
     def model_for(self, role: RoleName, *, picked: str) -> str:
         """The person's pick is for whoever does the work."""
         own = {"planner": self.planner_model, "reviewer": self.reviewer_model, "executor": picked or self.model}
@@ -53,9 +61,16 @@ def find_agent(name: str) -> AgentSettings:
     return settings_of(row) if row else AgentSettings()
 
 
+def callable_by(agent: AgentSettings) -> list[AgentSettings]:
+    """Whom it may call: those it names, or all others."""
+    rows = Agent.objects.filter(name__in=agent.agents) if agent.agents else Agent.objects.exclude(name=agent.name)
+    return [settings_of(row) for row in rows]
+
+
 def settings_of(row: Agent) -> AgentSettings:
     return AgentSettings(
         name=row.name,
+        label=row.label,
         instruction=row.instruction,
         model=row.model,
         planner_model=row.planner_model,

@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
+from django.conf import settings
+
 from history.assembly import Assembler
 from history.entries import ModelOutput, ToolRequest, ToolResult
 from history.events import Event
+from relay.agent.budgets import Budget
 from relay.agent.calls import Prepared
 from relay.agent.settings import AgentSettings, RoleName
 from relay.errors import ProviderError
+from relay.models import Run
+
+# Stands for what the agent's limit says; another one is given to an agent that is called by another.
+ITS_OWN = Budget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +35,9 @@ class Wish:
 class Turn:
     """What is to be answered: the entry `leaf` of a session, by an agent, on behalf of its owner.
 
-    `answers` are a person's words for open calls of `ask_user`, by call id; `client` says who was connected from where.
-    With a `wish` nothing is answered, only summarised.
+    `answers` are a person's words for open calls of `ask_user`, by call id; `client` says who was connected from where;
+    `above` are the sessions of those who called this agent, the person's own first. With a `wish` nothing is answered,
+    only summarised.
     """
 
     session_id: UUID
@@ -40,6 +48,13 @@ class Turn:
     answers: Mapping[str, str] = field(default_factory=dict)
     client: Mapping[str, Any] = field(default_factory=dict)
     wish: Wish | None = None
+    above: tuple[UUID, ...] = ()
+    budget: Budget = ITS_OWN
+
+    def __post_init__(self) -> None:
+        if self.budget is ITS_OWN:
+            whole = Budget(tokens=self.agent.max_turn_tokens, calls=settings.PARLEY_AGENT_CALLS)
+            object.__setattr__(self, "budget", whole)
 
 
 class Watcher(Protocol):
@@ -57,6 +72,10 @@ class Watcher(Protocol):
     async def stored(self, *, leaf: int) -> None: ...
 
     async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
+
+    async def answer_below(self, turn: Turn) -> Run:
+        """Answer another turn for this one, and wait for its end; whatever ends this one ends that one, too."""
+        ...
 
     def result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from history.entries import Text, ToolRequest, ToolResult, ToolResults
+from relay.agent.calling import call_agent
 from relay.agent.keeping import keep, note_wish, to_the_end
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import Toolbox, toolbox
@@ -20,8 +22,14 @@ async def use_tools(turn: Turn, watcher: Watcher, said: Said) -> tuple[Run.Outco
     if any(_directive(box, request) == "ask_user" and request.call_id not in turn.answers for request in requests):
         return Run.Outcome.WAITING, said.seq
     await watcher.calling(seq=said.seq, requests=requests)
-    results = await _results(turn, watcher, said, box)
-    leaf = await keep(turn, watcher, results, after=said.seq)
+    context = ToolContext(
+        user=turn.user,
+        session_id=turn.session_id,
+        agent=turn.agent.name,
+        ask_agent=partial(call_agent, turn, watcher, said.seq),
+    )
+    results = await _results(turn, watcher, said, box, context)
+    leaf = await keep(turn, watcher, results, *context.kept_by(results), after=said.seq)
     succeeded = [
         _directive(box, request)
         for request, result in zip(requests, results.results, strict=True)
@@ -33,7 +41,7 @@ async def use_tools(turn: Turn, watcher: Watcher, said: Said) -> tuple[Run.Outco
     return (Run.Outcome.DONE if finished else None), leaf
 
 
-async def _results(turn: Turn, watcher: Watcher, said: Said, box: Toolbox) -> ToolResults:
+async def _results(turn: Turn, watcher: Watcher, said: Said, box: Toolbox, context: ToolContext) -> ToolResults:
     """One for each request, in their order: the person's answer, or the tool's; interrupted where we are ended."""
     requests = said.output.tool_requests
     done = {
@@ -47,12 +55,11 @@ async def _results(turn: Turn, watcher: Watcher, said: Said, box: Toolbox) -> To
         done[left[place]] = result
         watcher.result(seq=said.seq, index=left[place], result=result)
 
-    context = ToolContext(user=turn.user, session_id=turn.session_id, agent=turn.agent.name)
     try:
         await run_calls([requests[place] for place in left], toolbox=box, context=context, on_result=note)
     except asyncio.CancelledError:
         results = answer_all(requests, done, agent=turn.agent.name)
-        await to_the_end(keep(turn, watcher, results, after=said.seq))
+        await to_the_end(keep(turn, watcher, results, *context.kept_by(results), after=said.seq))
         raise
     return answer_all(requests, done, agent=turn.agent.name)
 

@@ -70,8 +70,9 @@ def suggestions(tools: Iterable[Tool]) -> list[Suggestion]:
 
 
 def usable(tools: Iterable[Tool]) -> dict[str, Tool]:
-    """Tools that a person can use: to finish a task or to ask the person is for agents alone."""
-    return {tool.name: tool for tool in tools if not tool.directive and tool.name not in HOUSE}
+    """Tools that a person can use: to finish a task, to ask the person or to call an agent is for agents alone."""
+    meant = (tool for tool in tools if not tool.directive and not tool.is_for_agents)
+    return {tool.name: tool for tool in meant if tool.name not in HOUSE}
 
 
 def house_usage(name: str) -> str:

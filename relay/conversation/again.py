@@ -7,10 +7,11 @@ from typing import Any
 from django.utils.translation import gettext as _
 
 from history import recorder, selectors
-from history.context import is_task_finished
-from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResults
+from history.context import Snapshot, is_task_finished
+from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResults, now
 from history.models import Message, Session
 from relay import allowances, attachments, runs
+from relay.agent.opening import what_changed
 from relay.agent.settings import AgentSettings, find_agent
 from relay.agent.tools.running import answer_all
 from relay.agent.turn import Turn
@@ -96,23 +97,24 @@ def _continue(user: Any, session: Session, leaf: int | None, model: str, client:
         raise NotPossible(_("Nothing has been said here yet."))
     allowances.note_message(user)
     agent = find_agent(session.agent)
-    leaf = _ready_to_go_on(session, leaf, agent)
+    leaf = _ready_to_go_on(session, leaf, agent, before=taken)
     picked = model_for(session, model)
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
     return Sent(seq=leaf), turn
 
 
-def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings) -> int:
-    """An answer that broke off is asked to go on; calls that nobody answered are said to have been interrupted."""
+def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings, *, before: Snapshot) -> int:
+    """An answer that broke off is asked to go on; calls that nobody answered are said to have been interrupted.
+
+    What has changed about the agent since is said before that.
+    """
     entry = selectors.entries_of([message_at(session, leaf)])[0]
-    if not isinstance(entry, ModelOutput):
-        return leaf
-    added: list[Entry] = []
-    if entry.tool_requests:
-        added.append(answer_all(entry.tool_requests, {}, agent=agent.name))
-    else:
+    added: list[Entry] = what_changed(before, agent, at=now())
+    if isinstance(entry, ModelOutput) and entry.tool_requests:
+        added.insert(0, answer_all(entry.tool_requests, {}, agent=agent.name))
+    elif isinstance(entry, ModelOutput):
         added.append(ModelInput(channel="agent", is_internal=True, parts=(Text(text=CONTINUE),)))
-    return recorder.append_many(session, added, after=leaf)[-1].seq
+    return recorder.append_many(session, added, after=leaf)[-1].seq if added else leaf
 
 
 async def answer(

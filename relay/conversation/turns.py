@@ -9,13 +9,13 @@ from django.utils import timezone
 
 from history import recorder, selectors
 from history.context import ContextOptions
-from history.entries import Entry, HeadMoved, ModelInput, SystemInstructionSet, ToolsOffered
+from history.entries import Entry, HeadMoved, ModelInput
 from history.errors import NoSuchEntry
 from history.models import Message, Session
 from history.transactions import writing
 from relay import broadcast, runs
+from relay.agent.opening import what_changed
 from relay.agent.settings import AgentSettings
-from relay.agent.tools.registry import toolbox
 from relay.agent.turn import Turn
 from relay.conversation.drafts import Sent
 from relay.models import Run
@@ -42,13 +42,7 @@ def append_input(
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
         is_elsewhere = bool(moving) and after != head_of(session)
         entries: list[Entry] = [HeadMoved(to=after, reason=moving, at=said.at)] if is_elsewhere else []
-        if before.system_instruction != agent.instruction:
-            entries.append(
-                SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True, at=said.at)
-            )
-        offered = toolbox(agent.tools).definitions()
-        if before.tools != offered:
-            entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True, at=said.at))
+        entries += what_changed(before, agent, at=said.at)
         return recorder.append_many(session, [*entries, said], after=after)[-1]
 
 

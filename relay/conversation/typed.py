@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from django.utils.translation import gettext as _
 
 from history import recorder
-from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest, ToolResults
+from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest
 from history.models import Message, Session
 from history.transactions import writing
 from relay import allowances, broadcast, runs
@@ -78,18 +79,20 @@ async def use_tool(user: Any, session: Session, command: Command, draft: Draft, 
     request = command.as_request(f"typed-{uuid4().hex[:12]}")
     context = ToolContext(user=user, session_id=session.pk, agent=session.agent, by_hand=True)
     results = await run_calls([request], toolbox=all_tools(), context=context)
-    sent = await in_database(_record_tool, session, draft, request, results, after, on_leaf)
+    told = [results, *context.kept_by(results)]
+    begun = results.results[0].started_at or results.at
+    sent = await in_database(_record_tool, session, draft, request, told, after, on_leaf, begun)
     return await answered(session, sent, None, on_end=None)
 
 
 def _record_tool(
-    session: Session, draft: Draft, request: ToolRequest, results: ToolResults, after: int, on_leaf: bool
+    session: Session, draft: Draft, request: ToolRequest, told: Sequence[Entry], after: int, on_leaf: bool, at: datetime
 ) -> Sent:
-    typed, at = {"source": "command"}, results.results[0].started_at or results.at
+    typed = {"source": "command"}
     entries: list[Entry] = [
         ModelInput(parts=text_parts(draft.text), metadata=typed, at=at),
         ModelOutput(parts=(request,), end_reason="tool_use", metadata=typed, at=at),
-        results,
+        *told,
     ]
     with writing():
         if on_leaf and after != head_of(session):

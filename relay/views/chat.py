@@ -25,6 +25,7 @@ from history.selectors import entries_of, sessions_owned_by
 from history.views.served import message_or_404, number_in, session_or_404, transcript_or_404
 from relay import conversation
 from relay.agent.tools.registry import all_tools
+from relay.agent_work import work_of
 from relay.commands import BadCommand, help_text, parse, suggestions
 from relay.errors import RelayError
 from relay.examples import examples
@@ -126,6 +127,7 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     if not region:
         context |= _state(request, session) | {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
         context |= {"panel": panel_of(session, reader=request.user)}
+        context |= work_of(session, reader=request.user, leaf=transcript.place.leaf)
         context |= {
             "history_is_on": settings.CHAT_HISTORY_ENABLED,
             "problem": problem,

@@ -16,6 +16,8 @@ let waiting = 0;
 let tries = 0;
 
 Idiomorph.defaults.ignoreActiveValue = true;
+// What somebody has unfolded stays so.
+Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => name !== "open" || node.localName !== "details";
 htmx.config.wsReconnectDelay = delay;
 htmx.createWebSocket = connect;
 

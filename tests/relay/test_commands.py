@@ -243,7 +243,8 @@ class TestHelp:
         names = [one.name for one in suggestions(TOOLS)]
         assert names == [
             "help", "history", "rollback", "fork", "context", "compress", "title",
-            "current_time", "edit_notebook", "read_session", "search_history", "sys_monitor", "translate", "roll",
+            "current_time", "edit_notebook", "read_session", "search_history", "sys_monitor",
+            "update_plan", "translate", "roll",
         ]  # fmt: skip
         assert all(one.description for one in suggestions(TOOLS))
         assert suggestions(TOOLS)[-1].description == "Roll a die."

@@ -26,8 +26,8 @@ from tests.history.test_rights import with_right
 from tests.talk import answered, call, chat_of, result, results, said
 
 NAMES = (
-    "ask_user", "compress_chat_history", "current_time", "edit_notebook", "finish_task", "read_session",
-    "search_history", "sys_monitor",
+    "ask_user", "call_agent", "compress_chat_history", "current_time", "edit_notebook", "finish_task", "read_caller",
+    "read_session", "search_history", "sys_monitor", "update_plan",
 )  # fmt: skip
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID
 
 from django_stubs_ext import StrOrPromise
 
-from history.entries import ToolDefinition
+from history.entries import Entry, ToolDefinition, ToolResults
 from relay.agent.tools.schemas import schema_of
 
 Directive = Literal["", "finish_task", "ask_user", "compress"]
@@ -27,7 +27,11 @@ class ToolError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolContext:
-    """On whose behalf: a tool sees only what this person, or this key of theirs, may see."""
+    """On whose behalf: a tool sees only what this person, or this key of theirs, may see.
+
+    `call_id` is the call that it answers.
+    `ask_agent` lets another agent do something; None: nobody is in the middle of a turn here.
+    """
 
     user: Any
     session_id: UUID
@@ -36,6 +40,18 @@ class ToolContext:
     by_hand: bool = False
     # What has to be done before somebody else's session can be read.
     how_to_open: str = "the person has to open its page and say why first"
+    call_id: str = ""
+    ask_agent: Callable[..., Awaitable[str]] | None = None
+    kept: list[tuple[str, Entry]] = field(default_factory=list)
+
+    def keep(self, entry: Entry) -> None:
+        """Store this behind the results of the answer that calls us, if our call succeeds."""
+        self.kept.append((self.call_id, entry))
+
+    def kept_by(self, results: ToolResults) -> list[Entry]:
+        """What is to be stored behind these results, in the order of the calls."""
+        done = dict.fromkeys(result.call_id for result in results.results if result.status == "success")
+        return [entry for call_id in done for asked_by, entry in self.kept if asked_by == call_id]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +60,7 @@ class Tool:
 
     `timeout` in seconds. A `directive` tells the agent's loop what a successful call means besides its result.
     `description` is for models, `summary` for people and in their language. `panel` shows, at once, how things are now:
-    an agent that has a live screen is told it with every call.
+    an agent that has a live screen is told it with every call. `is_for_agents`: no slash command.
     """
 
     name: str
@@ -56,6 +72,7 @@ class Tool:
     directive: Directive = ""
     summary: StrOrPromise = ""
     panel: Panel | None = None
+    is_for_agents: bool = False
 
     @property
     def definition(self) -> ToolDefinition:
@@ -71,6 +88,7 @@ def tool(
     directive: Directive = "",
     summary: StrOrPromise = "",
     panel: Panel | None = None,
+    is_for_agents: bool = False,
 ) -> Callable[[Run], Tool]:
     """Make a tool of a function: its name, its docstring and its signature say what a model has to know."""
 
@@ -86,6 +104,7 @@ def tool(
             directive=directive,
             summary=summary or description.partition("\n")[0],
             panel=panel,
+            is_for_agents=is_for_agents,
         )
 
     return made

@@ -14,6 +14,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -80,7 +81,7 @@ def answer_all(
 
 async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolContext) -> ToolResult:
     """Carry out one request. Never raises but when it is cancelled."""
-    call = _Call(request)
+    call, context = _Call(request), replace(context, call_id=request.call_id)
     tool = toolbox.get(request.name)
     if tool is None:
         there = ", ".join(toolbox.names) or "none"

@@ -49,9 +49,17 @@ def opened(context: ToolContext, name: str, *, reason: str = "") -> Session:
 
 
 def stretch(
-    context: ToolContext, session: Session, *, around: int | None, before: int | None, after: int | None, limit: int
+    context: ToolContext,
+    session: Session,
+    *,
+    around: int | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    leaf: int | None = None,
+    limit: int,
 ) -> str:
-    page = _page(session, around=around, before=before, after=after, limit=max(1, min(limit, MOST)))
+    """`leaf`: on the way to this entry, and nothing beyond it."""
+    page = _page(session, around=around, before=before, after=after, leaf=leaf, limit=max(1, min(limit, MOST)))
     told = [message for message in page.messages if not message.is_internal]
     chars = OUTPUT_CHARS * 9 // 10 // max(1, len(told)) - 100
     zone = zone_of(context.user)
@@ -60,9 +68,11 @@ def stretch(
     return "\n\n".join([_head(session, zone), *texts, *_ways(page)])
 
 
-def _page(session: Session, *, around: int | None, before: int | None, after: int | None, limit: int) -> Page:
+def _page(
+    session: Session, *, around: int | None, before: int | None, after: int | None, leaf: int | None, limit: int
+) -> Page:
     if around is None:
-        return messages_of(session, before=_seq(before), after=_seq(after), limit=limit)
+        return messages_of(session, before=_seq(before), after=_seq(after), leaf=leaf, limit=limit)
     place = _seq(around) or 0
     until = messages_of(session, before=place + 1, limit=limit - limit // 2)
     last = until.messages[-1].seq if until.messages else place
