@@ -16,8 +16,11 @@ let waiting = 0;
 let tries = 0;
 
 Idiomorph.defaults.ignoreActiveValue = true;
-// What somebody has unfolded stays so.
+// What somebody has unfolded stays so; and the line that they clicked on is no field whose words are theirs.
 Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => name !== "open" || node.localName !== "details";
+Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) => {
+  if (old.localName === "summary" && old === document.activeElement) old.innerHTML = fresh.innerHTML;
+};
 htmx.config.wsReconnectDelay = delay;
 htmx.createWebSocket = connect;
 

@@ -192,10 +192,10 @@ def test_a_page_takes_as_many_queries_however_long_the_session_is(
     reader: Client, ada: Any, length: int, django_assert_max_num_queries: Any
 ) -> None:
     session = long_chat(ada, length)
-    # The signed-in user (3), session, page, versions, costs, run, queue, rail, panel, what continues it.
-    with django_assert_max_num_queries(22):
+    # The signed-in user (3), session, page, versions, costs, run, queue, rail, panel, what continues it, plan, tree.
+    with django_assert_max_num_queries(24):
         read(reader, session)
-    with django_assert_max_num_queries(29):
+    with django_assert_max_num_queries(31):
         read(reader, session, at=length // 2, internal=1)
 
 
