@@ -96,7 +96,10 @@ class ProgramEvents(Socket):
             await asyncio.sleep(GAP_SECONDS if any(one.has_gap for one in elsewhere) else LOOK_SECONDS)
             async with self.turn:
                 for followed in elsewhere:
-                    if followed.has_gap or time.monotonic() - followed.heard_at >= LOOK_SECONDS:
+                    # Its end may have been told meanwhile: a run is gone from here a moment before it says so.
+                    is_told = followed.run not in self.following
+                    is_silent = time.monotonic() - followed.heard_at >= LOOK_SECONDS
+                    if not is_told and (followed.has_gap or is_silent):
                         await self._tell_found(followed)
 
     async def _tell_found(self, followed: Following) -> None:
