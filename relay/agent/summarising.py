@@ -178,4 +178,6 @@ def _end(exchange: Exchange, output: ModelOutput, asking: _Asking, notes: CallNo
     with writing():
         exchanges.finish(exchange, None, end_reason=end_reason, cost=cost, **told)
         if usage:
-            allowances.note_usage(asking.turn.user, tokens=usage.input_tokens + usage.output_tokens, cost=cost)
+            tokens = usage.input_tokens + usage.output_tokens
+            allowances.note_usage(asking.turn.user, tokens=tokens, cost=cost)
+            asking.turn.budget.spend(tokens)
