@@ -6,6 +6,7 @@ from relay.views import (
     attachments,
     browse,
     chat,
+    forking,
     keys,
     mcp_servers,
     notebooks,
@@ -19,6 +20,7 @@ from relay.views import (
 app_name = "relay"
 urlpatterns = [
     path("s/<uuid:session_id>/<int:seq>/edit/", chat.edit_form, name="edit"),
+    path("s/<uuid:session_id>/<int:seq>/fork/", forking.fork, name="fork"),
     path("s/<uuid:session_id>/panel/", panel.panel, name="panel"),
     path("s/<uuid:session_id>/settings/", panel.change_settings, name="settings"),
     path("providers/", providers.providers, name="providers"),

@@ -28,7 +28,7 @@ LEFT_OUT = "[Entries {first} to {last} of {session} were left out here to save r
 def to_context(entry: Renderable, *, seq: int, session_id: str = "") -> ContextEntry:
     """The message that this entry, number ``seq`` of its session, is to a model."""
     if isinstance(entry, ModelInput):
-        role = Role.SYSTEM if entry.channel == SYSTEM_CHANNEL else Role.MODEL_INPUT
+        role = Role.SYSTEM if is_instruction(entry) else Role.MODEL_INPUT
         return ContextEntry(role=role, parts=entry.parts, origin=(seq,))
     if isinstance(entry, ModelOutput):
         return ContextEntry(role=Role.MODEL_OUTPUT, parts=entry.parts, origin=(seq,))
@@ -43,6 +43,10 @@ def _summary_text(entry: Summary, session_id: str) -> str:
     if not entry.summary.strip():
         return LEFT_OUT.format(**names)
     return f"{SUMMARY_BEGINS.format(**names)}\n\n{entry.summary}\n\n{SUMMARY_ENDS}"
+
+
+def is_instruction(entry: Entry) -> bool:
+    return isinstance(entry, ModelInput) and entry.channel == SYSTEM_CHANNEL
 
 
 def is_empty_failure(entry: Entry) -> bool:

@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from history.context.messages import is_instruction
 from history.context.values import Snapshot
 from history.context_entries import ContextEntry
-from history.entries import Gap, ModelInput, ModelOutput, Node, Retracted, Summary, Text, ToolResults
+from history.entries import (
+    Gap,
+    ModelInput,
+    ModelOutput,
+    Node,
+    Retracted,
+    Summary,
+    SystemInstructionSet,
+    Text,
+    ToolResults,
+)
 
 Masks = Mapping[int, Sequence[int]]
 
@@ -67,9 +78,19 @@ def pieces_of(snapshot: Snapshot) -> list[Node]:
         if place is not None and place >= snapshot.loaded_from:
             placed.append((place, node))
         covered = _merged((*covered, span_of(node)))
-    said = (node for node in snapshot.nodes if isinstance(node.entry, ModelInput | ModelOutput | ToolResults | Gap))
-    placed.extend((node.seq, node) for node in _outside(said, covered) if node.seq >= snapshot.loaded_from)
+    said = _outside(_still_said(snapshot.nodes), covered)
+    placed.extend((node.seq, node) for node in said if node.seq >= snapshot.loaded_from)
     return [node for _, node in sorted(placed, key=lambda item: item[0])]
+
+
+def _still_said(nodes: Sequence[Node]) -> Iterator[Node]:
+    """What was said, but for instructions of whoever held this conversation before an agent of ours took it over."""
+    theirs = (node.seq for node in nodes if isinstance(node.entry, SystemInstructionSet) and node.entry.agent)
+    taken_over = max(theirs, default=0)
+    for node in nodes:
+        is_told = isinstance(node.entry, ModelInput | ModelOutput | ToolResults | Gap)
+        if is_told and not (node.seq < taken_over and is_instruction(node.entry)):
+            yield node
 
 
 def _first_outside(span: tuple[int, int], covered: Iterable[tuple[int, int]]) -> int | None:

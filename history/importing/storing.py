@@ -24,7 +24,7 @@ from django.db import IntegrityError
 
 from history import recorder, storage
 from history.bodies import dump, parts_of
-from history.entries import Entry, HeadMoved, Media, Numbering, entry_to_json
+from history.entries import Entry, HeadMoved, Media, ModelOutput, Numbering, Reasoning, entry_to_json
 from history.formats.base import Conversation, Node
 from history.formats.trees import last_place
 from history.importing.reports import Outcome
@@ -230,7 +230,7 @@ class _Growth:
 
     def _marked(self, place: int, node: Node) -> Entry:
         mark = {"id": node.source_id} | ({"digest": digest_of(node.entry)} if place in self.tail else {})
-        entry = node.entry.renumbered(self.numbers)
+        entry = signed_elsewhere(node.entry.renumbered(self.numbers))
         return replace(entry, metadata={MARK: mark, **entry.metadata})
 
 
@@ -239,6 +239,19 @@ def _tail(nodes: Sequence[Node]) -> set[int]:
     inner = {node.parent for node in nodes if node.parent is not None}
     ends = {place for place in range(len(nodes)) if place not in inner}
     return ends | {parent for place in ends if (parent := nodes[place].parent) is not None}
+
+
+def signed_elsewhere(entry: Entry) -> Entry:
+    """Reasoning that was signed for somebody else's account: its vendor takes it back from that account alone."""
+    if not isinstance(entry, ModelOutput):
+        return entry
+    parts = tuple(
+        replace(part, provider=f"{part.provider}, another account")
+        if isinstance(part, Reasoning) and (part.signature or part.redacted)
+        else part
+        for part in entry.parts
+    )
+    return entry if parts == entry.parts else replace(entry, parts=parts)
 
 
 def digest_of(entry: Entry) -> str:

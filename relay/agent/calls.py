@@ -19,6 +19,7 @@ from history.tokens import estimate_context
 from relay import allowances
 from relay.agent import plans
 from relay.agent.environment import surroundings
+from relay.agent.fitting import fitted
 from relay.agent.settings import AgentSettings, RoleName
 from relay.agent.tools.base import ToolContext
 from relay.providers.base import CallNotes, Model, Route
@@ -73,11 +74,13 @@ def prepare_call(
         shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     if role != "executor" or not route.model.takes_tools:
         taken = replace(taken, tools=())
-    context = render_context(taken, shown)
+    context = fitted(render_context(taken, shown), route.model)
     if not may_be_full and _is_full(context, full_at(route.model, agent)):
         raise ContextFull
     options = _options(route, agent, media=_media_in(context))
     inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
+    if not route.model.takes_images:
+        inputs["pictures"] = "named"
     exchange = exchanges.open_exchange(
         session,
         owner=session.owner,

@@ -71,11 +71,18 @@ def _regenerate(user: Any, session: Session, seq: int, model: str, client: Clien
         raise NotPossible(_("Only an answer can be given again."))
     runs.request_stop_session(session.pk)
     allowances.note_message(user)
-    leaf = recorder.regenerate(session, seq=seq)
     picked = model_for(session, model)
     agent = find_agent(message.agent or session.agent)
+    leaf = _up_to_date(session, recorder.regenerate(session, seq=seq), agent)
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
     return Sent(seq=leaf), turn
+
+
+def _up_to_date(session: Session, leaf: int, agent: AgentSettings) -> int:
+    """So an answer that another program got is given again by our agent, with its instruction and tools."""
+    before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
+    added = what_changed(before, agent, at=now())
+    return recorder.append_many(session, added, after=leaf)[-1].seq if added else leaf
 
 
 async def continue_(

@@ -217,15 +217,17 @@ def _search(asked: Asked, places: Iterable[int], session: Session | None) -> _Ma
         return None
     rows = Message.objects.filter(fingerprint__in=list(wanted))
     rows = rows.filter(session=session) if session else rows.filter(session__hidden_at=None)
-    found = rows.order_by().values_list("fingerprint", "session_id", "seq", "on_path", "kind", "created_at")
+    columns = ("fingerprint", "session_id", "seq", "on_path", "kind", "created_at", "session__forked_from_id")
+    found = rows.order_by().values_list(*columns)
     best = max(found, key=lambda row: _rank(row, wanted), default=None)
     if best is None:
         return None
-    mark, session_pk, seq, _on_path, kind, created_at = best
+    mark, session_pk, seq, _on_path, kind, created_at, _forked_from = best
     return _Match(session_pk, seq, bytes(mark), kind, created_at)
 
 
 def _rank(row: tuple[Any, ...], wanted: dict[bytes, int]) -> tuple[Any, ...]:
-    """The longest; on the path rather than beside it; the newest."""
-    mark, _session, seq, on_path, _kind, created_at = row
-    return wanted[mark], on_path, created_at, seq
+    """The longest; in the original rather than in a copy, of which the program knows nothing; on the path rather than
+    beside it; the newest."""
+    mark, _session, seq, on_path, _kind, created_at, forked_from = row
+    return wanted[mark], forked_from is None, on_path, created_at, seq
