@@ -1,7 +1,7 @@
 """The mock upstream of the relay's bench: the least HTTP that will do, so that it is never what is measured.
 
 A request says in its body what it wants: `"stream":true` a burst of 64 events, with `"paced"` one every 50 ms, else one
-whole reply. `python -m bench.upstream PORT`.
+whole reply. `python -m bench.relay.upstream PORT`.
 """
 
 from __future__ import annotations
