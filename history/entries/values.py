@@ -28,15 +28,21 @@ def now() -> datetime:
 
 def frozen(value: Any, levels: int = MAX_LEVELS) -> Any:
     """The same JSON value, but nobody can change it: lists become tuples, dicts read-only views."""
-    if value is None or value is EMPTY or isinstance(value, str | int | float):
-        return value  # nearly all of them, and the questions below are slow ones
-    if isinstance(value, Mapping | list | tuple) and not levels:
-        raise EntryError(f"nested too deeply: more than {MAX_LEVELS} levels")
-    if isinstance(value, Mapping):
-        return MappingProxyType({key: frozen(item, levels - 1) for key, item in value.items()}) if value else EMPTY
-    if isinstance(value, list | tuple):
-        return tuple(frozen(item, levels - 1) for item in value)
+    if value is None or value is EMPTY or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, (dict, Mapping)):  # a dict is known for one at once, a Mapping only after some asking
+        below = _below(levels)
+        return MappingProxyType({key: frozen(item, below) for key, item in value.items()}) if value else EMPTY
+    if isinstance(value, (list, tuple)):
+        below = _below(levels)
+        return tuple([frozen(item, below) for item in value])
     return value
+
+
+def _below(levels: int) -> int:
+    if not levels:
+        raise EntryError(f"nested too deeply: more than {MAX_LEVELS} levels")
+    return levels - 1
 
 
 def thawed(value: Any) -> Any:

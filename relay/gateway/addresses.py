@@ -64,11 +64,14 @@ class Address:
         return Address(dialect=self.dialect, kind=self.kind, path=path, model=model, verb=self.verb)
 
 
+_KNOWN = {path: Address(dialect=dialect, kind=kind, path=path) for path, (dialect, kind) in POSTED.items()}
+
+
 def find(method: str, path: str) -> Address | None:
     if method != "POST":
         return None
-    if known := POSTED.get(path):
-        return Address(dialect=known[0], kind=known[1], path=path)
+    if known := _KNOWN.get(path):
+        return known
     found = _OF_GEMINI.fullmatch(path)
     kind = VERBS.get(found["verb"]) if found else None
     if found is None or kind is None:

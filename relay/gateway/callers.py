@@ -19,17 +19,25 @@ class KeyMissing(ApiKeyError):
 
 async def identified(headers: Mapping[str, str], query: str) -> ApiKey:
     """The caller's key, good for the relay; else an ApiKeyError that says why not."""
-    given = list(_given(headers, query))
-    if not given:
-        raise KeyMissing("No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=.")
-    # Some clients send two: theirs in one place and ours in another.
-    raw = next((word for word in given if word.startswith("parley_")), given[0])
+    raw = _key(headers, query)
     known = keys.recall(raw, scope=SCOPE)
     if known is None:
         return await in_database(keys.authenticate, raw, scope=SCOPE)
     if keys.ring.is_due(known):
         begin_in_database(keys.ring.renew, raw)
     return known
+
+
+def _key(headers: Mapping[str, str], query: str) -> str:
+    """Some clients send two: theirs in one place and ours in another."""
+    others = ""
+    for word in _given(headers, query):
+        if word.startswith("parley_"):
+            return word
+        others = others or word
+    if not others:
+        raise KeyMissing("No API key: send one of Parley in Authorization: Bearer, x-api-key, x-goog-api-key or ?key=.")
+    return others
 
 
 def _given(headers: Mapping[str, str], query: str) -> Iterator[str]:

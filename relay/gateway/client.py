@@ -10,21 +10,59 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
 Headers = list[tuple[bytes, bytes]]
 
 COMMENT = b": keepalive\n\n"
-WATCH_AFTER = 0.05
+WATCH_AFTER = 0.05  # at the least; at the most twice that
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class _Patrol:
+    """Begins to watch whoever is still there after a moment: one timer for all callers of an event loop."""
+
+    def __init__(self) -> None:
+        self.new: dict[Client, Callable[[], None]] = {}
+        self.older: dict[Client, Callable[[], None]] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, client: Client, when_gone: Callable[[], None]) -> None:
+        self.new[client] = when_gone
+        if self.timer is None:
+            self.timer = self._later()
+
+    def leave(self, client: Client) -> None:
+        if self.new.pop(client, None) is None:
+            self.older.pop(client, None)
+
+    def _go_round(self) -> None:
+        for client, when_gone in self.older.items():
+            client.watch_now(when_gone)
+        self.older, self.new = self.new, {}
+        self.timer = self._later() if self.older else None
+
+    def _later(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(WATCH_AFTER, self._go_round)
+
+
+_patrols: WeakKeyDictionary[asyncio.AbstractEventLoop, _Patrol] = WeakKeyDictionary()
+
+
+def _patrol(loop: asyncio.AbstractEventLoop) -> _Patrol:
+    found = _patrols.get(loop)
+    if found is None:
+        found = _patrols[loop] = _Patrol()
+    return found
 
 
 class Client:
     def __init__(self, receive: Receive, send: Send) -> None:
         self.is_gone = self.has_begun = self.is_told_all = False
         self._receive, self._send = receive, send
-        self._watch: asyncio.Task[None] | asyncio.TimerHandle | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
@@ -34,7 +72,10 @@ class Client:
 
     def watch(self, when_gone: Callable[[], None]) -> None:
         """Once the body has been read, the next thing that the server has to say is that the caller has left."""
-        self._watch = self._loop.call_later(WATCH_AFTER, self._begin_to_watch, when_gone)
+        _patrol(self._loop).add(self, when_gone)
+
+    def watch_now(self, when_gone: Callable[[], None]) -> None:
+        self._watch = self._loop.create_task(self._wait(when_gone))
 
     async def begin(self, status: int, headers: Headers, *, keepalive: float = 0) -> None:
         """`keepalive`: seconds of silence after which a stream of events gets a comment; 0: it gets none."""
@@ -64,12 +105,10 @@ class Client:
             cut()
 
     def close(self) -> None:
+        _patrol(self._loop).leave(self)
         for waiting in (self._watch, self._timer, self._comment):
             if waiting is not None:
                 waiting.cancel()
-
-    def _begin_to_watch(self, when_gone: Callable[[], None]) -> None:
-        self._watch = self._loop.create_task(self._wait(when_gone))
 
     async def _wait(self, when_gone: Callable[[], None]) -> None:
         while (await self._receive())["type"] != "http.disconnect":

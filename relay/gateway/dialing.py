@@ -29,14 +29,14 @@ from relay.providers.retries import retry_after
 ANOTHER_MAY_HELP = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Request:
     url: str
     headers: CIMultiDict[str]
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reply:
     """An upstream has answered; `first` is what had to be read of it already to know that it will go on."""
 

@@ -60,6 +60,7 @@ class Losses:
 class _Open:
     """An exchange that is under way: what of its reply waits to be written, and whether a piece was lost."""
 
+    exchange: UUID
     keeps_reply: bool
     pieces: list[bytes] = field(default_factory=list)
     waiting: int = 0
@@ -73,7 +74,7 @@ class Journal:
         self.folder = folder
         self.most_bytes = most_bytes
         self.lost = Losses()
-        self._open: dict[UUID, _Open] = {}
+        self._open: dict[int, _Open] = {}  # by the exchange's number, which is found sooner than its UUID
         self._owed: list[bytes] = []
         self._untold = Losses()
         self._writer = ""
@@ -101,13 +102,14 @@ class Journal:
         if not self._write(frame(to_bytes(record, headers=headers, body=body, body_size=size))):
             self._lose_call(len(body))
             return False
-        self._open[record.exchange] = _Open(keeps_reply=record.recording not in WITHOUT_REPLIES)
+        keeps_reply = record.recording not in WITHOUT_REPLIES
+        self._open[record.exchange.int] = _Open(exchange=record.exchange, keeps_reply=keeps_reply)
         self._wake()
         return True
 
     def reply(self, exchange: UUID, data: bytes) -> None:
         """Bytes of the reply, as they came. Those of an exchange that is not recorded are passed over."""
-        under_way = self._open.get(exchange)
+        under_way = self._open.get(exchange.int)
         if under_way is None or not data:
             return
         under_way.size += len(data)
@@ -122,14 +124,14 @@ class Journal:
         under_way.pieces.append(data)
         under_way.waiting += len(data)
         if under_way.waiting >= GATHER_BYTES or now - under_way.since >= GATHER_SECONDS:
-            self._flush(exchange, under_way)
+            self._flush(under_way)
 
     def end(self, record: Ended) -> None:
         """Write how it ended, with whatever of the reply was still waiting. A second end of the same is passed over."""
-        under_way = self._open.pop(record.exchange, None)
+        under_way = self._open.pop(record.exchange.int, None)
         if under_way is None:
             return
-        gathered = _gathered(record.exchange, under_way)
+        gathered = _gathered(under_way)
         if not self._write([*gathered, *_framed_end(record, under_way)]):
             self._lose(under_way, under_way.waiting)
             end = _framed_end(record, under_way)
@@ -138,8 +140,8 @@ class Journal:
 
     def flush(self) -> None:
         """Write all bytes that are waiting, however few."""
-        for exchange, under_way in self._open.items():
-            self._flush(exchange, under_way)
+        for under_way in self._open.values():
+            self._flush(under_way)
 
     def close(self) -> None:
         """Leave the segment to its readers. The journal may be used again: it begins another one."""
@@ -151,8 +153,8 @@ class Journal:
 
     # Writing
 
-    def _flush(self, exchange: UUID, under_way: _Open) -> None:
-        gathered = _gathered(exchange, under_way)
+    def _flush(self, under_way: _Open) -> None:
+        gathered = _gathered(under_way)
         if gathered and not self._write(gathered):
             self._lose(under_way, under_way.waiting)
         under_way.pieces.clear()
@@ -262,10 +264,10 @@ class Journal:
             self._wake()
 
 
-def _gathered(exchange: UUID, under_way: _Open) -> list[bytes]:
+def _gathered(under_way: _Open) -> list[bytes]:
     if not under_way.pieces:
         return []
-    return frame(to_bytes(ReplyBytes(exchange=exchange, at=time.time(), data=b"".join(under_way.pieces))))
+    return frame(to_bytes(ReplyBytes(exchange=under_way.exchange, at=time.time(), data=b"".join(under_way.pieces))))
 
 
 def _framed_end(record: Ended, under_way: _Open) -> list[bytes]:
