@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
 import aiohttp
+
+# Neither relay writes a line for each call.
+logging.disable(logging.WARNING)
 
 UPSTREAM = os.environ.get("BENCH_UPSTREAM", "")
 _session: aiohttp.ClientSession | None = None
