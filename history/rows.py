@@ -9,8 +9,10 @@ fields; values go through the fields' own conversions wherever a field has any. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, TypeVar
+from datetime import UTC, datetime
+from functools import cache, partial
+from typing import Any, TypeVar, cast
+from uuid import UUID
 
 from django.db import connection, models
 
@@ -34,12 +36,18 @@ def fitting_text(model: type[models.Model], name: str, text: str) -> str:
 
 
 def _fitting(model: type[models.Model], name: str, value: Any) -> Any:
+    kind = _kind(model, name)
+    if kind == "json":
+        return clean_deep(value)
+    return fitting_text(model, name, value) if kind == "text" and isinstance(value, str) else value
+
+
+@cache
+def _kind(model: type[models.Model], name: str) -> str:
     field = _field(model, name)
     if isinstance(field, models.JSONField):
-        return clean_deep(value)
-    if isinstance(field, models.CharField | models.TextField) and isinstance(value, str):
-        return fitting_text(model, name, value)
-    return value
+        return "json"
+    return "text" if isinstance(field, models.CharField | models.TextField) else ""
 
 
 @cache
@@ -151,19 +159,38 @@ def _converted(
 
 def _values(row: models.Model, columns: Sequence[tuple[str, Any]], database: Any) -> list[Any]:
     values = row.__dict__
-    return [
-        values[name] if field is None else field.get_db_prep_save(values[name], database) for name, field in columns
-    ]
+    return [values[name] if prepare is None else prepare(values[name], database) for name, prepare in columns]
 
 
 @cache
 def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """(attribute, field that converts it); None where every driver takes the value as it is."""
-    fields = [_field(model, name) for name in names]
-    return [
-        (field.attname, None if isinstance(field, _PLAIN) and not hasattr(field, "get_placeholder") else field)
-        for field in fields
-    ]
+    """(attribute, what converts it); None where every driver takes the value as it is."""
+    return [(field.attname, _preparation(field)) for field in (_field(model, name) for name in names)]
+
+
+def _preparation(field: Any) -> Callable[[Any, Any], Any] | None:
+    """The field's own conversion, or where there are many of a kind, a quicker one that comes to the same."""
+    if hasattr(field, "get_placeholder"):
+        return cast(Callable[[Any, Any], Any], field.get_db_prep_save)
+    plain = field.target_field if field.is_relation else field
+    if isinstance(plain, _PLAIN):
+        return None
+    quick = {models.DateTimeField: _moment, models.UUIDField: _name}.get(type(plain))
+    return partial(quick, field) if quick else cast(Callable[[Any, Any], Any], field.get_db_prep_save)
+
+
+def _moment(field: Any, value: Any, database: Any) -> Any:
+    if value is None or (type(value) is datetime and value.tzinfo is not None and database.vendor == "postgresql"):
+        return value
+    if type(value) is datetime and value.tzinfo is UTC and database.timezone is UTC and database.vendor == "sqlite":
+        return str(value.replace(tzinfo=None))
+    return field.get_db_prep_save(value, database)
+
+
+def _name(field: Any, value: Any, database: Any) -> Any:
+    if type(value) is UUID:
+        return value if database.features.has_native_uuid_field else value.hex
+    return field.get_db_prep_save(value, database)
 
 
 def _field(model: type[models.Model], name: str) -> Any:

@@ -12,8 +12,6 @@ django.setup()
 
 from relay.gateway.digest.process import run  # noqa: E402
 
-# Whoever waits for an answer comes first; the record has a second.
-os.nice(10)
 ended = threading.Event()
 
 
