@@ -76,6 +76,7 @@ bench: .venv/.dev
 	$(BIN)/python -m bench.rendering
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.relay
+	$(BIN)/python -m bench.compression
 
 faults: .venv/.dev
 	$(BIN)/python -m faults

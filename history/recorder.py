@@ -22,6 +22,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from history import rows, storage
+from history.branches import behind_notes
 from history.context import edges_of
 from history.copying import copy_entries
 from history.drafts import Draft, Row
@@ -92,6 +93,14 @@ def append_many(session: Session, entries: Sequence[Entry], *, after: int) -> li
         storage.save_sessions([draft.session])
     _copy_state(draft.session, to=session)
     return [_appended(draft.rows[place]) for place in draft.asked_for]
+
+
+def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> list[Appended]:
+    """The same, behind what somebody set right after `after` meanwhile: a summary, or what takes one back."""
+    refuse_when_off()
+    with writing():
+        storage.lock([session.pk])
+        return append_many(session, entries, after=behind_notes(session.pk, after))
 
 
 def append_batch(wishes: Sequence[Append]) -> list[Appended]:

@@ -23,6 +23,7 @@ urlpatterns = [
     path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),
     path("api/", include("history.api.urls")),
+    path("api/", include("relay.api.urls")),
     path("", include("history.urls")),
     path("", include("relay.urls")),
 ]

@@ -16,6 +16,10 @@ CURL = {
     "read_messages": """curl "$PARLEY/api/history/sessions/$SESSION/messages?limit=50" \\
   -H "Authorization: Bearer $KEY\"""",
     "read_message": """curl "$PARLEY/api/history/sessions/$SESSION/messages/2" -H "Authorization: Bearer $KEY\"""",
+    "summarise": """curl -X POST "$PARLEY/api/history/sessions/$SESSION/summaries" \\
+  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{}'""",
+    "take_summary_back": """curl -X DELETE "$PARLEY/api/history/sessions/$SESSION/summaries/$SUMMARY" \\
+  -H "Authorization: Bearer $KEY\"""",
     "list_tool_calls": """curl "$PARLEY/api/history/tool-calls?tool=sys_monitor&status=failed" \\
   -H "Authorization: Bearer $KEY\"""",
     "read_exchange": """curl "$PARLEY/api/history/exchanges/$EXCHANGE" -H "Authorization: Bearer $KEY\"""",
@@ -65,6 +69,13 @@ while asked:
     "read_message": """
 message = api.get(f"{PARLEY}/api/history/sessions/{SESSION}/messages/2").json()
 print(message["entry"]["parts"])
+""",
+    "summarise": """
+done = api.post(f"{PARLEY}/api/history/sessions/{SESSION}/summaries", json={}).json()
+print(done["summaries"])
+""",
+    "take_summary_back": """
+api.delete(f"{PARLEY}/api/history/sessions/{SESSION}/summaries/{SUMMARY}")
 """,
     "list_tool_calls": """
 asked = {"tool": "sys_monitor", "status": "failed"}

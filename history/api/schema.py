@@ -32,7 +32,7 @@ STATUSES = {
     429: "Too many requests in this minute: `Retry-After` says how long to wait.",
     503: "The database is away: try again in a few seconds.",
 }
-BODIES = ("PatchedSessionChange",)
+BODIES = ("PatchedSessionChange", "SummaryWish")
 ALWAYS = (400, 401, 403, 404, 429, 503)
 
 PATH = {

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history import recorder, selectors
+from history import selectors
 from history.branches import behind_notes
 from history.compression import Plan, Policy, Stretch, Written, entries_of_plan, make_plan, stretch_between
 from history.context import ContextOptions, Snapshot, masked_results
@@ -24,7 +24,7 @@ from history.models import Session
 from history.transactions import writing
 from relay.agent.calls import calibration_of, full_at, room_of
 from relay.agent.environment import surroundings
-from relay.agent.keeping import move, take_wish, to_the_end
+from relay.agent.keeping import keep, move, take_wish
 from relay.agent.settings import AgentSettings
 from relay.agent.summarising import summarise
 from relay.agent.tools.base import ToolContext
@@ -47,7 +47,6 @@ class Job:
 
     plan: Plan
     policy: Policy
-    route: Route
     wish: Wish
 
     @property
@@ -82,31 +81,17 @@ async def compress_if_asked(turn: Turn, watcher: Watcher, leaf: int) -> None:
 async def compress(turn: Turn, watcher: Watcher, leaf: int, *, route: Route, wish: Wish) -> int:
     """The entry to go on from: a summary, or `leaf` itself. Never raises but when it is cancelled."""
     try:
-        job = await in_database(plan_for, turn, leaf, route=route, wish=wish)
+        job = await in_database(plan_for, turn, leaf, model=route.model, wish=wish)
         if not job.plan:
             return leaf
         written = [
             await summarise(turn, one, job.plan, job.policy, route=route, leaf=leaf) for one in job.plan.stretches
         ]
-        return await _keep(turn, watcher, leaf, _entries(turn, job, written))
+        entries = _entries(turn, job, written)
+        return await keep(turn, watcher, *entries, after=leaf) if entries else leaf
     except Exception:
         logger.warning("A compression failed; the conversation goes on without it.", exc_info=True)
         return leaf
-
-
-async def _keep(turn: Turn, watcher: Watcher, leaf: int, entries: Sequence[Entry]) -> int:
-    if not entries:
-        return leaf
-    leaf = await to_the_end(in_database(_append, watcher.id, turn.session_id, entries, leaf))
-    await watcher.stored(leaf=leaf)
-    return leaf
-
-
-def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], leaf: int) -> int:
-    with writing():
-        session = Session.objects.get(pk=session_id)
-        after = behind_notes(session_id, leaf)
-        return move(run_id, recorder.append_many(session, entries, after=after)[-1].seq)
 
 
 def _entries(turn: Turn, job: Job, written: Sequence[Written]) -> list[Entry]:
@@ -119,18 +104,18 @@ def _entries(turn: Turn, job: Job, written: Sequence[Written]) -> list[Entry]:
 # What is to be done.
 
 
-def plan_for(turn: Turn, leaf: int, *, route: Route, wish: Wish) -> Job:
+def plan_for(turn: Turn, leaf: int, *, model: Model, wish: Wish) -> Job:
     """Reads what is told now, and no more: not what earlier summaries stand for."""
     session = Session.objects.get(pk=turn.session_id)
     around, _ = surroundings(ToolContext(user=turn.user, session_id=session.pk, agent=turn.agent.name), turn.agent)
-    options = ContextOptions(max_turns=None, calibration=calibration_of(route.model.name), **around)
+    options = ContextOptions(max_turns=None, calibration=calibration_of(model.name), **around)
     taken = selectors.snapshot(session, leaf=leaf, options=options)
-    policy = policy_for(route.model, turn.agent, wish)
+    policy = policy_for(model, turn.agent, wish)
     if wish.instead_of:
         plan = _plan_again(taken, wish.instead_of, options)
     else:
         plan = make_plan(taken, options, policy)
-    return Job(plan=plan, policy=policy, route=route, wish=wish)
+    return Job(plan=plan, policy=policy, wish=wish)
 
 
 def policy_for(model: Model, agent: AgentSettings, wish: Wish) -> Policy:

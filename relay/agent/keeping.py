@@ -10,7 +10,6 @@ from uuid import UUID
 from django.utils import timezone
 
 from history import recorder
-from history.branches import behind_notes
 from history.entries import Entry
 from history.models import Session
 from history.transactions import writing
@@ -30,7 +29,7 @@ async def keep(turn: Turn, watcher: Watcher, *entries: Entry, after: int) -> int
 def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int) -> int:
     with writing():
         session = Session.objects.get(pk=session_id)
-        return move(run_id, recorder.append_many(session, entries, after=behind_notes(session_id, after))[-1].seq)
+        return move(run_id, recorder.append_behind(session, entries, after=after)[-1].seq)
 
 
 def move(run_id: UUID, leaf: int) -> int:

@@ -25,4 +25,3 @@ from relay.conversation.steering import rollback as rollback
 from relay.conversation.steering import stop as stop
 from relay.conversation.steering import switch as switch
 from relay.conversation.summaries import compress as compress
-from relay.conversation.summaries import compress_and_wait as compress_and_wait

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -21,7 +20,16 @@ from relay.conversation.drafts import Client, NotPossible, Sent
 from relay.conversation.turns import answered, head_of, message_at, model_for
 from relay.database import in_database
 from relay.models import Run
+from relay.providers.base import Model
 from relay.providers.registry import router
+
+
+class NothingToSummarise(NotPossible):
+    """So little was said that a summary would be longer, or nothing since the last one."""
+
+
+class NoSuchSummary(NotPossible):
+    """The entry is none, or on another branch."""
 
 
 async def begin(
@@ -37,11 +45,14 @@ async def begin(
 
     While an answer is on its way, that happens before its next step, or at its end.
     """
-    sent, turn = await in_database(_compress, user, session, model, instead_of, client or {})
+    sent, turn = await in_database(prepare, user, session, model=model, instead_of=instead_of, client=client or {})
     return await answered(session, sent, turn, on_end=on_end)
 
 
-def _compress(user: Any, session: Session, model: str, instead_of: int, client: Client) -> tuple[Sent, Turn | None]:
+def prepare(
+    user: Any, session: Session, *, model: str = "", instead_of: int = 0, client: Client
+) -> tuple[Sent, Turn | None]:
+    """What is to be run; no turn: an answer is on its way and will see to it."""
     if not instead_of and any(note_wish(run.pk) for run in runs.running_in(session.pk)):
         return Sent(words=_("Older messages are summarised before the next step of this answer.")), None
     leaf = _place(session)
@@ -50,20 +61,20 @@ def _compress(user: Any, session: Session, model: str, instead_of: int, client: 
     wish = Wish(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
     agent, picked = find_agent(session.agent), model_for(session, "")
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, wish=wish)
-    route = router().route(model or agent.model_for("executor", picked=picked))
-    if not plan_for(turn, leaf, route=route, wish=wish).plan:
-        raise NotPossible(_("There is nothing to summarise here yet."))
+    if not plan_for(turn, leaf, model=Model(name=""), wish=wish).plan:
+        raise NothingToSummarise(_("There is nothing to summarise here yet."))
+    router().route(model or agent.model_for("executor", picked=picked))
     allowances.note_message(user)
-    return Sent(seq=leaf), replace(turn, model=picked)
+    return Sent(seq=leaf), turn
 
 
 async def undo_summary(user: Any, session: Session, *, seq: int) -> None:
     """What the summary stood for counts again; the summary itself stays in the record."""
-    await in_database(_undo, user, session, seq)
+    await in_database(undo, user, session, seq=seq)
     await broadcast.tell_session(session.pk, {"type": "session.changed"})
 
 
-def _undo(user: Any, session: Session, seq: int) -> None:
+def undo(user: Any, session: Session, *, seq: int) -> None:
     with writing():
         _check_in_force(session, seq)
         leaf = _place(session)
@@ -86,6 +97,6 @@ def _place(session: Session) -> int:
 def _check_in_force(session: Session, seq: int) -> None:
     message = message_at(session, seq)
     if message.kind != Summary.kind or not message.on_path:
-        raise NotPossible(_("This is no summary of this conversation."))
+        raise NoSuchSummary(_("This is no summary of this conversation."))
     if seq in retracted_in(session.pk):
         raise NotPossible(_("This summary was taken back already."))

@@ -7,9 +7,11 @@ from typing import Any
 from history.entries import Summary
 from history.models import Message, Session
 from relay import live_runs
+from relay.agent.turn import Turn
 from relay.conversation import compressing
 from relay.conversation.drafts import Client, Sent
 from relay.conversation.sending import go_on
+from relay.conversation.turns import answered
 from relay.database import in_database
 
 
@@ -19,13 +21,13 @@ async def compress(
     return await compressing.begin(user, session, model=model, instead_of=instead_of, client=client, on_end=go_on)
 
 
-async def compress_and_wait(user: Any, session: Session, *, model: str = "", instead_of: int = 0) -> list[int]:
-    """The entries that came of it: none where an answer is on its way, which will see to it."""
-    sent = await compress(user, session, model=model, instead_of=instead_of)
+async def carry_out(session: Session, sent: Sent, turn: Turn) -> list[int]:
+    """What `compressing.prepare` prepared, to its end; the entries that came of it."""
+    sent = await answered(session, sent, turn, on_end=go_on)
     live = live_runs.running.get(sent.run) if sent.run else None
     if live is not None and live.task is not None:
         await live.task
-    return await in_database(_summaries_after, session, sent.seq) if sent.run else []
+    return await in_database(_summaries_after, session, sent.seq)
 
 
 def _summaries_after(session: Session, seq: int) -> list[int]:

@@ -303,3 +303,21 @@ def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back
     signed_in.context.set_offline(False)
     expect(signed_in.locator("article.answer .prose")).to_have_text("Before and after.", timeout=40_000)
     expect(signed_in.locator("article.answer")).to_have_count(1)
+
+
+def test_older_messages_are_summarised_shown_and_brought_back(signed_in: Page, ada: Any, scripted: Scripted) -> None:
+    page = signed_in
+    scripted("## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row, until it is done.")
+    session = chat_of(ada, *["one row, and then another one " * 30] * 8)
+    page.goto(f"/s/{session.pk}/")
+    say(page, "/compress")
+    fold, goal = page.locator(".summary-fold"), page.get_by_text("To weave a long carpet.")
+    expect(fold).to_contain_text("4 messages summarised")
+    expect(goal).to_be_hidden()
+    fold.locator("summary").click()
+    expect(goal).to_be_visible()
+    page.locator("[data-undo-summary]").click()
+    expect(fold).to_contain_text("taken back")
+    expect(page.locator("[data-undo-summary]")).to_have_count(0)
+    page.reload()
+    expect(fold).to_contain_text("taken back")

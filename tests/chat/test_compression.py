@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from django.db import connections
 
 from history import recorder, selectors
 from history.context import ContextOptions, context_to_bytes, render_context
@@ -22,6 +23,7 @@ from relay.models import Run
 from relay.providers.base import Model
 from relay.providers.scripted import ScriptedProvider, Steps
 from tests.chat.conftest import Talk
+from tests.history.rest import Api
 from tests.talk import answered, chat_of, result, results, said
 from tests.talk import call as made
 
@@ -348,3 +350,37 @@ async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Tal
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.STOPPED
     assert await talk.kinds() == before
+
+
+# REST.
+
+
+async def rest(talk: Talk, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """As its owner, signed in."""
+    address = f"/sessions/{talk.session.pk}/summaries{path}"
+    asked = await in_database(lambda: Api(talk.user))
+    response = await asyncio.to_thread(_with_its_own_connection, asked, method, address, body)
+    return response.status_code, response.json() if response.content else None
+
+
+def _with_its_own_connection(asked: Api, method: str, address: str, body: Any) -> Any:
+    try:
+        return asked.call(method, address, body)
+    finally:
+        connections.close_all()
+
+
+async def test_a_program_has_older_messages_summarised_and_takes_it_back_by_rest(talk: Talk) -> None:
+    talk.scripted(plays())
+    await talked(talk, 4)
+    status, done = await rest(talk, "POST", "", {})
+    head = await talk.head()
+    assert (status, done) == (200, {"summaries": [head], "is_waiting": False})
+    assert (await summaries(talk))[0].metadata["messages"] == 4
+    assert await rest(talk, "POST", "", {"model": "nobody/knows"}) == (200, {"summaries": [], "is_waiting": False})
+    assert (await rest(talk, "DELETE", f"/{head}"))[0] == 204
+    assert (await talk.kinds())[-1] == "retracted"
+    assert (await rest(talk, "DELETE", f"/{head}"))[0] == 409
+    assert (await rest(talk, "DELETE", "/99"))[0] == (await rest(talk, "DELETE", "/1"))[0] == 404
+    assert (await rest(talk, "POST", "", {"model": "nobody/knows"}))[0] == 400
+    assert (await rest(talk, "POST", "", {"modle": "x"}))[0] == 400

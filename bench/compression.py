@@ -1,0 +1,175 @@
+"""`python -m bench.compression`: long conversations in small windows, and what a compression of a long one costs.
+
+300 scripted turns over a window of 4,000 tokens, and 5 of the embedded model over one of 1,000, stay within it and
+never err. Planning and storing a summary of what was said since the last one costs what that is, however long the
+session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any
+
+LONG = "a word or two about nothing in particular " * 12
+SUMMARY = "## Goal\nTo answer questions.\n## Next step\nAnswer the next question as before, one after the other."
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="parley-bench-", dir="/tmp") as folder:
+        os.environ |= {
+            "DATABASE_URL": f"sqlite:///{folder}/bench.sqlite3",
+            "REDIS_URL": "",
+            "PARLEY_DATA_DIR": folder,
+            "DJANGO_SETTINGS_MODULE": "project.settings",
+            "CHAT_HISTORY_ENABLED": "true",
+            "PARLEY_CHAT_MESSAGES_PER_MINUTE": "0",
+        }
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        return _measure()
+
+
+def _measure() -> int:
+    from bench.measure import HEAD, Line, Table
+
+    table = Table()
+    print(f"\n\n### compression\n\n{HEAD}")
+    scripted = asyncio.run(_turns(_scripted(window=4_000), count=300, window=4_000))
+    table.add(Line("300 scripted turns, window 4,000: most tokens told", scripted.most, "tokens", goal=scripted.room))
+    table.add(Line("a turn, its compressions included", scripted.seconds / 300 * 1_000, "ms"))
+    if (provider := _embedded(window=1_000)) is not None:
+        real = asyncio.run(_turns(provider, count=5, window=1_000))
+        table.add(Line("5 turns of the embedded model, window 1,000", real.most, "tokens", goal=real.room))
+    short, long = _cost_of_compressing(1_000), _cost_of_compressing(10_000)
+    table.add(Line("summarising 200 messages of 1,000", short * 1_000, "ms"))
+    table.add(Line("summarising 200 messages of 10,000, against that", long / short, "×", goal=2.0))
+    return 0 if table.reached else 1
+
+
+# Turns.
+
+
+class Told:
+    """What was told at most, in our own estimate, and how long it took."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.most, self.seconds = room, 0, 0.0
+
+
+async def _turns(provider: Any, *, count: int, window: int) -> Told:
+    from django.contrib.auth import get_user_model
+
+    from history.models import Message, Session
+    from relay import conversation, live_runs, runs
+    from relay.agent.calls import room_of
+    from relay.agent.settings import AgentSettings
+    from relay.database import in_database
+    from relay.models import Run
+    from relay.providers import registry, sessions
+
+    registry.use(registry.Router([provider]))
+    told = Told(room_of(provider.models[0], AgentSettings()))
+    user = await in_database(get_user_model().objects.create_user, f"bench-{window}")
+    session, began = None, time.monotonic()
+    for number in range(count):
+        text = f"Question {number}: {LONG[: window // 2]}?"
+        if session is None:
+            session = await conversation.begin(user, text=text)
+        else:
+            head = await in_database(lambda pk: Session.objects.get(pk=pk).head, session.pk)
+            await conversation.send(user, session, draft=conversation.Draft(text=text), after=head)
+        await asyncio.gather(*(live.task for live in [*live_runs.running.values()] if live.task))
+    told.seconds = time.monotonic() - began
+    told.most = provider.most
+    bad = await in_database(lambda: Run.objects.exclude(outcome="done").count())
+    failed = await in_database(lambda: Message.objects.exclude(status="complete").count())
+    assert (bad, failed) == (0, 0), f"{bad} runs and {failed} answers failed"
+    assert await in_database(lambda: Message.objects.filter(session=session, kind="summary").exists()), "none written"
+    await runs.drain()
+    await sessions.close()
+    registry.use(None)
+    return told
+
+
+class _Watched:
+    """A provider with a window of our choice, which notes how much it is told."""
+
+    def __init__(self, inner: Any, *, window: int) -> None:
+        self.inner, self.most = inner, 0
+        self.name, self.label, self.dialect, self.is_demo = inner.name, inner.label, inner.dialect, inner.is_demo
+        self.models = tuple(replace(model, window=window, context_tokens=None) for model in inner.models)
+
+    async def call(self, context: Any, options: Any, *, notes: Any = None) -> AsyncGenerator[Any, None]:
+        from history.tokens import estimate_context
+
+        told = estimate_context(context.entries, system=context.system, tools=context.tools)
+        self.most = max(self.most, told)
+        async for event in self.inner.call(context, options, notes=notes):
+            yield event
+
+
+def _scripted(*, window: int) -> _Watched:
+    from relay.providers.scripted import ScriptedProvider
+
+    def answer(context: Any, options: Any) -> str:
+        return SUMMARY if "<record>" in context.system else f"Here it is: {LONG}"
+
+    return _Watched(ScriptedProvider(answer), window=window)
+
+
+def _embedded(*, window: int) -> _Watched | None:
+    from relay.providers.local import LocalProvider, missing_packages
+
+    if missing_packages():
+        print("(the embedded model is not installed here)")
+        return None
+    return _Watched(LocalProvider(), window=window)
+
+
+# Cost.
+
+
+def _cost_of_compressing(messages: int) -> float:
+    """Seconds to plan and store a summary of the newest 200 messages, of which all before are summarised already."""
+    from django.contrib.auth import get_user_model
+
+    from history import recorder
+    from history.compression import Written, entries_of_plan
+    from history.entries import ModelInput, ModelOutput, Summary, Text
+    from relay.agent.compression import plan_for
+    from relay.agent.settings import AgentSettings
+    from relay.agent.turn import Turn, Wish
+    from relay.providers.base import Model
+
+    user = get_user_model().objects.create_user(f"bench-cost-{messages}")
+    took: list[float] = []
+    for _ in range(5):
+        session = recorder.start_session(owner=user)
+        parts = (Text(text=LONG),)
+        said = [ModelInput(parts=parts) if n % 2 == 0 else ModelOutput(parts=parts) for n in range(messages)]
+        recorder.append_many(session, said, after=0)
+        recorder.append(session, Summary(first=1, last=messages - 200, summary=SUMMARY), after=messages)
+        turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=AgentSettings())
+        began = time.perf_counter()
+        job = plan_for(turn, turn.leaf, model=Model(name="m", window=200_000), wish=Wish(why="asked"))
+        written = [Written(stretch=one, text=SUMMARY) for one in job.plan.stretches]
+        entries = entries_of_plan(job.plan, written, job.policy, why="asked", agent="")
+        recorder.append_behind(session, entries, after=turn.leaf)
+        took.append(time.perf_counter() - began)
+        assert job.plan.stretches[0].messages > 150
+    return statistics.median(took)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+"""`/api/history/sessions/<id>/summaries`: have older messages summarised, and take a summary back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.utils.translation import gettext as _
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from history.api.access import session_for
+from history.api.answers import Answer
+from history.api.asked import Asked
+from history.api.errors import NoSuchThing, Refused
+from history.api.fields import LARGEST, Plain
+from history.api.schema import documented
+from history.api.views import ApiView
+from history.errors import NoSuchEntry
+from history.rights import Purpose
+from relay import broadcast, words
+from relay.conversation import compressing, summaries
+from relay.errors import NoSuchModel, RelayError
+
+
+class SummaryWish(Plain):
+    """What is left out is as the session has it."""
+
+    model = serializers.RegexField(r"\S", required=False, max_length=160, help_text="Who writes it: `provider/model`.")
+    instead_of = serializers.IntegerField(
+        required=False, min_value=1, max_value=LARGEST, help_text="A summary that is to be written anew."
+    )
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if isinstance(data, dict) and (unknown := sorted(map(str, set(data) - set(self.fields)))):
+            raise ValidationError({name: [_("There is no such field.")] for name in unknown})
+        return dict(super().to_internal_value(data))
+
+
+class SummariesAnswer(Answer):
+    summaries = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Numbers of the entries that came of it. None: there was nothing."
+    )
+    is_waiting = serializers.BooleanField(help_text="An answer is on its way: it happens before its next step.")
+
+
+class Summaries(ApiView):
+    scopes = {"POST": "write"}
+
+    @documented(
+        "summarise",
+        "Summarise older messages",
+        SummariesAnswer,
+        asked=Asked,
+        path=("session_id",),
+        body=SummaryWish,
+        statuses=(409, 413, 415),
+        description="A model is asked, which may take a while. What is summarised stays; only the model is told less.",
+    )
+    def post(self, request: Request, session_id: str) -> Response:
+        Asked.of(request)
+        session = session_for(request, session_id, Purpose.WRITE)
+        wish = SummaryWish(data=request.data)
+        wish.is_valid(raise_exception=True)
+        made: list[int] = []
+        is_waiting = False
+        try:
+            sent, turn = compressing.prepare(session.owner, session, client={}, **wish.validated_data)
+            is_waiting = turn is None
+            made = async_to_sync(summaries.carry_out)(session, sent, turn) if turn else []
+        except compressing.NothingToSummarise:
+            pass
+        except NoSuchModel as error:
+            raise ValidationError({"model": [words.of_error(error)]}) from error
+        except (NoSuchEntry, compressing.NoSuchSummary) as error:
+            raise NoSuchThing from error
+        except RelayError as error:
+            raise Refused(words.of_error(error), "not_possible") from error
+        return Response({"summaries": made, "is_waiting": is_waiting})
+
+
+class OneSummary(ApiView):
+    scopes = {"DELETE": "write"}
+
+    @documented(
+        "take_summary_back",
+        "Take a summary back",
+        None,
+        asked=Asked,
+        path=("session_id", "seq"),
+        success=204,
+        statuses=(409,),
+        description="What it stood for counts again. The summary stays in the record, and says that it was taken back.",
+    )
+    def delete(self, request: Request, session_id: str, seq: int) -> Response:
+        Asked.of(request)
+        session = session_for(request, session_id, Purpose.WRITE)
+        try:
+            compressing.undo(session.owner, session, seq=seq)
+        except (NoSuchEntry, compressing.NoSuchSummary) as error:
+            raise NoSuchThing from error
+        except RelayError as error:
+            raise Refused(words.of_error(error), "not_possible") from error
+        async_to_sync(broadcast.tell_session)(session.pk, {"type": "session.changed"})
+        return Response(status=204)

@@ -1,0 +1,12 @@
+"""Addresses of the API behind which a model is asked."""
+
+from __future__ import annotations
+
+from history.api.urls import both
+from relay.api import summaries
+
+app_name = "relay-api"
+urlpatterns = [
+    *both("history/sessions/<str:session_id>/summaries", summaries.Summaries.as_view(), name="summaries"),
+    *both("history/sessions/<str:session_id>/summaries/<int:seq>", summaries.OneSummary.as_view(), name="summary"),
+]
