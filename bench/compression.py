@@ -95,7 +95,8 @@ async def _turns(provider: Any, *, count: int, window: int) -> Told:
     bad = await in_database(lambda: Run.objects.exclude(outcome="done").count())
     failed = await in_database(lambda: Message.objects.exclude(status="complete").count())
     assert (bad, failed) == (0, 0), f"{bad} runs and {failed} answers failed"
-    assert await in_database(lambda: Message.objects.filter(session=session, kind="summary").exists()), "none written"
+    written = await in_database(lambda: Message.objects.filter(session=session, kind="summary").count())
+    assert written or count < 100, "nothing was summarised"
     await runs.drain()
     await sessions.close()
     registry.use(None)

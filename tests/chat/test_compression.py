@@ -137,6 +137,7 @@ async def test_the_model_itself_asks_with_a_tool_and_it_happens_once_before_its_
     assert "Question 1?" not in told(after)
     assert "Question 4?" in told(after)
     assert after.entries[-1].results[0].name == "compress_chat_history"
+    assert before.tools == after.tools != (), "what it can do is not forgotten"
     kinds = await talk.kinds()
     assert kinds[-5:] == ["tool_results", "summary", "model_output", "tool_results", "model_output"]
 
