@@ -204,7 +204,8 @@ def test_a_tab_on_one_process_and_the_run_on_the_other(house: House, others: tup
     for told in (program, later):
         assert told.ended(run)["outcome"] == "done"
         assert told.words(run) == words(200)
-        assert sum(one["type"] == "run.pieces" for one in told.heard) >= 3
+        # More than once: without Redis the other process looks about once a second.
+        assert sum(one["type"] == "run.pieces" for one in told.heard) >= 2
     # And now it is stopped from the other process.
     run = asking.ask("send", text="Count again.")["run"]
     asking.until_text(run, lambda text: "w5 " in text)
