@@ -16,11 +16,10 @@ from django.db.models.expressions import RawSQL
 _KINDS: dict[type, str] = {UUID: "uuid", int: "bigint", str: "text"}
 
 
-def among(keys: Iterable[UUID | int | str]) -> RawSQL:
-    """For `filter(pk__in=among(ids))`: UUIDs, numbers, or texts; all of one kind."""
+def among(keys: Iterable[UUID | int | str], *, kind: type = UUID) -> RawSQL:
+    """For `filter(pk__in=among(ids))`: all of one kind, which PostgreSQL has to know also where there are none."""
     values = list(keys)
     if connection.vendor == "sqlite":
         known = [value.hex if isinstance(value, UUID) else value for value in values]
         return RawSQL("SELECT value FROM json_each(%s)", [json.dumps(known)])
-    kind = _KINDS[type(values[0]) if values else int]
-    return RawSQL(f"SELECT unnest(%s::{kind}[])", [values])  # noqa: S611  one of three words of ours
+    return RawSQL(f"SELECT unnest(%s::{_KINDS[kind]}[])", [values])  # noqa: S611  one of three words of ours

@@ -251,7 +251,8 @@ if REDIS_URL:
             "BACKEND": "channels_redis.core.RedisChannelLayer",
             # A page that stays open for a day is not forgotten: a month is long enough for everybody.
             "CONFIG": {
-                "hosts": [REDIS_URL],
+                # Longer than the layer waits for the next message, or a page on which nothing happens loses its socket.
+                "hosts": [{"address": REDIS_URL, "socket_timeout": 30}],
                 "capacity": _CAPACITY,
                 "group_expiry": 30 * 24 * 3600,
                 "prefix": "parley",

@@ -61,7 +61,7 @@ def look_at_lists() -> None:
         _listed.clear()
         return
     relayed = Session.objects.filter(
-        owner__in=among(people),
+        owner__in=among(people, kind=int),
         source=Session.Source.RELAY,
         parent=None,
         hidden_at=None,

@@ -80,9 +80,10 @@ def look() -> None:
 
 
 def _ended(known: list[SignIn]) -> Iterable[SignIn]:
-    rows = SignInRow.objects.filter(session_key__in=among(one.key for one in known), expire_date__gt=timezone.now())
+    keys = among((one.key for one in known), kind=str)
+    rows = SignInRow.objects.filter(session_key__in=keys, expire_date__gt=timezone.now())
     kept = set(rows.values_list("session_key", flat=True))
-    people = get_user_model().objects.filter(pk__in=among({one.user_id for one in known}), is_active=True)
+    people = get_user_model().objects.filter(pk__in=among({one.user_id for one in known}, kind=int), is_active=True)
     passwords = dict(people.values_list("pk", "password"))
     return [one for one in known if one.key not in kept or passwords.get(one.user_id) != one.password]
 

@@ -1,4 +1,4 @@
-"""Rows among many keys are the same rows, whichever way they are asked for."""
+"""Rows among many keys, and among none."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ import pytest
 
 from history.many import among
 from history.models import Session
+from project.accounts.models import User
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
 
 
-def test_sessions_are_found_among_many_ids(ada: Any) -> None:
-    wanted, _other = [chat_of(ada, "one").pk, chat_of(ada, "two").pk], chat_of(ada, "three")
-    keys = [*wanted, *(uuid4() for _ in range(2_000))]
-    assert set(Session.objects.filter(pk__in=among(keys)).values_list("pk", flat=True)) == set(wanted)
+def test_rows_are_found_by_keys_of_every_kind(ada: Any) -> None:
+    session = chat_of(ada, "one", agent="weaver")
+    assert Session.objects.filter(pk__in=among([session.pk, uuid4()])).get() == session
+    assert User.objects.filter(pk__in=among([ada.pk, 0], kind=int)).get() == ada
+    assert Session.objects.filter(agent__in=among(["weaver", "x"], kind=str)).get() == session
 
 
-def test_what_belongs_to_people_is_found_among_many_numbers(ada: Any, bob: Any) -> None:
-    hers, _his = chat_of(ada, "hers"), chat_of(bob, "his")
-    assert list(Session.objects.filter(owner__in=among([ada.pk, bob.pk + 1_000]))) == [hers]
+def test_among_none_there_is_nothing_and_without_none_everything(ada: Any) -> None:
+    session = chat_of(ada, "one", agent="weaver")
+    assert not Session.objects.filter(pk__in=among([])).exists()
+    assert Session.objects.exclude(pk__in=among([])).get() == session
+    assert not User.objects.filter(pk__in=among([], kind=int)).exists()
+    assert not Session.objects.filter(agent__in=among([], kind=str)).exists()
