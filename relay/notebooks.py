@@ -55,11 +55,7 @@ class Version:
 
 def read(owner: Any, agent: str) -> Notebook:
     """The notebook as it is now."""
-    session = _session_of(owner, agent)
-    newest = _versions_of(session).last() if session else None
-    if session is None or newest is None:
-        return Notebook(agent=agent)
-    return Notebook(agent=agent, content=_entry(newest).content, version=newest.seq, session_id=session.pk)
+    return _newest(_session_of(owner, agent), agent)
 
 
 def write(owner: Any, agent: str, content: str, *, seen: int, by_agent: bool = False) -> Notebook:
@@ -70,12 +66,13 @@ def write(owner: Any, agent: str, content: str, *, seen: int, by_agent: bool = F
     with writing():
         # Of two who write the first version, one waits here and then finds the other's.
         get_user_model().objects.select_for_update(no_key=True).only("pk").get(pk=owner.pk)
-        now = read(owner, agent)
+        session = _session_of(owner, agent)
+        now = _newest(session, agent)
         if now.version != seen:
             raise CannotWrite("changed")
         if text == now.content:
             return now
-        session = _session_of(owner, agent) or recorder.start_session(
+        session = session or recorder.start_session(
             owner=owner, source=Session.Source.NOTEBOOK, agent=agent, title=agent
         )
         author = agent if by_agent else owner.get_username()
@@ -114,6 +111,13 @@ def agents_with_one(owner: Any) -> list[str]:
 def _session_of(owner: Any, agent: str) -> Session | None:
     sessions = selectors.sessions_owned_by(owner).filter(source=Session.Source.NOTEBOOK, agent=agent)
     return sessions.order_by("created_at", "pk").first()
+
+
+def _newest(session: Session | None, agent: str) -> Notebook:
+    newest = _versions_of(session).last() if session else None
+    if session is None or newest is None:
+        return Notebook(agent=agent)
+    return Notebook(agent=agent, content=_entry(newest).content, version=newest.seq, session_id=session.pk)
 
 
 def _versions_of(session: Session) -> Any:
