@@ -26,7 +26,7 @@ from history.errors import HistoryError
 from history.exporting import Selection, begin
 from history.formats.all_exporters import EXPORTERS
 from history.models import Exchange, Session, ShareLink
-from history.opening import LONGEST, SHORTEST
+from history.reasons import ReasonField
 from history.rights import Purpose, may_with_others, sessions_for
 from history.transactions import writing
 
@@ -36,11 +36,9 @@ Do = Callable[[Session, Any, str], bool]
 
 
 class WhyForm(forms.Form):
-    reason = forms.CharField(
+    reason = ReasonField(
         label=_("Why?"),
         help_text=_("It is kept in the audit chain."),
-        min_length=SHORTEST,
-        max_length=LONGEST,
         widget=forms.Textarea(attrs={"rows": 3, "cols": 60}),
     )
 

@@ -23,19 +23,19 @@ from django.views.decorators.http import require_http_methods
 from history.exporting import CannotExport, Export, NothingSelected, Selection, prepare
 from history.formats.all_exporters import EXPORTERS
 from history.listing import ListFilters
-from history.opening import LONGEST, SHORTEST, NotPermitted, ReasonNeeded
+from history.opening import NotPermitted, ReasonNeeded
+from history.reasons import ReasonField
 
 
 class ExportForm(forms.Form):
     format = forms.ChoiceField(
         label=_("Format"), choices=lambda: [(exporter.name, exporter.label) for exporter in EXPORTERS.values()]
     )
-    reason = forms.CharField(
+    reason = ReasonField(
         label=_("Why do you export it?"),
         help_text=_("Needed for what is somebody else’s: the owner sees your name, the time and what you write here."),
         required=False,
-        min_length=SHORTEST,
-        max_length=LONGEST,
+        widget=forms.TextInput,
     )
 
 

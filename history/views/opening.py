@@ -20,17 +20,15 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from history.models import Session
-from history.opening import LONGEST, SHORTEST, NotPermitted, ReasonNeeded, find_opened, is_own
+from history.opening import NotPermitted, ReasonNeeded, find_opened, is_own
+from history.reasons import ReasonField
 from history.rights import Purpose, find, may
 
 
 class ReasonForm(forms.Form):
-    reason = forms.CharField(
+    reason = ReasonField(
         label=_("Why do you want to read it?"),
         help_text=_("The owner sees your name, the time and what you write here. It holds for an hour."),
-        min_length=SHORTEST,
-        max_length=LONGEST,
-        widget=forms.Textarea(attrs={"rows": 3}),
     )
     next = forms.CharField(required=False, widget=forms.HiddenInput)
 

@@ -21,19 +21,17 @@ from django.views.decorators.http import require_POST
 from history import changes
 from history.browsing import just_deleted_by
 from history.models import Session
-from history.opening import LONGEST, SHORTEST, is_own
+from history.opening import is_own
+from history.reasons import ReasonField
 from history.retention import UnderHold
 from history.rights import Purpose, sessions_for
 from relay.views.rail import back, bring_back, picked
 
 
 class WhyForm(forms.Form):
-    reason = forms.CharField(
+    reason = ReasonField(
         label=_("Why do you delete it?"),
         help_text=_("It is kept in the audit chain."),
-        min_length=SHORTEST,
-        max_length=LONGEST,
-        widget=forms.Textarea(attrs={"rows": 3}),
     )
 
 

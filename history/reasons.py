@@ -1,0 +1,17 @@
+"""The field in which somebody says why, wherever a form asks for it: as long as `history.opening` takes a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from history.opening import LONGEST, SHORTEST
+
+
+class ReasonField(forms.CharField):
+    """Some lines of text, unless another `widget` is given."""
+
+    def __init__(self, **options: Any) -> None:
+        options.setdefault("widget", forms.Textarea(attrs={"rows": 3}))
+        super().__init__(min_length=SHORTEST, max_length=LONGEST, **options)
