@@ -37,12 +37,13 @@ _tasks: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """An answer on its way, up to and including frame `n`."""
+    """An answer on its way, up to and including frame `n`; it will be stored behind the entry `after`."""
 
     exchange: str
     n: int
     output: ModelOutput | None
     names: tuple[str, ...] = ()
+    after: int = 0
 
 
 AnswerBelow = Callable[["LiveRun", Turn], Awaitable[Run]]
@@ -58,6 +59,7 @@ class LiveRun:
         self.task: asyncio.Task[None] | None = None
         self.loop = asyncio.get_running_loop()
         self._exchange: UUID | None = None
+        self._after = 0
         self._assembler: Assembler | None = None
         self._shown: ModelOutput | None = None
         self._names: tuple[str, ...] = ()
@@ -68,7 +70,7 @@ class LiveRun:
     # What the agent's loop tells us.
 
     async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
-        self._exchange, self._assembler = prepared.exchange.pk, assembler
+        self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
         await self._tell("opened", model=prepared.route.name, role=role, after=prepared.exchange.after)
         exchanges.note_partial(prepared.exchange.pk, assembler.output(metadata={"n": self.n}))
 
@@ -98,7 +100,7 @@ class LiveRun:
 
     def so_far(self) -> SoFar:
         """Everything up to the last frame; what is gathered for the next one is not in it."""
-        return SoFar(str(self._exchange or ""), self.n, self._shown, self._names)
+        return SoFar(str(self._exchange or ""), self.n, self._shown, self._names, self._after)
 
     def stop(self, reason: str) -> None:
         if self.task is not None and not self.stop_reason:

@@ -156,7 +156,7 @@ def noted(exchange: Exchange) -> SoFar:
     """The answer so far, as the process that writes it noted it last."""
     output = exchanges.partial_of(exchange)
     told = output.metadata if output else {}
-    return SoFar(str(exchange.pk), int(told.get("n", 0)), output, tuple(told.get("names", ())))
+    return SoFar(str(exchange.pk), int(told.get("n", 0)), output, tuple(told.get("names", ())), exchange.after)
 
 
 def running_in(session_id: UUID) -> list[Run]:

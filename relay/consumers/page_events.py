@@ -136,7 +136,8 @@ class PageEvents(Socket):
         self.watch.follow(str(caught.run.pk) if caught.run else "")
         if caught.run:
             so_far = await runs.so_far(caught.run.pk)
-            if so_far and so_far.exchange:
+            # An answer is stored a moment before the run says so, and must not stand there twice meanwhile.
+            if so_far and so_far.exchange and so_far.after >= caught.run.leaf:
                 html += fragments.live_answer(self.watch.resume(so_far), self.view.reader)
         await self.show(html)
         if caught.outcome:

@@ -20,6 +20,7 @@ from history.models import Message, Session
 from project.accounts.models import User
 from relay import conversation
 from relay.database import in_database
+from relay.live_runs import LiveRun
 from relay.models import Agent, Run
 from relay.providers.base import Model
 from relay.routing import sockets
@@ -121,6 +122,28 @@ async def test_a_page_that_comes_in_the_middle_sees_the_text_so_far_and_then_onl
     end = await second.until("The answer is finished")
     assert "one two three" in end
     await second.socket.disconnect(timeout=10)
+
+
+async def test_an_answer_that_is_stored_and_not_told_yet_stands_there_once(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_stored, may_tell, tell = asyncio.Event(), asyncio.Event(), LiveRun.stored
+
+    async def stored(run: LiveRun, *, leaf: int) -> None:
+        is_stored.set()
+        await may_tell.wait()
+        await tell(run, leaf=leaf)
+
+    monkeypatch.setattr(LiveRun, "stored", stored)
+    talk.scripted("Once.")
+    session = await talk.begin("Say it.")
+    await is_stored.wait()
+    page, _ = await open_page(talk.user, session)
+    came = await page.until("Once.")
+    may_tell.set()
+    came += await page.until("The answer is finished")
+    assert "entry answer live" not in came
+    await page.socket.disconnect(timeout=10)
 
 
 async def test_closing_every_tab_changes_nothing(talk: Talk, page: OpenPage) -> None:
