@@ -183,6 +183,14 @@ def test_no_query_is_an_error(ada: Any, session: Session, query: str) -> None:
     search.facets(ada, query)
 
 
+@pytest.mark.parametrize("query", ["!!!", '""', "-", "😀", "OR"])
+def test_a_text_without_a_word_finds_nothing_and_no_text_everything(ada: Any, session: Session, query: str) -> None:
+    tell(session, "something")
+    assert found(ada, query) == []
+    assert search.facets(ada, query)["role"] == {}
+    assert len(found(ada, " ")) == 1
+
+
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.one_of(st.text(max_size=50), st.text(st.sampled_from("ab \"-*ORNT支():^{}'\\&|!<>%"), max_size=30)))
 def test_no_random_query_is_an_error(ada: Any, query: str) -> None:

@@ -3,7 +3,8 @@
 What goes, and when:
 
 - An owner's delete *hides* a session. It is gone at once for the owner, keys, search and export, can be brought back,
-  and is removed for good after PARLEY_TRASH_HOURS. *Erasing* skips the trash.
+  and is removed for good after PARLEY_TRASH_HOURS. *Erasing* skips the trash. Sessions that were opened from it (agents
+  that an agent called, subagents of a program) go the same way and come back with it.
 - A session *expires* some days after its last activity: by the rule of its source, or what its key says instead.
   Expiry follows the rules of today: a purge first brings the stored times in line with them.
 - Keys may have a cap on sessions: those with the oldest activity go.
@@ -28,6 +29,7 @@ explanation for something that is missing.
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from django.db.models import Q
 from django.utils import timezone
@@ -53,7 +55,11 @@ class BeingRemoved(HistoryError):
 def hide(session: Session, *, actor: Any, reason: str = "", even_held: bool = True) -> bool:
     """The owner's delete. False when it was hidden already."""
     seen = Q(hidden_at=None) if even_held else Q(hidden_at=None, hold=False)
-    hidden = _change(session, "hide", only_if=seen, to={"hidden_at": timezone.now()}, by=actor, why=reason)
+    now = timezone.now()
+    with writing():
+        hidden = _change(session, "hide", only_if=seen, to={"hidden_at": now}, by=actor, why=reason)
+        for below in _opened_from(session) if hidden else ():
+            _change(below, "hide", only_if=seen, to={"hidden_at": now}, by=actor, why=reason)
     if not hidden and not even_held and Session.objects.filter(pk=session.pk, hold=True).exists():
         raise UnderHold(f"session {session.pk} is under hold: release it first")
     return hidden
@@ -62,7 +68,11 @@ def hide(session: Session, *, actor: Any, reason: str = "", even_held: bool = Tr
 def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:
     """Undo a delete, as long as the session lies in the trash. False when it was not hidden."""
     in_the_trash = Q(hidden_at__gt=IN_THE_MAKING)
-    unhidden = _change(session, "unhide", only_if=in_the_trash, to={"hidden_at": None}, by=actor, why=reason)
+    with writing():
+        then = Session.objects.filter(in_the_trash, pk=session.pk).values_list("hidden_at", flat=True).first()
+        unhidden = _change(session, "unhide", only_if=in_the_trash, to={"hidden_at": None}, by=actor, why=reason)
+        for below in _opened_from(session) if unhidden else ():
+            _change(below, "unhide", only_if=Q(hidden_at=then), to={"hidden_at": None}, by=actor, why=reason)
     return unhidden or _refuse_when_going(session)
 
 
@@ -82,11 +92,27 @@ def release(session: Session, *, actor: Any, reason: str) -> bool:
 def erase(session: Session, *, actor: Any, reason: str) -> removal.Removed:
     """Remove a session for good, now. A hold is not overruled."""
     me = Session.objects.filter(pk=session.pk)
+    below = Session.objects.filter(pk__in=[opened.pk for opened in _opened_from(session)])
     ids = removal.mark(me, why="erased", reason=reason, **_who(actor))
     # Whoever removes it already may have stopped half-way. One that is not marked was held just now.
     if not ids and me.exists() and not removal.marked().filter(pk=session.pk).exists():
         raise UnderHold(f"session {session.pk} is under hold: release it first")
-    return sum(removal.finish([session.pk]), removal.Removed())
+    ids = [session.pk]
+    while more := removal.mark(below, why="erased", reason=reason, **_who(actor)):
+        ids += more
+    return sum(removal.finish(ids), removal.Removed())
+
+
+def _opened_from(session: Session) -> list[Session]:
+    """The owner's sessions that agents and programs opened from this one, from those, and so on."""
+    found: dict[UUID, Session] = {}
+    above = [session.pk]
+    while above:
+        opened = Session.objects.filter(parent__in=above, owner=session.owner_id).exclude(pk__in=[session.pk, *found])
+        fresh = {below.pk: below for below in opened}
+        found |= fresh
+        above = list(fresh)
+    return list(found.values())
 
 
 def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by: Any, why: str) -> bool:

@@ -165,11 +165,13 @@ def search(
 
 
 def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
-    """What to ask the engine; None for somebody who may see nothing."""
+    """What to ask the engine; None where nothing can be found: by who may see nothing, or by a text without a word."""
     reach, served = reach_of(viewer, Purpose.READ), sql_for(viewer, Purpose.READ, SESSION_COLUMNS)
     if reach is None or served is None:
         return None
     query = understood(typed)
+    if typed.strip() and not (query.needed or query.excluded):
+        return None
     scope = [*_reach_groups(reach), *_filter_groups(filters)]
     if not scope and not query.needed:
         scope = [_any([rows.EVERY_MESSAGE])]

@@ -111,6 +111,37 @@ def test_the_trash_is_emptied_after_its_hours(ada: Any, settings: Any) -> None:
 # Holding.
 
 
+def opened_from(session: Session, text: str) -> Session:
+    """As an agent does it that calls another, or a program with its subagents."""
+    below = chat_of(session.owner, text)
+    Session.objects.filter(pk=below.pk).update(parent=session)
+    return below
+
+
+def test_what_was_opened_from_a_session_goes_into_the_trash_and_comes_back_with_it(ada: Any) -> None:
+    session = chat_of(ada, "asks an agent")
+    below = opened_from(session, "is asked")
+    further = opened_from(below, "is asked by it")
+    alone = opened_from(session, "went before")
+    fork = chat_of(ada, "a copy is a session of its own")
+    Session.objects.filter(pk=fork.pk).update(forked_from=session)
+    retention.hide(alone, actor=ada)
+    retention.hide(session, actor=ada, reason="done")
+    assert list(rights.sessions_for(ada, Purpose.READ)) == [fork]
+    assert {event.session for event in told("hide")} == {session.pk, below.pk, further.pk, alone.pk}
+    retention.unhide(session, actor=ada)
+    assert set(rights.sessions_for(ada, Purpose.READ)) == {session, below, further, fork}
+
+
+def test_what_was_opened_from_a_session_is_erased_with_it_unless_it_is_held(ada: Any, staff: Any) -> None:
+    session = chat_of(ada, "asks an agent")
+    below, held = opened_from(session, "is asked"), opened_from(session, "is evidence")
+    retention.hold(held, actor=staff, reason="a trial")
+    assert retention.erase(session, actor=ada, reason="asked to").messages == 2
+    assert list(Session.objects.all()) == [held]
+    assert {event.session for event in told("remove")} == {session.pk, below.pk}
+
+
 def test_a_held_session_neither_expires_nor_leaves_the_trash_nor_is_erased(ada: Any, staff: Any) -> None:
     session = chat_of(ada, "one", "two", source="relay")
     retention.hold(session, actor=staff, reason="case 7")
@@ -173,14 +204,21 @@ def test_removal_takes_everything_with_it_and_nothing_of_anybody_else(ada: Any, 
     assert list(verification.verify()) == []
 
 
-def test_children_and_forks_of_a_removed_session_stay(ada: Any) -> None:
+def test_forks_of_a_removed_session_stay(ada: Any) -> None:
     session = chat_of(ada, "one", "two")
-    child = chat_of(ada, "subagent", parent=session)
     fork = recorder.fork(session, at=2, owner=ada)
     retention.erase(session, actor=ada, reason="")
-    assert set(left()) == {child.pk, fork.pk}
-    assert Session.objects.filter(parent=None, forked_from=None).count() == 2
+    assert left() == [fork.pk]
+    assert Session.objects.filter(forked_from=None).count() == 1
     assert list(verification.verify()) == []
+
+
+def test_a_session_that_expires_leaves_what_was_opened_from_it_to_its_own_time(ada: Any) -> None:
+    session = chat_of(ada, "one", source="relay")
+    child = chat_of(ada, "subagent", parent=session)
+    assert retention.purge(dry_run=False, now=days(30.1)).sessions == 1
+    assert left() == [child.pk]
+    assert Session.objects.filter(parent=None).count() == 1
 
 
 # Expiry.
