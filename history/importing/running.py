@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from typing import Any, BinaryIO
 
@@ -39,6 +39,7 @@ OWN_OUTCOMES = {
     "refused": Outcome.REFUSED,
 }
 
+Step = Item | None  # an item that is done, or nothing but a good moment to stop, in the middle of a long one
 OnItem = Callable[[Item], None]
 OnBytes = Callable[[int], None]
 
@@ -68,8 +69,9 @@ def run(
         restore_owners=restore_owners,
         dry_run=dry_run,
     ):
-        report.add(item)
-        if on_item:
+        if item is not None:
+            report.add(item)
+        if item is not None and on_item:
             on_item(item)
     return report
 
@@ -82,15 +84,16 @@ def steps(
     api_key: ApiKey | None = None,
     restore_owners: bool = False,
     dry_run: bool = False,
-) -> Iterator[Item]:
-    """The same, one item at a time. In between nothing is locked, so somebody else's import can go on."""
+) -> Iterator[Step]:
+    """The same, step by step. In between nothing is locked, so somebody else's import can go on."""
     refuse_when_off()
     import_ = _Import(owner, api_key=api_key, dry_run=dry_run, restore_owners=restore_owners)
     import_.on_bytes = on_bytes
     report = Report()
     for piece in pieces:
         for item in import_.file(piece):
-            report.add(item)
+            if item is not None:
+                report.add(item)
             yield item
     if not dry_run:
         import_.link_children()
@@ -110,7 +113,7 @@ class _Import:
         self.on_bytes: OnBytes = lambda count: None
         self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
 
-    def file(self, piece: Piece) -> Iterator[Item]:
+    def file(self, piece: Piece) -> Iterator[Step]:
         """Everything in one file; whatever goes wrong is an item, too."""
         try:
             for inner in unpacked(piece):
@@ -121,7 +124,7 @@ class _Import:
             why = Said(gettext_noop("It cannot be read (%(error)s)."), error=str(error.strerror or error))
             yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why)
 
-    def _piece(self, piece: Piece) -> Iterator[Item]:
+    def _piece(self, piece: Piece) -> Iterator[Step]:
         counted = _Counted(piece, self.on_bytes)
         try:
             yield from self._read(piece, counted)
@@ -136,7 +139,7 @@ class _Import:
         finally:
             counted.finish()
 
-    def _read(self, piece: Piece, counted: _Counted) -> Iterator[Item]:
+    def _read(self, piece: Piece, counted: _Counted) -> Iterator[Step]:
         if not may_hold_text(piece):
             yield _unknown(piece)
             return
@@ -157,16 +160,16 @@ class _Import:
         if notes := source.notes.as_tuple():
             yield Item(outcome=Outcome.NOTED, file=piece.name, format=reader.NAME, notes=notes)
 
-    def _conversations(self, reader: Reader, source: Source) -> Iterator[Item]:
+    def _conversations(self, reader: Reader, source: Source) -> Iterator[Step]:
         for found in reader.read(source):
             if isinstance(found, Refused):
                 yield Item(
                     outcome=Outcome.REFUSED, file=source.name, format=reader.NAME, title=found.title, why=found.why
                 )
             else:
-                yield self._stored(found, reader.NAME, source.name)
+                yield (yield from self._stored(found, reader.NAME, source.name))
 
-    def _stored(self, found: Conversation, name: str, file: str) -> Item:
+    def _stored(self, found: Conversation, name: str, file: str) -> Generator[None, None, Item]:
         title = _title_of(found)
         try:
             if not found.nodes:
@@ -174,7 +177,7 @@ class _Import:
             if self.dry_run:
                 stored = storing.look(found, owner=self.owner, under=self.under)
             else:
-                stored = storing.store(found, owner=self.owner, under=self.under)
+                stored = yield from storing.store(found, owner=self.owner, under=self.under)
         except HistoryOff:
             raise
         except REFUSALS as error:
@@ -198,7 +201,7 @@ class _Import:
 
     # Our own exports.
 
-    def _restored(self, piece: Piece, counted: _Counted) -> Iterator[Item]:
+    def _restored(self, piece: Piece, counted: _Counted) -> Iterator[Step]:
         if self.dry_run:
             yield Item(
                 outcome=Outcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=gettext_noop("An export of Parley.")
@@ -207,8 +210,8 @@ class _Import:
         counted.begin()
         with closing(counted.open()) as stream:
             owner = None if self.restore_owners else self.owner
-            for restored in jsonl.restore(raw_lines(stream), owner=owner, under=self.under):
-                yield _item(restored, piece.name)
+            for restored in jsonl.restore_in_steps(raw_lines(stream), owner=owner, under=self.under):
+                yield None if restored is None else _item(restored, piece.name)
 
 
 def _title_of(found: Conversation) -> str:

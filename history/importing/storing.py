@@ -14,7 +14,7 @@ of its session, so two imports of the same file at once do not double it, and on
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,18 +60,18 @@ def find(owner: Any, *, client: str, source_id: str, under: ApiKey | None) -> tu
         attempt += 1
 
 
-def store(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Stored:
-    """Import it, or what of it is not there yet."""
+def store(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Generator[None, None, Stored]:
+    """Import it, or what of it is not there yet. Between the batches of a long one somebody else may go on."""
     try:
-        return _store_together(conversation, owner=owner, under=under)
+        return (yield from _store_together(conversation, owner=owner, under=under))
     except IntegrityError:  # somebody else has just begun with the same one
-        return _store_together(conversation, owner=owner, under=under)
+        return (yield from _store_together(conversation, owner=owner, under=under))
 
 
-def _store_together(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Stored:
+def _store_together(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Generator[None, None, Stored]:
     is_short = len(conversation.nodes) <= BATCH
     with writing() if is_short else nullcontext():
-        return _store(conversation, owner=owner, under=under)
+        return (yield from _store(conversation, owner=owner, under=under))
 
 
 def look(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Stored:
@@ -94,7 +94,7 @@ def link(owner: Any, *, child: UUID, client: str, parent_id: str, under: ApiKey 
     return True
 
 
-def _store(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Stored:
+def _store(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Generator[None, None, Stored]:
     name, session = find(owner, client=conversation.client, source_id=conversation.source_id, under=under)
     before = session
     if session is None:
@@ -104,6 +104,8 @@ def _store(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> S
     _store_blobs(conversation)
     places = growth.places(before)
     for start in range(0, len(places), BATCH):
+        if start:
+            yield
         _append(session, growth, places[start : start + BATCH])
     if growth.added:
         _stand(session, growth, stood_at)

@@ -1,8 +1,9 @@
 """Jobs take turns: nobody's small import waits for somebody's large one.
 
 One thread runs what waits in this process: one job of each person at a time, some of them together, each for a second
-before the next goes on. A turn ends between two conversations. One UPDATE decides who runs a job; how far it is, is
-written down about once a second, and that is the sign of life of all that are under way.
+before the next goes on. A turn ends between two conversations, or between two batches of a long one. One UPDATE
+decides who runs a job; how far it is, is written down about once a second, and that is the sign of life of all that are
+under way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import logging
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -78,13 +78,14 @@ class _Going:
         self.diary = _Diary(job, runner)
         folder = folder_of(job)
         pieces = [importing.uploaded(folder / str(place), name=file["name"]) for place, file in enumerate(job.files)]
-        self.steps: Iterator[Item] = importing.steps(job.owner, pieces, on_bytes=self.diary.count, api_key=job.api_key)
+        self.steps = importing.steps(job.owner, pieces, on_bytes=self.diary.count, api_key=job.api_key)
 
     def go_on(self, *, until: float) -> bool:
         """False when it is over, one way or the other."""
         try:
             for item in self.steps:
-                self.diary.note(item)
+                if item is not None:
+                    self.diary.note(item)
                 if time.monotonic() >= until:
                     return True
         except HistoryError as error:

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from history.importing import jobs, turns
+from history.importing import jobs, storing, turns
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
 from project.request_size import largest, limited
@@ -167,6 +168,25 @@ def test_nobodys_small_import_waits_for_somebodys_large_one(
     told = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
     assert list(told.values_list("actor", flat=True)) == [bob.pk, ada.pk, ada.pk]
     assert set(ImportJob.objects.values_list("state", flat=True)) == {"done"}
+
+
+def test_nor_for_one_long_conversation(as_ada: Client, ada: User, bob: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN", 0)
+    monkeypatch.setattr(storing, "BATCH", 1)
+    append, batches = storing._append, count()
+    as_bob = Client()
+    as_bob.force_login(bob)
+
+    def append_and_be_joined(*what: Any) -> None:
+        append(*what)
+        if next(batches) == 0:
+            send(as_bob, ("talk.jsonl", TALK))
+
+    monkeypatch.setattr(storing, "_append", append_and_be_joined)
+    send(as_ada, ("talk.jsonl", TALK + TALK.replace(b'"u1"', b'"u2"').replace(b'"a1"', b'"a2"')))
+    turns.work()
+    told = AuditEvent.objects.filter(action="sessions.imported").order_by("seq")
+    assert list(told.values_list("actor", flat=True)) == [bob.pk, ada.pk]
 
 
 def test_a_job_fails_in_words_while_history_is_off(as_ada: Client, settings: Any) -> None:

@@ -19,6 +19,7 @@ from history.dialects import DIALECTS, CallOptions
 from history.entries import ModelOutput, Summary, ToolResults
 from history.errors import HistoryOff
 from history.formats import jsonl, sources
+from history.formats.jsonl import restoring
 from history.importing import Item, Outcome, Report, storing, unpacking
 from history.models import AuditEvent, Message, Session
 from history.repair import unpaired
@@ -26,6 +27,7 @@ from history.selectors import entries_of
 from history.snapshots import snapshot
 from history.verification import verify
 from project.accounts.models import User
+from tests.formats.exported import everything, wipe
 from tests.importing.files import (
     PNG,
     chatgpt,
@@ -41,7 +43,7 @@ from tests.importing.files import (
     tool_use,
     zipped,
 )
-from tests.talk import said
+from tests.talk import chat_of, said
 from tests.vendors.rules import problem_with
 
 pytestmark = pytest.mark.django_db
@@ -441,6 +443,15 @@ def test_our_own_export_is_restored_under_the_ids_that_it_had(bring: Any, ada: U
     assert bring("talk.jsonl", lines(*TALK))[1][0].outcome == Outcome.THERE, "the source's ids came back with it"
 
 
+def test_a_long_session_of_our_own_export_stops_between_its_batches(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat_of(ada, *"abcdef")
+    exported = everything()
+    wipe()
+    monkeypatch.setattr(restoring, "BATCH", 7)
+    steps = list(jsonl.restore_in_steps([*exported.splitlines(keepends=True)], owner=ada))
+    assert [step and step.outcome for step in steps] == [None, None, None, "imported"]
+
+
 def test_a_line_of_our_own_format_that_never_ends_is_read_past(bring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MAX_LINE", 1_000)
     read: list[int] = []
@@ -449,7 +460,7 @@ def test_a_line_of_our_own_format_that_never_ends_is_read_past(bring: Any, monke
         read.extend(map(len, lines))
         return ()
 
-    monkeypatch.setattr(jsonl, "restore", restore)
+    monkeypatch.setattr(jsonl, "restore_in_steps", restore)
     head = b'{"format":"parley","type":"header","version":1}\n'
     bring("x.gz", gzip.compress(head + b"x" * 3_000_000 + b"\n" + head))
     assert read == [len(head), 1, len(head)]

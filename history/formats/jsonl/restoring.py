@@ -49,11 +49,26 @@ def restore(
     `under` if there is one. Doing it again changes nothing; a file that knows more of a session than we do extends it.
     `deletions`: what the file says was deleted is put into the trash here, too.
     """
+    steps = restore_in_steps(lines, owner=owner, owners=owners, under=under, deletions=deletions)
+    return (restored for restored in steps if restored is not None)
+
+
+def restore_in_steps(
+    lines: Iterable[bytes],
+    *,
+    owner: Any = None,
+    owners: Mapping[str, Any] | None = None,
+    under: ApiKey | None = None,
+    deletions: bool = False,
+) -> Iterator[Restored | None]:
+    """The same; None after each batch, where nothing is locked and somebody else may go on."""
     refuse_when_off()
     run = _Restore(People(owner=owner, owners=owners, under=under), deletions=deletions)
     for number, line in enumerate(lines):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
+            if run.has_just_stored:
+                yield None
     yield from run.close()
 
 
@@ -65,10 +80,12 @@ class _Restore:
         self.batch: list[Incoming] = []
         self.current: Incoming | None = None
         self.bytes = 0
+        self.has_just_stored = False
         self.waiting: dict[UUID, list[tuple[UUID, str]]] = {}  # a session that is still to come → who points to it
 
     def feed(self, line: bytes, *, is_first: bool) -> Iterator[Restored]:
         self.bytes += len(line)
+        self.has_just_stored = False
         try:
             value = read_line(line)
             if is_first:
@@ -236,6 +253,7 @@ class _Restore:
                 if incoming is not self.current:
                     yield incoming.outcome()
         self.batch, self.bytes = [self.current] if self.current is not None else [], 0
+        self.has_just_stored = True
 
     def _store_one_by_one(self, batch: list[Incoming], blobs: list[Any]) -> None:
         """Something in the batch cannot be stored: find out what, and leave that out."""
