@@ -1,8 +1,8 @@
 """`python -m bench.compression`: long conversations in small windows, and what a compression of a long one costs.
 
 300 scripted turns over a window of 4,000 tokens, and 5 of the embedded model over one of 1,000, stay within it and
-never err. Planning and storing a summary of what was said since the last one costs what that is, however long the
-session.
+never err, although what was said comes to more than the window holds. Planning and storing a summary of what was said
+since the last one costs what that is, however long the session.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 LONG = "a word or two about nothing in particular " * 12
+# Of the embedded model, short answers to long questions: it writes slowly.
+ANSWER_TOKENS = 60
 SUMMARY = "## Goal\nTo answer questions.\n## Next step\nAnswer the next question as before, one after the other."
 
 
@@ -45,12 +48,14 @@ def _measure() -> int:
 
     table = Table()
     print(f"\n\n### compression\n\n{HEAD}")
-    scripted = asyncio.run(_turns(_scripted(window=4_000), count=300, window=4_000))
-    table.add(Line("300 scripted turns, window 4,000: most tokens told", scripted.most, "tokens", goal=scripted.room))
+    scripted = asyncio.run(_turns(_scripted(window=4_000), count=300, window=4_000, question=LONG))
+    _judge(table, "300 scripted turns, window 4,000", scripted)
     table.add(Line("a turn, its compressions included", scripted.seconds / 300 * 1_000, "ms"))
     if (provider := _embedded(window=1_000)) is not None:
-        real = asyncio.run(_turns(provider, count=5, window=1_000))
-        table.add(Line("5 turns of the embedded model, window 1,000", real.most, "tokens", goal=real.room))
+        _give_short_answers()
+        real = asyncio.run(_turns(provider, count=5, window=1_000, question=LONG * 2))
+        _judge(table, "5 turns of the embedded model, window 1,000", real)
+        table.add(Line("… as the model itself counted, with its answer", real.counted, "tokens", goal=1_000))
     short, long = _cost_of_compressing(1_000), _cost_of_compressing(10_000)
     table.add(Line("summarising 200 messages of 1,000", short * 1_000, "ms"))
     table.add(Line("summarising 200 messages of 10,000, against that", long / short, "×", goal=2.0))
@@ -60,30 +65,45 @@ def _measure() -> int:
 # Turns.
 
 
+@dataclass
 class Told:
-    """What was told at most, in our own estimate, and how long it took."""
+    """What was told at most, in our own estimate and as the model counted it, of how much that was said."""
 
-    def __init__(self, room: int) -> None:
-        self.room, self.most, self.seconds = room, 0, 0.0
+    room: int
+    most: int = 0
+    counted: int = 0
+    said: int = 0
+    shortened: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
 
-async def _turns(provider: Any, *, count: int, window: int) -> Told:
+def _judge(table: Any, what: str, told: Told) -> None:
+    """That it fits shows something only where it would not have: more was said, and some of it is told no more."""
+    from bench.measure import Line
+
+    how = ", ".join(f"{times} × {how}" for how, times in sorted(told.shortened.items()))
+    table.add(Line(f"{what}: most tokens told", told.most, "tokens", goal=told.room))
+    table.add(Line("… tokens of everything that was said", told.said, "tokens", goal=told.room + 1, at_least=True))
+    times = told.shortened.total()
+    table.add(Line("… how often less was told from then on", times, "times", goal=1, at_least=True, note=how))
+
+
+async def _turns(provider: Any, *, count: int, window: int, question: str) -> Told:
     from django.contrib.auth import get_user_model
 
-    from history.models import Message, Session
+    from history.models import Session
     from relay import conversation, live_runs, runs
     from relay.agent.calls import room_of
-    from relay.agent.settings import AgentSettings
+    from relay.agent.settings import find_agent
     from relay.database import in_database
-    from relay.models import Run
     from relay.providers import registry, sessions
 
     registry.use(registry.Router([provider]))
-    told = Told(room_of(provider.models[0], AgentSettings()))
+    told = Told(await in_database(lambda: room_of(provider.models[0], find_agent(""))))
     user = await in_database(get_user_model().objects.create_user, f"bench-{window}")
     session, began = None, time.monotonic()
     for number in range(count):
-        text = f"Question {number}: {LONG[: window // 2]}?"
+        text = f"Question {number}: {question}?"
         if session is None:
             session = await conversation.begin(user, text=text)
         else:
@@ -92,15 +112,37 @@ async def _turns(provider: Any, *, count: int, window: int) -> Told:
         await asyncio.gather(*(live.task for live in [*live_runs.running.values()] if live.task))
     told.seconds = time.monotonic() - began
     told.most = provider.most
-    bad = await in_database(lambda: Run.objects.exclude(outcome="done").count())
-    failed = await in_database(lambda: Message.objects.exclude(status="complete").count())
-    assert (bad, failed) == (0, 0), f"{bad} runs and {failed} answers failed"
-    written = await in_database(lambda: Message.objects.filter(session=session, kind="summary").count())
-    assert written or count < 100, "nothing was summarised"
+    await in_database(_look_back, session, told)
     await runs.drain()
     await sessions.close()
     registry.use(None)
     return told
+
+
+def _look_back(session: Any, told: Told) -> None:
+    """Nothing erred, and what was said, asked and shortened meanwhile."""
+    from history import selectors
+    from history.context import ContextOptions, render_context
+    from history.models import Exchange, Message
+    from relay.models import Run
+
+    messages = Message.objects.filter(session=session)
+    bad = Run.objects.filter(session=session.pk).exclude(outcome="done").count()
+    failed = messages.exclude(status="complete").count()
+    assert (bad, failed) == (0, 0), f"{bad} runs and {failed} answers failed"
+    for entry in selectors.entries_of(list(messages.filter(kind="summary"))):
+        told.shortened[entry.metadata["how"]] += 1
+    used = Exchange.objects.filter(session=session).values_list("usage", flat=True)
+    told.counted = max((use.get("input_tokens", 0) + use.get("output_tokens", 0) for use in used), default=0)
+    taken = selectors.snapshot(session)
+    everything = replace(taken, nodes=tuple(node for node in taken.nodes if node.entry.kind != "summary"))
+    told.said = render_context(everything, ContextOptions(max_turns=None)).tokens
+
+
+def _give_short_answers() -> None:
+    from relay.models import Agent
+
+    Agent.objects.update(max_answer_tokens=ANSWER_TOKENS)
 
 
 class _Watched:

@@ -17,7 +17,7 @@ from history.entries import CONVERSATION, ModelOutput, ToolResults
 from history.models import IN_THE_MAKING, Message, Session
 from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of
 from history.rights import Purpose, Viewer, sessions_for
-from history.snapshots import plan_at, snapshot
+from history.snapshots import plan_at, snapshot, snapshot_behind
 
 __all__ = [
     "MAX_PAGE",
@@ -33,6 +33,7 @@ __all__ = [
     "sessions_of_workspace",
     "sessions_owned_by",
     "snapshot",
+    "snapshot_behind",
 ]
 
 PAGE = 20

@@ -14,7 +14,8 @@ from typing import Any
 from django.db import connection
 
 from history import paths
-from history.context import NO_NOTEBOOK, ContextOptions, Snapshot, reaches_far_enough, summarised_ranges
+from history.context import NO_NOTEBOOK, NO_RANGE, ContextOptions, Snapshot, reaches_far_enough, summarised_ranges
+from history.context.summaries import span_of
 from history.entries import Node, NotebookSet, PlanSet, Retracted, Summary, SystemInstructionSet, ToolsOffered
 from history.errors import NoSuchEntry
 from history.models import Message, Session
@@ -44,6 +45,29 @@ def snapshot(
         if _is_one_path(taken, end):
             return taken
     raise RuntimeError(f"session {session.pk} kept changing its path while a snapshot was taken")
+
+
+def snapshot_behind(session: Session, summary: int, *, leaf: int) -> Snapshot:
+    """What that summary stands for, as it would be told without it: nothing else of the path is read."""
+    path = paths.Path(session.pk, leaf=leaf)
+    state = path.numbered(_in_force(path.state(_read_kinds)), read_nodes)
+    undone = Node(seq=leaf + 1, parent=leaf, entry=Retracted(seq=summary))
+    first, last = next((span_of(node) for node in state if node.seq == summary), NO_RANGE)
+    read = _between(path, first, last, summarised_ranges([*state, undone])) if first else []
+    everything = {node.seq: node for node in (*read, *state, undone)}
+    nodes = tuple(everything[seq] for seq in sorted(everything))
+    return Snapshot(session_id=str(session.pk), version=leaf, nodes=nodes)
+
+
+def _between(path: paths.Path, first: int, last: int, covered: Sequence[tuple[int, int]]) -> list[Node]:
+    """The entries of a path from one number to another, but for those that other summaries stand for."""
+    nodes: list[Node] = []
+    before = _skip(last + 1, covered)
+    while before > first:
+        older = path.older_than(before, min(MAX_PAGE, before - first), read_nodes)
+        nodes += [node for node in older if node.seq >= first]
+        before = _skip(older[-1].seq, covered) if older else 0
+    return nodes
 
 
 def plan_at(session: Session, *, leaf: int | None = None) -> str:

@@ -1,7 +1,7 @@
 """From a plan and what the summariser wrote to the entries that are appended: summaries, masks, or what is left out.
 
-A stretch without a summary is left out only where the context would not fit otherwise; what an earlier summary said of
-it is kept. Every entry says in its metadata how it came about, so that a page can.
+Of a stretch without a summary the oldest turns are left out, and only where the context would not fit otherwise; what
+an earlier summary said of them is kept. Every entry says in its metadata how it came about, so that a page can.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from history.compression.checks import Problem
-from history.compression.planning import Plan, Policy, Stretch
+from history.compression.planning import MASK_TOKENS, Plan, Policy, Stretch
 from history.entries import MaskedResult, Summary
-from history.tokens import calibrate
+from history.tokens import calibrate, estimate_text
 
 AFTER_THAT = "(What came after this, up to entry "
 LEFT_OUT = AFTER_THAT + "{last}, was left out to save room. It is still stored.)"
@@ -38,8 +38,9 @@ def entries_of_plan(plan: Plan, written: Sequence[Written], policy: Policy, *, w
     tokens = plan.kept + calibrate(sum(one.stretch.tokens for one in refused), factor=plan.factor)
     for one in refused:
         if tokens > policy.room:
-            entries.append(_left_out(one, told=told, agent=agent))
-            tokens -= calibrate(one.stretch.tokens, factor=plan.factor)
+            gone = _what_must_go(one, tokens - _enough(policy), factor=plan.factor)
+            entries.append(_left_out(gone, told=told, agent=agent))
+            tokens -= calibrate(gone.stretch.tokens, factor=plan.factor)
     problem = next((one.problem for one in refused if one.problem), None)
     if not entries and (plan.masks or problem):
         entries = [_masks_alone(problem, told=told, agent=agent)]
@@ -64,9 +65,25 @@ def _summary(one: Written, *, told: Mapping[str, Any], agent: str) -> Summary:
     )
 
 
+def _enough(policy: Policy) -> int:
+    """Not just what fits: then the very next turn would try, and pay, again."""
+    return (policy.target + policy.room) // 2
+
+
+def _what_must_go(one: Written, tokens: int, *, factor: float) -> Written:
+    """The oldest turns of the stretch, so many tokens of them; what is said instead has its price, too."""
+    instead = MASK_TOKENS + estimate_text(_kept_of(one.stretch))
+    return replace(one, stretch=one.stretch.oldest(int(tokens / factor) + instead))
+
+
+def _kept_of(stretch: Stretch) -> str:
+    """What an earlier summary said of it, without its note on what was left out then."""
+    earlier = "\n\n".join(summary.summary for summary in stretch.earlier if summary.summary.strip())
+    return earlier.partition(f"\n\n{AFTER_THAT}")[0]
+
+
 def _left_out(one: Written, *, told: Mapping[str, Any], agent: str) -> Summary:
-    earlier = "\n\n".join(summary.summary for summary in one.stretch.earlier if summary.summary.strip())
-    kept = earlier.partition(f"\n\n{AFTER_THAT}")[0]
+    kept = _kept_of(one.stretch)
     return Summary(
         first=one.stretch.first,
         last=one.stretch.last,

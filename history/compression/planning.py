@@ -9,7 +9,8 @@ is always between two turns or two steps, so a call and its results are never on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from history.context.messages import has_content
 from history.context.rendering import fixed_tokens
@@ -45,7 +46,8 @@ class Policy:
 class Stretch:
     """Entries ``first`` … ``last``, which a summary will stand for: ``pieces`` are what is told of them now.
 
-    ``tokens`` is without the calibration.
+    ``tokens`` is without the calibration. ``groups`` are its turns or steps, between which it can be cut: of how many
+    pieces and tokens each is.
     """
 
     first: int
@@ -53,6 +55,7 @@ class Stretch:
     pieces: tuple[Node, ...]
     tokens: int
     within_turn: bool = False
+    groups: tuple[tuple[int, int], ...] = ()
 
     @property
     def messages(self) -> int:
@@ -65,6 +68,16 @@ class Stretch:
 
     def covers(self, seq: int) -> bool:
         return self.first <= seq <= self.last
+
+    def oldest(self, tokens: int) -> Stretch:
+        """As many of its oldest turns or steps as come to so many tokens; all of it where it has no more."""
+        taken = [0, *accumulate(cost for _, cost in self.groups)]
+        count = sum(1 for before in taken[:-1] if before < tokens)
+        pieces = self.pieces[: sum(pieces for pieces, _ in self.groups[:count])]
+        if not pieces or len(pieces) == len(self.pieces):
+            return self
+        last = max(_span(node)[1] for node in pieces)
+        return replace(self, last=last, pieces=pieces, tokens=taken[count], groups=self.groups[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +211,8 @@ def _stretches(
         most = None if policy.keep_turns is None else max(0, policy.keep_turns - 1)
         kept, _ = _newest_that_fit(older, measure, budget, at_least=0, at_most=most)
         older = older[: len(older) - kept]
-    before, inside = _flat(older), _flat(between)
-    found = [(before, False), (inside, True)] if task else [(before + inside, False)]
-    made = (_stretch(pieces, measure, within_turn=within) for pieces, within in found)
+    found = [(older, False), (between, True)] if task else [([*older, *between], False)]
+    made = (_stretch(groups, measure, within_turn=within) for groups, within in found)
     return tuple(one for one in made if one and _is_worth_it(one, policy))
 
 
@@ -246,13 +258,20 @@ def _flat(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:
 
 
 def _stretch(
-    pieces: tuple[Node, ...], measure: Callable[[Sequence[Node]], int], *, within_turn: bool
+    groups: Sequence[Sequence[Node]], measure: Callable[[Sequence[Node]], int], *, within_turn: bool
 ) -> Stretch | None:
+    pieces = _flat(groups)
     if not pieces:
         return None
     spans = [_span(node) for node in pieces]
-    first, last = min(first for first, _ in spans), max(last for _, last in spans)
-    return Stretch(first=first, last=last, pieces=pieces, tokens=measure(pieces), within_turn=within_turn)
+    return Stretch(
+        first=min(first for first, _ in spans),
+        last=max(last for _, last in spans),
+        pieces=pieces,
+        tokens=measure(pieces),
+        within_turn=within_turn,
+        groups=tuple((len(group), measure(group)) for group in groups),
+    )
 
 
 def _span(node: Node) -> tuple[int, int]:

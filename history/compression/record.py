@@ -3,7 +3,8 @@
 Whatever was said in the conversation, by a person, a model, a document or a tool, is written as JSON, one object on
 each line, with angle brackets escaped. So nothing in it can end the record, begin another line or pass for somebody who
 speaks to the summariser. A record that is longer than the summariser's window is told in parts, each with the summary
-so far; a text that does not fit even alone is cut in its middle, and says so.
+so far. There are never more than `MOST_PARTS` of them: where that is not enough, long texts are cut in their middle,
+and at last what lies between the beginning and the newest messages is left out. The record says so.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ REQUEST = "Write the summary of this record now."
 KEEP = "These occur in it and must be in the summary, exactly so: {identifiers}"
 AGAIN = "An earlier attempt was not usable: {problem}"
 
-EARLIER = "earlier summary"
+EARLIER_VALUES = (("from", "earlier summary"),)
+# A record is told in at most so many parts, each of which is a call to the summariser.
+MOST_PARTS = 8
+# What is longer than that comes to fewer parts with its long texts cut to so many characters, the first that will do.
+LENGTHS = (2_400, 1_200, 600, 300, 150, 75)
+NOTE_CHARS, NOTE_TOKENS = 60, 32
 # Less than this of a long text says nothing.
 LEAST_TEXT = 40
 
@@ -88,8 +94,9 @@ def _pieces_of(node: Node, masked: Masks, session_id: str) -> Iterator[Piece]:
         yield Piece((("entry", node.seq), ("from", "nobody")), f"Something is missing here: {entry.reason}")
 
 
-def earlier_summary(text: str) -> Piece:
-    return Piece((("from", EARLIER),), text)
+def earlier_summary(text: str, *, room: int | None = None) -> Piece:
+    piece = Piece(EARLIER_VALUES, text)
+    return piece if room is None else _cut_to(piece, room)
 
 
 def _files(parts: Sequence[Part]) -> tuple[tuple[str, Any], ...]:
@@ -107,7 +114,30 @@ def room_for_record(room: int, *, words: int, keep: Sequence[str]) -> int:
 
 
 def parts_that_fit(pieces: Sequence[Piece], *, room: int) -> list[list[Piece]]:
-    """The record in parts of at most ``room`` tokens."""
+    """The record in parts of at most ``room`` tokens, and in at most MOST_PARTS of them, whatever that costs it."""
+    parts = _in_parts(pieces, room)
+    for length in LENGTHS:
+        if len(parts) <= MOST_PARTS:
+            return parts
+        parts = _in_parts([_shortened(piece, length) for piece in pieces], room - NOTE_TOKENS)
+    return parts if len(parts) <= MOST_PARTS else _beginning_and_end(parts)
+
+
+def _shortened(piece: Piece, length: int) -> Piece:
+    """What an earlier summary said is short already, and all that is left of what it stands for."""
+    if len(piece.text) <= length + NOTE_CHARS or piece.values == EARLIER_VALUES:
+        return piece
+    return replace(piece, text=_middle_left_out(piece.text, length))
+
+
+def _beginning_and_end(parts: list[list[Piece]]) -> list[list[Piece]]:
+    """The first part, in which it says what this is about, and the newest ones."""
+    first, between, newest = parts[0], parts[1 : 1 - MOST_PARTS], parts[1 - MOST_PARTS :]
+    said = f"{sum(map(len, between))} messages are left out of this record here."
+    return [first, [Piece((("from", "nobody"),), said), *newest[0]], *newest[1:]]
+
+
+def _in_parts(pieces: Sequence[Piece], room: int) -> list[list[Piece]]:
     parts: list[list[Piece]] = []
     left = 0
     for piece in pieces:

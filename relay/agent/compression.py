@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from django.conf import settings
 
 from history import selectors
 from history.branches import behind_notes
-from history.compression import Plan, Policy, Stretch, Written, entries_of_plan, make_plan, stretch_between
-from history.context import ContextOptions, Snapshot, masked_results
-from history.entries import Entry, Node, Retracted, Summary
+from history.compression import Plan, Policy, Written, entries_of_plan, make_plan, stretch_between
+from history.context import ContextOptions, masked_results
+from history.entries import Entry, Retracted, Summary
 from history.models import Session
 from history.transactions import writing
 from relay.agent.calls import calibration_of, full_at, room_of
@@ -39,6 +39,8 @@ logger = logging.getLogger(__name__)
 # Of whoever asks for a summary of what would still fit, so many turns stay.
 KEPT_WHEN_ASKED = 2
 LEAST_SUMMARY, MOST_SUMMARY = 80, 1_500
+# Where another summary stands already, none is no reason to leave anything out.
+UNBOUNDED = 2**31
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +109,14 @@ def _entries(turn: Turn, job: Job, written: Sequence[Written]) -> list[Entry]:
 def plan_for(turn: Turn, leaf: int, *, model: Model, wish: Wish) -> Job:
     """Reads what is told now, and no more: not what earlier summaries stand for."""
     session = Session.objects.get(pk=turn.session_id)
+    policy = policy_for(model, turn.agent, wish)
+    if wish.instead_of:
+        plan = _plan_again(session, leaf, summary=wish.instead_of, model=model)
+        return Job(plan=plan, policy=replace(policy, room=UNBOUNDED), wish=wish)
     around, _ = surroundings(ToolContext(user=turn.user, session_id=session.pk, agent=turn.agent.name), turn.agent)
     options = ContextOptions(max_turns=None, calibration=calibration_of(model.name), **around)
     taken = selectors.snapshot(session, leaf=leaf, options=options)
-    policy = policy_for(model, turn.agent, wish)
-    if wish.instead_of:
-        plan = _plan_again(taken, wish.instead_of, options)
-    else:
-        plan = make_plan(taken, options, policy)
-    return Job(plan=plan, policy=policy, wish=wish)
+    return Job(plan=make_plan(taken, options, policy), policy=policy, wish=wish)
 
 
 def policy_for(model: Model, agent: AgentSettings, wish: Wish) -> Policy:
@@ -137,19 +138,12 @@ def policy_for(model: Model, agent: AgentSettings, wish: Wish) -> Policy:
     )
 
 
-def _plan_again(taken: Snapshot, seq: int, options: ContextOptions) -> Plan:
+def _plan_again(session: Session, leaf: int, *, summary: int, model: Model) -> Plan:
     """The same entries once more, as if the summary had been taken back."""
-    old = next((node.entry for node in taken.nodes if node.seq == seq), None)
+    behind = selectors.snapshot_behind(session, summary, leaf=leaf)
+    old = next((node.entry for node in behind.nodes if node.seq == summary), None)
     if not isinstance(old, Summary) or not old.first:
         return Plan()
-    stretch = _stretch_without(taken, seq, old)
-    masked = masked_results(taken.nodes)
-    return Plan(stretches=(stretch,), factor=options.calibration, masked=masked) if stretch else Plan()
-
-
-def _stretch_without(taken: Snapshot, seq: int, old: Summary) -> Stretch | None:
-    session = Session.objects.get(pk=taken.session_id)
-    whole = selectors.snapshot(session, leaf=taken.nodes[-1].seq)
-    undone = Node(seq=whole.nodes[-1].seq + 1, parent=whole.nodes[-1].seq, entry=Retracted(seq=seq))
-    before = Snapshot(session_id=whole.session_id, version=whole.version, nodes=(*whole.nodes, undone))
-    return stretch_between(before, first=old.first, last=old.last, within_turn=old.within_turn)
+    stretch = stretch_between(behind, first=old.first, last=old.last, within_turn=old.within_turn)
+    stretches = (stretch,) if stretch else ()
+    return Plan(stretches=stretches, factor=calibration_of(model.name), masked=masked_results(behind.nodes))

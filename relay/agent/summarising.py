@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -41,13 +41,14 @@ from history.transactions import writing
 from relay import allowances
 from relay.agent.calls import ANSWER_TOKENS, UNKNOWN_WINDOW, room_of
 from relay.agent.keeping import to_the_end
+from relay.agent.settings import AgentSettings
 from relay.agent.turn import Turn
 from relay.database import in_database
 from relay.errors import RelayError
 from relay.prices import cost_of
 from relay.providers.base import CallNotes, Route
 
-# A summary that is refused is asked for once more, with the reason.
+# A summary that is refused is asked for once more, with the reason; the second refusal is the last, in whatever part.
 TRIES = 2
 # Less of a record than this in one question would never come to an end.
 LEAST_ROOM = 120
@@ -67,21 +68,18 @@ async def summarise(turn: Turn, stretch: Stretch, plan: Plan, policy: Policy, *,
 
 
 async def _summary_of(asking: _Asking, stretch: Stretch, parts: list[list[Piece]]) -> tuple[str, Problem | None]:
-    so_far = ""
-    for part in parts[:-1]:
-        so_far = await asking.ask([*_earlier(so_far), *part]) or so_far
-    problem: Problem | None = None
-    for _ in range(TRIES):
-        said = problem.text if problem else ""
-        text = await asking.ask([*_earlier(so_far), *parts[-1]], keep=asking.required, problem=said)
-        problem = find_problem(text, stretch, required=asking.required)
+    """Part by part, each with the summary so far, which is looked at each time."""
+    so_far, problem, tries = "", None, TRIES
+    left = [*parts]
+    while left:
+        required = asking.required if len(left) == 1 else ()
+        text = await asking.ask([*asking.earlier(so_far), *left[0]], keep=required, problem=problem)
+        problem = find_problem(text, stretch, required=required)
         if problem is None:
-            return text, None
-    return "", problem
-
-
-def _earlier(text: str) -> list[Piece]:
-    return [earlier_summary(text)] if text else []
+            so_far, left = text, left[1:]
+        elif (tries := tries - 1) == 0:
+            return "", problem
+    return so_far, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +98,32 @@ class _Asking:
 
     def room(self, factor: float) -> int:
         """How much of the record fits into one question, with the summary so far beside it."""
-        whole = int(room_of(self.route.model, self.turn.agent) / factor)
+        whole = int(room_of(self.route.model, self._roomy) / factor)
         return max(LEAST_ROOM, room_for_record(whole, words=self.words, keep=self.required) - self._most_said)
+
+    @property
+    def _roomy(self) -> AgentSettings:
+        """An agent that is to answer briefly may still write a whole summary."""
+        agent = self.turn.agent
+        return replace(agent, max_answer_tokens=max(agent.max_answer_tokens or 0, ANSWER_TOKENS))
 
     @property
     def _most_said(self) -> int:
         """A summary so far, and the reason why one was refused."""
         return self.policy.summary_tokens + 40
 
-    async def ask(self, pieces: list[Piece], *, keep: tuple[str, ...] = (), problem: str = "") -> str:
-        context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem)
+    def earlier(self, text: str) -> list[Piece]:
+        """The summary so far, no longer than there is room for it."""
+        return [earlier_summary(text, room=self.policy.summary_tokens)] if text else []
+
+    async def ask(self, pieces: list[Piece], *, keep: tuple[str, ...], problem: Problem | None) -> str:
+        context = ask_for_summary(pieces, words=self.words, keep=keep, problem=problem.text if problem else "")
         output = await _answer_to(context, self)
         return output.text.strip()
 
     def options(self) -> CallOptions:
         window = self.route.model.window or UNKNOWN_WINDOW
-        most = min(self.turn.agent.max_answer_tokens or ANSWER_TOKENS, window // 4)
+        most = min(self._roomy.max_answer_tokens or ANSWER_TOKENS, window // 4)
         return CallOptions(
             model=self.route.model.name,
             provider=self.route.provider.name,

@@ -6,70 +6,36 @@ import asyncio
 from typing import Any
 
 import pytest
-from django.db import connections
 
-from history import recorder, selectors
-from history.context import ContextOptions, context_to_bytes, render_context
+from history import recorder
+from history.compression.record import MOST_PARTS
 from history.dialects import CallOptions
-from history.entries import Retracted, Summary
-from history.events import ToolCallPiece
-from history.models import Exchange, Session
+from history.models import Exchange
 from history.tokens import estimate_context
-from relay import conversation
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import Busy, RequestRefused
 from relay.models import Run
 from relay.providers.base import Model
-from relay.providers.scripted import ScriptedProvider, Steps
+from relay.providers.scripted import Steps
+from tests.chat.compressing import (
+    LONG,
+    SMALL,
+    SUMMARY,
+    asked,
+    asked_to_compress,
+    call,
+    plays,
+    summaries,
+    talk_on,
+    talked,
+    told,
+)  # fmt: skip
 from tests.chat.conftest import Talk
-from tests.history.rest import Api
 from tests.talk import answered, chat_of, result, results, said
 from tests.talk import call as made
 
 pytestmark = pytest.mark.any_database
-
-LONG = "a word or two " * 60  # some 200 tokens
-SMALL = (Model(name="script", window=2_000),)
-SUMMARY = "## Goal\nTo answer {n} questions in a row.\n## Next step\nAnswer the next question."
-
-
-def is_summariser(context: Any) -> bool:
-    return "<record>" in context.system
-
-
-def plays(answer: Any = f"Here it is: {LONG}", summary: Any = SUMMARY) -> Any:
-    """A model that answers questions with one text and writes summaries with another."""
-
-    def said(context: Any, options: CallOptions) -> Any:
-        told = summary if is_summariser(context) else answer
-        return told(context, options) if callable(told) else told
-
-    return said
-
-
-def asked(provider: ScriptedProvider, *, summaries: bool = False) -> list[Any]:
-    return [call.context for call in provider.calls if is_summariser(call.context) == summaries]
-
-
-async def talked(talk: Talk, count: int) -> None:
-    """So many questions were answered already."""
-    texts = [text for n in range(1, count + 1) for text in (f"Question {n}?", f"Here it is: {LONG}")]
-    talk.session = await in_database(chat_of, talk.user, *texts)
-
-
-async def talk_on(talk: Talk, count: int, *, first: int = 1) -> None:
-    for number in range(first, first + count):
-        await talk.send(f"Question {number}?")
-        await talk.until_ended()
-
-
-async def summaries(talk: Talk) -> list[Summary]:
-    return [entry for entry in await talk.entries() if isinstance(entry, Summary)]
-
-
-def told(context: Any) -> str:
-    return "\n".join(entry.content for entry in context.entries)
 
 
 async def test_a_context_that_comes_to_its_share_of_the_window_is_summarised_before_the_next_call(talk: Talk) -> None:
@@ -99,29 +65,11 @@ async def test_the_share_is_the_agents_or_the_settings_and_zero_means_never(talk
     assert len(await summaries(talk)) == 1
 
 
-async def test_a_person_asks_with_a_command_and_less_is_told_from_then_on(talk: Talk) -> None:
-    provider = talk.scripted(plays())
-    await talked(talk, 4)
-    await talk.send("/compress")
-    await talk.until_ended()
-    (summary,) = await summaries(talk)
-    assert (summary.metadata["messages"], summary.metadata["why"]) == (4, "asked")
-    await talk_on(talk, 1, first=5)
-    assert told(asked(provider)[-1]).count("Question") == 3
-    record = asked(provider, summaries=True)[0]
-    assert record.tools == ()
-    assert "Question 2?" in told(record)
-
-
 async def test_there_must_be_something_to_summarise(talk: Talk) -> None:
     talk.scripted("Short.")
     await talked(talk, 1)
     with pytest.raises(NotPossible, match="nothing to summarise"):
         await talk.send("/compress")
-
-
-def call(name: str, call_id: str) -> ToolCallPiece:
-    return ToolCallPiece(part=call_id, call_id=call_id, name=name, arguments="{}")
 
 
 async def test_the_model_itself_asks_with_a_tool_and_it_happens_once_before_its_next_step(talk: Talk) -> None:
@@ -156,67 +104,6 @@ async def test_a_wish_during_an_answer_is_heard_before_its_next_step_or_at_its_e
     assert await in_database(lambda: Run.objects.filter(compression_asked_at__isnull=False).exists()) is False
 
 
-async def test_a_summary_that_somebody_wrote_meanwhile_counts_from_the_next_step_on(talk: Talk) -> None:
-    """S1.17, S1.25, S1.26: by place on the path, not by length."""
-    await talk.agent(tools=["current_time"])
-    gate = asyncio.Event()
-    answers: Any = iter([["Wait. ", gate, call("current_time", "c1")], "Done."])
-    provider = talk.scripted(plays(lambda context, options: next(answers)))
-    await talked(talk, 2)
-    await talk.send("Question 3?")
-    await talk.until(lambda: Exchange.objects.filter(ended_at=None).exists())
-    head = await talk.head()
-    entry = Summary(first=1, last=head - 1, summary="Two questions were answered.")
-    await in_database(lambda: recorder.append(Session.objects.get(pk=talk.session.pk), entry, after=head))
-    gate.set()
-    await talk.until_ended()
-    assert (await talk.kinds())[-5:] == ["model_input", "summary", "model_output", "tool_results", "model_output"]
-    assert "Question 1?" in told(asked(provider)[0])
-    last = told(asked(provider)[1])
-    assert last.count("Two questions were answered.") == 1
-    assert "Question 1?" not in last
-    assert "Question 3?" in last
-
-
-async def test_a_retraction_that_came_meanwhile_counts_too(talk: Talk) -> None:
-    await talk.agent(tools=["current_time"])
-    gate = asyncio.Event()
-    answers: Any = iter([[gate, call("current_time", "c1")], "Done."])
-    provider = talk.scripted(plays(lambda context, options: next(answers)))
-    await talked(talk, 3)
-    await talk.send("/compress")
-    await talk.until_ended()
-    seq = await talk.head()
-    await talk.send("Question 4?")
-    await talk.until(lambda: Exchange.objects.filter(ended_at=None).exists())
-    await conversation.undo_summary(talk.user, talk.session, seq=seq)
-    gate.set()
-    await talk.until_ended()
-    assert "Question 1?" not in told(asked(provider)[0])
-    assert "Question 1?" in told(asked(provider)[1])
-    with pytest.raises(NotPossible, match="taken back already"):
-        await conversation.undo_summary(talk.user, talk.session, seq=seq)
-
-
-async def test_a_summary_is_written_anew_by_another_model_and_takes_the_place_of_the_first(talk: Talk) -> None:
-    models = (Model(name="script", window=8192), Model(name="other", window=8192))
-    summary = lambda context, options: f"{SUMMARY} By {options.model}."  # noqa: E731
-    provider = talk.scripted(plays(summary=summary), models=models)
-    await talked(talk, 4)
-    await talk.send("/compress")
-    await talk.until_ended()
-    first = await talk.head()
-    await conversation.compress(talk.user, talk.session, model="scripted/other", instead_of=first)
-    await talk.until_ended()
-    entries = await talk.entries()
-    assert [type(entry) for entry in entries[-3:]] == [Summary, Retracted, Summary]
-    assert (entries[-1].first, entries[-1].last) == (entries[-3].first, entries[-3].last)
-    assert (entries[-1].model, entries[-2].seq) == ("other", first)
-    await talk_on(talk, 1, first=5)
-    assert "By other." in told(asked(provider)[-1])
-    assert "By script." not in told(asked(provider)[-1])
-
-
 @pytest.mark.parametrize(
     ("summary", "problem"),
     [("", "empty"), ("## Goal\n(none)", "empty"), (f"## Goal\n{LONG * 30}", "grows"), ([Busy("later")], "failed")],
@@ -233,6 +120,28 @@ async def test_a_bad_summary_is_refused_said_so_and_the_oldest_turns_are_left_ou
     assert "were left out here to save room" in last
     assert "Question 8?" in last
     assert (await talk.until_ended()).outcome == Run.Outcome.DONE
+
+
+async def test_a_model_that_writes_no_summary_is_asked_twice_however_long_the_history_is(talk: Talk) -> None:
+    provider = talk.scripted(plays(summary="## Goal\n(none)"), models=(Model(name="script", window=4_000),))
+    await talked(talk, 200)
+    await talk_on(talk, 1, first=201)
+    assert len(asked(provider, summaries=True)) == 2
+    (left,) = await summaries(talk)
+    assert (left.first, left.metadata["how"], left.metadata["problem"]) == (1, "left_out", "empty")
+    last = asked(provider)[-1]
+    assert 1_425 < last.tokens <= 2_850, "what fits is still told"
+    assert "Question 195?" in told(last)
+
+
+async def test_a_long_history_is_summarised_in_few_calls(talk: Talk) -> None:
+    provider = talk.scripted(plays(), models=SMALL)
+    await talked(talk, 100)
+    await asked_to_compress(talk)
+    questions = asked(provider, summaries=True)
+    assert 2 < len(questions) <= MOST_PARTS
+    assert all(estimate_context(one.entries, system=one.system) <= 1_425 for one in questions)
+    assert (await summaries(talk))[0].metadata["messages"] == 196
 
 
 async def test_a_summary_that_lost_an_identifier_is_asked_for_again_with_the_reason(talk: Talk) -> None:
@@ -262,6 +171,14 @@ async def test_an_order_in_a_tools_output_reaches_neither_the_summary_nor_a_late
     record = told(asked(provider, summaries=True)[0])
     assert record.index("<record>") < record.index(order) < record.index("</record>")
     assert '"from": "tool"' in record
+    await talk.send("Go on.")
+    await talk.until_ended()
+    later = told(asked(provider)[-1])
+    assert "Go on." in later
+    assert later.count(order) == 1, "as the result that it was, and nowhere else"
+    (place,) = [entry for entry in asked(provider)[-1].entries if order in entry.content]
+    assert [result.text for result in place.results] == [order]
+    assert order not in asked(provider)[-1].system
 
 
 async def test_what_does_not_fit_the_summarisers_window_is_summarised_in_pieces_that_do(talk: Talk) -> None:
@@ -316,30 +233,6 @@ async def test_one_long_turn_is_shortened_between_its_task_and_its_last_steps(ta
         assert context.tokens <= 1_425
 
 
-async def test_the_compressed_context_is_the_same_byte_for_byte_after_a_restart(talk: Talk) -> None:
-    talk.scripted(plays(), models=SMALL)
-    await talked(talk, 8)
-    await talk_on(talk, 1, first=9)
-    assert await summaries(talk)
-
-    def told_now(options: ContextOptions | None) -> bytes:
-        session = Session.objects.get(pk=talk.session.pk)
-        limits = ContextOptions(max_turns=None, max_tokens=1_425)
-        return context_to_bytes(render_context(selectors.snapshot(session, options=options), limits))
-
-    limited = ContextOptions(max_turns=None, max_tokens=1_425)
-    assert await in_database(told_now, limited) == await in_database(told_now, None)
-
-
-async def test_every_question_of_the_summariser_is_written_down_as_a_call(talk: Talk) -> None:
-    talk.scripted(plays())
-    await talked(talk, 4)
-    await talk.send("/compress")
-    await talk.until_ended()
-    made = await in_database(lambda: Exchange.objects.filter(metadata__role="summariser").get())
-    assert (made.end_reason, made.message_id, made.model) == ("done", None, "script")
-
-
 async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Talk) -> None:
     gate = asyncio.Event()
     talk.scripted(plays(summary=[gate, SUMMARY]))
@@ -351,37 +244,3 @@ async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Tal
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.STOPPED
     assert await talk.kinds() == before
-
-
-# REST.
-
-
-async def rest(talk: Talk, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """As its owner, signed in."""
-    address = f"/sessions/{talk.session.pk}/summaries{path}"
-    asked = await in_database(lambda: Api(talk.user))
-    response = await asyncio.to_thread(_with_its_own_connection, asked, method, address, body)
-    return response.status_code, response.json() if response.content else None
-
-
-def _with_its_own_connection(asked: Api, method: str, address: str, body: Any) -> Any:
-    try:
-        return asked.call(method, address, body)
-    finally:
-        connections.close_all()
-
-
-async def test_a_program_has_older_messages_summarised_and_takes_it_back_by_rest(talk: Talk) -> None:
-    talk.scripted(plays())
-    await talked(talk, 4)
-    status, done = await rest(talk, "POST", "", {})
-    head = await talk.head()
-    assert (status, done) == (200, {"summaries": [head], "is_waiting": False})
-    assert (await summaries(talk))[0].metadata["messages"] == 4
-    assert await rest(talk, "POST", "", {"model": "nobody/knows"}) == (200, {"summaries": [], "is_waiting": False})
-    assert (await rest(talk, "DELETE", f"/{head}"))[0] == 204
-    assert (await talk.kinds())[-1] == "retracted"
-    assert (await rest(talk, "DELETE", f"/{head}"))[0] == 409
-    assert (await rest(talk, "DELETE", "/99"))[0] == (await rest(talk, "DELETE", "/1"))[0] == 404
-    assert (await rest(talk, "POST", "", {"model": "nobody/knows"}))[0] == 400
-    assert (await rest(talk, "POST", "", {"modle": "x"}))[0] == 400

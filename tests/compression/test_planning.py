@@ -44,7 +44,8 @@ def written(plan: Plan, *texts: str, **policy: Any) -> list[Summary]:
     """What is appended, where the summariser wrote these texts; an empty one was refused."""
     made = [Written(stretch=one, text=text, problem=None if text else LOST)
             for one, text in zip(plan.stretches, texts, strict=True)]  # fmt: skip
-    return entries_of_plan(plan, made, Policy(target=400, **{"room": 800} | policy), why="full", agent="assistant")
+    wanted = Policy(**{"target": 400, "room": 800} | policy)
+    return entries_of_plan(plan, made, wanted, why="full", agent="assistant")
 
 
 def test_old_bulky_results_are_masked_first_and_the_newest_stay_whole() -> None:
@@ -119,11 +120,30 @@ def test_a_refused_summary_leaves_what_does_not_fit_out_and_says_why() -> None:
     assert "[Entries 1 to 12 of session s1 were left out here" in told(*history, left)
 
 
+def test_a_refused_summary_costs_only_the_oldest_turns_that_must_go() -> None:
+    history = turns(12)
+    plan = planned(*history, keep_turns=1, room=2_000, target=1_000)
+    assert spans(plan) == [(1, 22)]
+    (left,) = written(plan, "", room=2_000, target=1_000)
+    assert (left.first, left.last, left.metadata["messages"]) == (1, 12, 12)
+    context = render_context(snapshot(*history, left), UNLIMITED)
+    assert 1_250 < context.tokens <= 1_500, "half of the way from where it must fit to where it should be"
+
+
+def test_within_a_long_turn_as_well_only_the_oldest_steps_go_each_with_its_result() -> None:
+    history = [said("the task"), *steps(12)]
+    plan = planned(*history, bulky=10_000, room=2_000, target=400)
+    (left,) = written(plan, "", room=2_000, target=1_000)
+    assert (left.first, left.within_turn) == (2, True)
+    assert left.last < plan.stretches[0].last
+    assert (left.last - 1) % 2 == 0, "it ends with a result"
+
+
 def test_a_refused_summary_keeps_what_the_one_before_it_said() -> None:
     earlier = Summary(first=1, last=10, summary="five questions")
     plan = planned(*turns(8), earlier, *turns(1))
     (left,) = written(plan, "")
-    assert left.summary.startswith("five questions\n\n(What came after this, up to entry 16, was left out")
+    assert left.summary.startswith("five questions\n\n(What came after this, up to entry 14, was left out")
     again = planned(*turns(8), earlier, *turns(1), left, *turns(3))
     (more,) = written(again, "", room=1)
     assert more.summary.startswith("five questions\n\n(What came after this, up to entry 24, was left out")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from history.compression import OUTLINE, Piece, as_pieces, ask_for_summary, parts_that_fit, room_for_record
+from history.compression.record import MOST_PARTS
 from history.entries import Entry, Node, Summary
 from history.tokens import estimate_context, estimate_text
 from tests.talk import answered, call, result, results, said
@@ -73,6 +74,27 @@ def test_a_record_longer_than_the_window_is_told_in_parts_that_fit() -> None:
     for part in parts:
         asked = ask_for_summary(part, words=100)
         assert estimate_context(asked.entries, system=asked.system) <= 1_000
+
+
+def test_a_record_has_never_more_than_so_many_parts_and_long_texts_lose_their_middle_first() -> None:
+    told = pieces(said("The goal is X."), *(said(f"message {n}: " + "and so on " * 60 + " END") for n in range(200)))
+    parts = parts_that_fit(told, room=2_000)
+    assert len(parts) <= MOST_PARTS
+    lines = [piece.line() for part in parts for piece in part]
+    assert len(lines) == 201, "each message is still heard"
+    assert all("characters left out" in line and "END" in line for line in lines[1:])
+    assert "The goal is X." in lines[0]
+    assert all(sum(estimate_text(piece.line()) + 1 for piece in part) <= 2_000 for part in parts)
+
+
+def test_of_a_record_that_is_too_long_even_so_the_beginning_and_the_newest_are_told_and_the_rest_is_counted() -> None:
+    parts = parts_that_fit(pieces(*(said(f"message {n}, " + "and so on " * 9) for n in range(2_000))), room=400)
+    assert len(parts) == MOST_PARTS
+    lines = [piece.line() for part in parts for piece in part]
+    assert "message 0," in lines[0]
+    assert "message 1999," in lines[-1]
+    assert [line for line in lines if f'"{2_000 - len(lines) + 1} messages are left out of this record here."' in line]
+    assert all(sum(estimate_text(piece.line()) + 1 for piece in part) <= 400 for part in parts)
 
 
 def test_a_text_that_does_not_fit_alone_loses_its_middle_and_says_so() -> None:

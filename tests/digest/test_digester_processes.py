@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,11 +9,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from django.conf import settings as live_settings
-from django.db import OperationalError, connection
+from django.db import OperationalError
 
 from history import keys
 from history.models import ApiKey, Exchange, Message, Session
@@ -22,20 +20,13 @@ from project.accounts.models import User
 from relay.gateway.digest import process
 from tests.digest.programs import Chat
 from tests.digest.relayed import Relay, database_away, path_of, said, sessions
-from tests.house.processes import ROOT, clean_environment, wait_for
+from tests.house.processes import ROOT, clean_environment, database_url, wait_for
 
 CHAT = "openai-chat"
 
 
 def hello(text: str = "hello") -> dict[str, object]:
     return {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
-
-
-def database_url() -> str:
-    name = str(connection.settings_dict["NAME"])
-    if connection.vendor == "sqlite":
-        return f"sqlite:///{name}"
-    return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
 
 
 @contextmanager

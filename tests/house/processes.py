@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import URLError
+from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 import pytest
+from django.db import connection
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SERVERS = {
@@ -65,6 +67,14 @@ def clean_environment(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours) and name not in names}
     fixed = {"PYTHONUNBUFFERED": "1", "DJANGO_SETTINGS_MODULE": "project.settings", **HERMETIC}
     return {**kept, **fixed, **variables}
+
+
+def database_url() -> str:
+    """Where the database of this test is, for a process beside it."""
+    name = str(connection.settings_dict["NAME"])
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{name}"
+    return urlunsplit(urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{name}"))
 
 
 def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
