@@ -86,6 +86,9 @@ class LiveRun:
         self._exchange = self._assembler = self._shown = None
         await self._tell("stored", leaf=leaf)
 
+    async def summarising(self, *, is_on: bool) -> None:
+        await self._tell("summarising", is_on=is_on)
+
     async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
         await self._tell("calling", seq=seq, count=len(requests))
 

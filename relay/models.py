@@ -140,6 +140,7 @@ class Run(models.Model):
     heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
     stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
     compression_asked_at = models.DateTimeField(_("summary asked"), null=True, blank=True)
+    summarising_at = models.DateTimeField(_("summarising since"), null=True, blank=True)
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
     outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices, blank=True)
     error = models.TextField(_("error"), blank=True)

@@ -8,6 +8,9 @@ from uuid import UUID
 from history.models import Exchange
 from relay.models import Run
 
+# What a call to the model that summarises is noted as: it answers nobody.
+SUMMARISER = "summariser"
+
 
 def answering(session_ids: Iterable[UUID]) -> set[UUID]:
     """Those of them with a run that has not ended, in whichever process it runs. One query."""
@@ -18,6 +21,7 @@ def answering(session_ids: Iterable[UUID]) -> set[UUID]:
 
 
 def open_exchange_of(run: Run) -> Exchange | None:
-    """The call that this run waits for, if it does. Another run may have begun at the same place after it."""
+    """The answer that this run waits for, if it does. Another run may have begun at the same place after it."""
     waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf)
-    return waiting.filter(started_at__gte=run.started_at).order_by("started_at").first()
+    begun = waiting.filter(started_at__gte=run.started_at).order_by("started_at")
+    return next((one for one in begun if one.metadata.get("role") != SUMMARISER), None)

@@ -24,7 +24,7 @@ from history.models import Session
 from history.transactions import writing
 from relay.agent.calls import calibration_of, full_at, room_of
 from relay.agent.environment import surroundings
-from relay.agent.keeping import keep, move, take_wish
+from relay.agent.keeping import keep, move, note_summarising, take_wish, to_the_end
 from relay.agent.settings import AgentSettings
 from relay.agent.summarising import summarise
 from relay.agent.tools.base import ToolContext
@@ -86,14 +86,26 @@ async def compress(turn: Turn, watcher: Watcher, leaf: int, *, route: Route, wis
         job = await in_database(plan_for, turn, leaf, model=route.model, wish=wish)
         if not job.plan:
             return leaf
-        written = [
-            await summarise(turn, one, job.plan, job.policy, route=route, leaf=leaf) for one in job.plan.stretches
-        ]
+        written = await _written(turn, watcher, leaf, job=job, route=route) if job.plan.stretches else []
         entries = _entries(turn, job, written)
         return await keep(turn, watcher, *entries, after=leaf) if entries else leaf
     except Exception:
         logger.warning("A compression failed; the conversation goes on without it.", exc_info=True)
         return leaf
+
+
+async def _written(turn: Turn, watcher: Watcher, leaf: int, *, job: Job, route: Route) -> list[Written]:
+    """One summary after the other; whoever watches is told that this is what they wait for."""
+    await _tell_of_it(watcher, is_on=True)
+    try:
+        return [await summarise(turn, one, job.plan, job.policy, route=route, leaf=leaf) for one in job.plan.stretches]
+    finally:
+        await to_the_end(_tell_of_it(watcher, is_on=False))
+
+
+async def _tell_of_it(watcher: Watcher, *, is_on: bool) -> None:
+    await in_database(note_summarising, watcher.id, is_on=is_on)
+    await watcher.summarising(is_on=is_on)
 
 
 def _entries(turn: Turn, job: Job, written: Sequence[Written]) -> list[Entry]:

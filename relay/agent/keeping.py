@@ -53,6 +53,12 @@ def take_wish(run_id: UUID) -> bool:
         return bool(asked.update(compression_asked_at=None))
 
 
+def note_summarising(run_id: UUID, *, is_on: bool) -> None:
+    """Whoever opens the page meanwhile is told, in whichever process."""
+    with writing():
+        Run.objects.filter(pk=run_id).update(summarising_at=timezone.now() if is_on else None)
+
+
 def leaf_of(run_id: UUID) -> int:
     return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
 

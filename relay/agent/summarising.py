@@ -47,6 +47,7 @@ from relay.database import in_database
 from relay.errors import RelayError
 from relay.prices import cost_of
 from relay.providers.base import CallNotes, Route
+from relay.running import SUMMARISER
 
 # A summary that is refused is asked for once more, with the reason; the second refusal is the last, in whatever part.
 TRIES = 2
@@ -165,14 +166,14 @@ def _open(context: Context, asking: _Asking) -> Exchange:
         session,
         owner=session.owner,
         after=asking.leaf,
-        inputs={"role": "summariser", "system": context.system, "record": context.entries[0].content},
+        inputs={"role": SUMMARISER, "system": context.system, "record": context.entries[0].content},
         agent=turn.agent.name,
         provider=route.provider.name,
         model=route.model.name,
         dialect=route.provider.dialect,
         renderer_version=RENDERER_VERSION,
         estimated_tokens=estimate_context(context.entries, system=context.system),
-        metadata={**turn.client, "role": "summariser"},
+        metadata={**turn.client, "role": SUMMARISER},
     )
 
 

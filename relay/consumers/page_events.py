@@ -69,7 +69,7 @@ class PageEvents(Socket):
         run, kind = frame["run"], frame["kind"]
         if kind != "ended" and not self.watch.concerns(run):
             return
-        if run == self.watch.run and kind == "stored":
+        if run == self.watch.run and kind in ("stored", "summarising"):
             self._catch_up_soon(because=frame["id"])
             return
         if run != self.watch.run or kind == "ended" or self._soon is not None:

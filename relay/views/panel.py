@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from history import recorder
 from history.views.served import session_or_404
-from relay.models import Agent
+from relay.models import Agent, Run
 from relay.panel import panel_of
 from relay.pickers import pickers_for
 from relay.views.rail import own_session
@@ -28,6 +28,7 @@ def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
         "panel": panel_of(session, reader=request.user),
         "pickers": pickers_for(session),
         "may_compose": session.owner_id == request.user.pk,
+        "run": Run.objects.filter(session=session.pk, ended_at=None).first(),
     }
     return render(request, "chat/_panel.html", context)
 

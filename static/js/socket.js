@@ -153,7 +153,15 @@ function sendWhatWaits() {
   composer.requestSubmit();
 }
 
+// On a phone the panel lies over the conversation, where one sees what becomes of it.
+
+function uncover() {
+  const panel = document.querySelector("#panel:popover-open");
+  panel?.hidePopover();
+}
+
 if (chat?.hasAttribute("ws-connect")) {
+  document.getElementById("compress").addEventListener("submit", uncover);
   chat.addEventListener("htmx:wsOpen", opened);
   chat.addEventListener("htmx:wsClose", closed);
   chat.addEventListener("htmx:wsBeforeMessage", heard);

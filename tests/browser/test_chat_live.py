@@ -305,17 +305,26 @@ def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back
     expect(signed_in.locator("article.answer")).to_have_count(1)
 
 
-def test_older_messages_are_summarised_shown_and_brought_back(signed_in: Page, ada: Any, scripted: Scripted) -> None:
-    page = signed_in
-    scripted("## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row, until it is done.")
+def test_older_messages_are_summarised_shown_and_brought_back(
+    signed_in: Page, ada: Any, scripted: Scripted, see: See
+) -> None:
+    page, gate = signed_in, asyncio.Event()
+    scripted([gate, "## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row, until it is done."])
     session = chat_of(ada, *["one row, and then another one " * 30] * 8)
     page.goto(f"/s/{session.pk}/")
-    say(page, "/compress")
+    expect(page.locator("#summarising")).to_be_empty()
+    page.locator("#panel").get_by_role("button", name="Summarise").press("Enter")
+    expect(page.get_by_role("status").filter(has_text="Summarising older messages …")).to_be_visible()
+    expect(page.locator("#panel").get_by_role("button", name="Summarising …")).to_be_disabled()
+    see("chat-summarising")
+    let_go(gate)
     fold, goal = page.locator(".summary-fold"), page.get_by_text("To weave a long carpet.")
     expect(fold).to_contain_text("4 messages summarised")
     expect(goal).to_be_hidden()
     fold.locator("summary").click()
     expect(goal).to_be_visible()
+    expect(page.locator("#summarising")).to_be_empty()
+    expect(page.locator("#panel").get_by_role("button", name="Summarise")).to_be_enabled()
     page.locator("[data-undo-summary]").click()
     expect(fold).to_contain_text("taken back")
     expect(page.locator("[data-undo-summary]")).to_have_count(0)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from history import recorder
 from history.compression.record import MOST_PARTS
@@ -233,6 +234,27 @@ async def test_one_long_turn_is_shortened_between_its_task_and_its_last_steps(ta
         assert context.tokens <= 1_425
 
 
+def page_of(talk: Talk) -> str:
+    client = Client()
+    client.force_login(talk.user)
+    return client.get(f"/s/{talk.session.pk}/").content.decode()
+
+
+async def test_whoever_opens_the_page_meanwhile_sees_that_older_messages_are_being_summarised(talk: Talk) -> None:
+    gate = asyncio.Event()
+    talk.scripted(plays(summary=[gate, SUMMARY]), models=SMALL)
+    await talked(talk, 7)
+    await talk.send("Question 8?")
+    await talk.until(lambda: Run.objects.filter(summarising_at__isnull=False).exists())
+    meanwhile = await in_database(page_of, talk)
+    assert "Summarising older messages …" in meanwhile
+    assert ">Summarising …</button>" in meanwhile
+    gate.set()
+    await talk.until_ended()
+    assert (await talk.kinds())[-2:] == ["summary", "model_output"]
+    assert "Summarising" not in await in_database(page_of, talk)
+
+
 async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Talk) -> None:
     gate = asyncio.Event()
     talk.scripted(plays(summary=[gate, SUMMARY]))
@@ -242,5 +264,5 @@ async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Tal
     await talk.until(lambda: Exchange.objects.filter(ended_at=None).exists())
     await talk.stop()
     run = await talk.until_ended()
-    assert run.outcome == Run.Outcome.STOPPED
+    assert (run.outcome, run.summarising_at) == (Run.Outcome.STOPPED, None)
     assert await talk.kinds() == before

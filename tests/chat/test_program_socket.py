@@ -13,13 +13,14 @@ from channels.testing import WebsocketCommunicator
 
 from history import keys
 from history.events import ToolCallPiece
-from history.models import Exchange, Session
+from history.models import ApiKey, Exchange, Session
 from project.accounts.models import User
 from relay.consumers.program_commands import COMMANDS
 from relay.database import in_database
 from relay.models import Run
 from relay.routing import sockets
 from tests.chat.conftest import Talk
+from tests.talk import chat_of
 
 
 class Program:
@@ -326,3 +327,15 @@ async def test_a_command_is_done_without_a_model(talk: Talk, program: Program) -
     assert provider.calls == []
     assert await in_database(Run.objects.count) == 0
     assert await in_database(Exchange.objects.count) == 0
+
+
+@pytest.mark.any_database
+async def test_a_program_is_told_when_a_summary_is_begun_and_when_it_is_there(talk: Talk, program: Program) -> None:
+    talk.scripted("## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row.")
+    key, long = await in_database(ApiKey.objects.get), ["one row, and then another one " * 30] * 8
+    talk.session = await in_database(lambda: chat_of(talk.user, *long, api_key=key))
+    await program.ask("open", session=str(talk.session.pk))
+    await program.ask("compress")
+    await program.event("run.ended")
+    told = [(one["type"], one.get("is_on")) for one in program.heard if one["type"].startswith("run.")]
+    assert told == [("run.summarising", True), ("run.summarising", False), ("run.stored", None), ("run.ended", None)]
