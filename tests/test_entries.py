@@ -210,6 +210,11 @@ def test_metadata_is_not_shared() -> None:
     assert there_and_back(ModelInput(metadata={"a": 1})).metadata != ModelInput().metadata
 
 
+def test_an_outcome_that_nobody_knows_makes_no_entry() -> None:
+    with pytest.raises(EntryError, match="ToolResult.status is 'error', and must be one of success"):
+        ToolResult(call_id="a", name="look", status="error")  # type: ignore[arg-type]
+
+
 def test_a_fact_has_a_time_with_an_offset() -> None:
     assert Gap().at.tzinfo is not None
     assert entry_from_json({"kind": "gap", "at": "2025-12-31T10:00:00"}).at.tzinfo is UTC

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 MAX_LEVELS = 100  # of nested lists and objects in metadata; enough for people, too few to exhaust a stack
 
@@ -61,16 +61,28 @@ class Value:
     extra: Mapping[str, Any] = field(default_factory=nothing)
 
     def __post_init__(self) -> None:
-        for name in _mappings(type(self)):
+        mappings, choices = _checked_fields(type(self))
+        for name in mappings:
             object.__setattr__(self, name, frozen(getattr(self, name)))
+        for name, allowed in choices:
+            if getattr(self, name) not in allowed:
+                listed = ", ".join(map(str, allowed))
+                raise EntryError(
+                    f"{type(self).__name__}.{name} is {getattr(self, name)!r}, and must be one of {listed}"
+                )
 
 
-_mapping_fields: dict[type[Value], tuple[str, ...]] = {}
+Checked = tuple[tuple[str, ...], tuple[tuple[str, tuple[Any, ...]], ...]]
+
+_checked: dict[type[Value], Checked] = {}
 
 
-def _mappings(cls: type[Value]) -> tuple[str, ...]:
-    if cls not in _mapping_fields:
+def _checked_fields(cls: type[Value]) -> Checked:
+    """Fields that are mappings, and those with few values: nothing is stored that could not be read again."""
+    if cls not in _checked:
         hints = get_type_hints(cls)
-        names = (item.name for item in dataclasses.fields(cls))
-        _mapping_fields[cls] = tuple(name for name in names if get_origin(hints[name]) is Mapping)
-    return _mapping_fields[cls]
+        names = [item.name for item in dataclasses.fields(cls)]
+        mappings = tuple(name for name in names if get_origin(hints[name]) is Mapping)
+        choices = tuple((name, get_args(hints[name])) for name in names if get_origin(hints[name]) is Literal)
+        _checked[cls] = (mappings, choices)
+    return _checked[cls]
