@@ -113,6 +113,12 @@ def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
         asyncio.run_coroutine_threadsafe(tell_session(session_id, message), opened.loop)
 
 
+def have_session_looked_at(session_id: UUID) -> None:
+    """Sockets of this process that have it open are to look; nobody else was told anything, so nothing is noted."""
+    if (opened := _opened.get(session_id)) is not None:
+        asyncio.run_coroutine_threadsafe(_tell(session_group(session_id), CHANGED), opened.loop)
+
+
 def tell_person_from_thread(user_id: int, message: dict[str, Any]) -> None:
     if settings.REDIS_URL:
         async_to_sync(tell_person)(user_id, message)

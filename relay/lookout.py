@@ -1,8 +1,9 @@
 """Processes that share a database but no Redis do not hear each other: each looks once a second for itself.
 
-When a session that sockets of this process have open has grown, or is being answered by another process, they are told
-that it has changed; what has changed they read from the database. What was said here they were told already. The same
-for the lists beside them: what programs say through the relay is stored by a process that has no sockets at all.
+When a session that sockets of this process have open has grown, is being answered by another process, or has agents who
+begin or end below it, they are told that it has changed; what has changed they read from the database. What was said
+here they were told already. The same for the lists beside them: what programs say through the relay is stored by a
+process that has no sockets at all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from history.many import among
 from history.models import Session
 from relay import broadcast, runs
 from relay.models import Run
+from relay.running import answering
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Seen:
     version: int
     runs_elsewhere: frozenset[UUID]
     at: float
+    below: frozenset[tuple[UUID, bool]] = frozenset()
+    """Sessions that agents opened from it, and whether somebody is at work there."""
 
 
 _seen: dict[UUID, Seen] = {}
@@ -36,22 +40,23 @@ _listed: dict[UUID, int] = {}  # versions of relayed sessions, as the lists of p
 
 RECENT = timedelta(seconds=60)
 MOST_LISTED = 200
+MOST_BELOW = 1_000
 
 
 def look() -> None:
-    """A job of every process. Two small queries, however many sockets there are; none where there are none."""
+    """A job of every process. Three small queries, however many sockets there are; none where there are none."""
     opened = {} if settings.REDIS_URL else broadcast.opened_here()
     for session_id in _seen.keys() - opened.keys():
         del _seen[session_id]
     if not opened:
         return
-    now, elsewhere = time.monotonic(), _runs_elsewhere(opened)
+    now, elsewhere, below = time.monotonic(), _runs_elsewhere(opened), _below(opened)
     for session_id, version in Session.objects.filter(pk__in=among(opened)).values_list("pk", "version"):
         first = opened[session_id]
         before = _seen.get(session_id) or Seen(first.version, frozenset(), first.at)
-        _seen[session_id] = Seen(version, frozenset(elsewhere[session_id]), now)
+        _seen[session_id] = Seen(version, frozenset(elsewhere[session_id]), now, below[session_id])
         if _has_news(before, _seen[session_id], told_at=first.told_at):
-            broadcast.tell_session_from_thread(session_id, broadcast.CHANGED)
+            broadcast.have_session_looked_at(session_id)
 
 
 def look_at_lists() -> None:
@@ -85,7 +90,33 @@ def _runs_elsewhere(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, set
     return found
 
 
+def _below(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, frozenset[tuple[UUID, bool]]]:
+    """The agents at work below each session. One query where there is none, and one more for each level."""
+    children: dict[UUID, list[UUID]] = defaultdict(list)
+    level = list(session_ids)
+    for _ in range(settings.PARLEY_AGENT_DEPTH):
+        rows = Session.objects.filter(parent__in=among(level), hidden_at=None).values_list("pk", "parent")[:MOST_BELOW]
+        level = [child for child, _parent in rows]
+        for child, parent in rows:
+            if parent is not None:
+                children[parent].append(child)
+        if not level:
+            break
+    working = answering(child for those in children.values() for child in those)
+    return {one: frozenset((pk, pk in working) for pk in _all_below(one, children)) for one in session_ids}
+
+
+def _all_below(session_id: UUID, children: dict[UUID, list[UUID]]) -> set[UUID]:
+    found: set[UUID] = set()
+    level = [session_id]
+    while level:
+        level = [child for parent in level for child in children.get(parent, ()) if child not in found]
+        found.update(level)
+    return found
+
+
 def _has_news(before: Seen, now: Seen, *, told_at: float) -> bool:
     """Somebody else has begun to answer, or it has grown and nobody here was told anything since the last look."""
     is_answered = bool(now.runs_elsewhere - before.runs_elsewhere)
-    return is_answered or (now.version != before.version and told_at < before.at)
+    has_grown = now.version != before.version or now.below != before.below
+    return is_answered or (has_grown and told_at < before.at)

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import uuid4
+
+import pytest
+from django.utils import timezone
 
 from history.assembly import Assembler
 from history.entries import ModelOutput, Text
 from history.events import TextPiece, ToolCallPiece
+from relay.consumers import program_events
 from relay.consumers.following import Following
+from relay.consumers.program_events import ProgramEvents
+from relay.database import in_database
 from relay.live import LiveAnswer, pieces_of
 from relay.live_runs import SoFar
+from relay.models import Run
+from tests.chat.conftest import Talk
+from tests.talk import chat_of
 
 
 def pieces(n: int, text: str) -> dict[str, Any]:
@@ -94,3 +104,34 @@ def test_a_page_holds_frames_back_until_those_before_them_have_come() -> None:
     assert (answer.n, answer.ahead) == (3, {})
     [part] = answer.parts.values()
     assert part.text == "one two "
+
+
+class Hearing(ProgramEvents):
+    """A program without its socket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[str] = []
+
+    async def tell(self, kind: str, **what: Any) -> None:
+        self.heard.append(kind)
+
+
+@pytest.mark.any_database
+async def test_the_end_of_a_run_is_told_once_also_where_it_is_heard_and_looked_for_at_once(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program_events, "LOOK_SECONDS", 0.0)  # whatever was heard, it has been silent since
+    talk.session = await in_database(chat_of, talk.user, "Hello?", "Hello.")
+    ended = {"session": talk.session.pk, "owner": talk.user, "origin": 1, "leaf": 2, "outcome": "done"}
+    run = await in_database(lambda: Run.objects.create(**ended, ended_at=timezone.now()))
+    program = Hearing()
+    program.current = talk.session.pk
+    program.following[run.pk] = Following(run.pk, leaf=2)
+    async with program.turn:
+        looking = asyncio.create_task(program._look())
+        await asyncio.sleep(0)  # it has seen that the run is elsewhere,
+        frame = {"type": "run.frame", "run": str(run.pk), "n": 1, "kind": "ended", "outcome": "done", "leaf": 2}
+        await program.run_frame(frame)  # whose end comes before it may look
+    await asyncio.wait_for(looking, 10)
+    assert program.heard == ["run.ended"]

@@ -18,7 +18,7 @@ from history.entries import ModelInput, Text
 from history.events import ReasoningPiece, TextPiece, ToolCallPiece
 from history.models import Message, Session
 from project.accounts.models import User
-from relay import conversation
+from relay import conversation, lookout
 from relay.database import in_database
 from relay.live_runs import LiveRun
 from relay.models import Agent, Run
@@ -91,6 +91,26 @@ async def test_a_message_and_its_answer_come_as_the_page_s_own_entries(talk: Tal
     assert re.search(r'<article[^>]*class="entry answer[^"]*"[^>]*id="m\d+"', came)
     assert "<strong>yourself</strong>" in came
     assert came.count("The answer is finished") == 1
+
+
+@pytest.mark.any_database
+async def test_agents_at_work_in_another_process_are_seen_at_the_next_look(
+    talk: Talk, page: OpenPage, settings: Any
+) -> None:
+    """Nobody tells this process anything: the rows are all that it can know."""
+    settings.REDIS_URL = ""
+    called = await in_database(lambda: recorder.start_session(owner=talk.user, parent=talk.session, agent="scout"))
+    below = await in_database(lambda: recorder.start_session(owner=talk.user, parent=called, agent="digger"))
+    await in_database(lookout.look)
+    assert "at work" not in await page.until("2 called")
+    run = await in_database(lambda: Run.objects.create(session=below.pk, owner=talk.user))
+    await in_database(lookout.look)
+    await page.until("1 at work")
+    await in_database(Run.objects.filter(pk=run.pk).update, ended_at=run.started_at, outcome="done")
+    await in_database(lookout.look)
+    assert "at work" not in await page.until("2 called")
+    await in_database(lookout.look)
+    assert await page.nothing_more()
 
 
 async def test_an_answer_is_shown_while_it_is_written_block_by_block(talk: Talk, page: OpenPage) -> None:
