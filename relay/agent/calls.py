@@ -70,10 +70,10 @@ def prepare_call(
         **around,
     )
     taken = selectors.snapshot(session, leaf=leaf, options=shown)
-    if plans.TOOL in agent.tools:
-        shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     if role != "executor" or not route.model.takes_tools:
         taken = replace(taken, tools=())
+    elif plans.TOOL in agent.tools:
+        shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     context = fitted(render_context(taken, shown), route.model)
     if not may_be_full and _is_full(context, full_at(route.model, agent)):
         raise ContextFull
