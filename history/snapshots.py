@@ -142,7 +142,7 @@ def _what_holds(state: Sequence[Node]) -> dict[str, Any]:
     holds: dict[str, Any] = {"system_instruction": "", "notebook": NO_NOTEBOOK, "plan": "", "tools": ()}
     for node in state:
         if isinstance(node.entry, SystemInstructionSet):
-            holds["system_instruction"] = node.entry.instruction
+            holds |= {"system_instruction": node.entry.instruction, "instruction_by": node.entry.agent}
         elif isinstance(node.entry, NotebookSet):
             holds["notebook"] = node.entry.content
         elif isinstance(node.entry, PlanSet):

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth import get_user_model
+from django.db.models import OuterRef, Subquery
 
 from history import recorder, selectors
 from history.entries import NotebookSet
@@ -102,10 +103,15 @@ def versions(owner: Any, agent: str) -> list[Version]:
     return told[:MOST_VERSIONS]
 
 
-def agents_with_one(owner: Any) -> list[str]:
-    """Names of agents whose notebook this person has, whether such an agent is still here or not."""
-    sessions = selectors.sessions_owned_by(owner).filter(source=Session.Source.NOTEBOOK)
-    return sorted(set(sessions.values_list("agent", flat=True)))
+def contents(owner: Any) -> dict[str, str]:
+    """What stands in each notebook of this person, by the agent, whether that one is still here or not."""
+    sessions = selectors.sessions_owned_by(owner).filter(source=Session.Source.NOTEBOOK).exclude(agent="")
+    newest = Message.objects.filter(session=OuterRef("session"), kind=NotebookSet.kind).order_by("-seq").values("seq")
+    written = Message.objects.filter(session__in=sessions, kind=NotebookSet.kind, seq=Subquery(newest[:1]))
+    # Of two notebooks the older one counts, as everywhere.
+    rows = list(written.select_related("session").order_by("-session__created_at", "-session__pk"))
+    texts = zip(rows, selectors.entries_of(rows), strict=True)
+    return {row.session.agent: entry.content for row, entry in texts if isinstance(entry, NotebookSet)}
 
 
 def _session_of(owner: Any, agent: str) -> Session | None:

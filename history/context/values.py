@@ -24,7 +24,8 @@ class Snapshot:
     ``nodes`` are the entries of the path, oldest first. A loader may leave out what cannot matter: entries that a
     summary stands for (``summarised_ranges``), and everything older than ``loaded_from`` except summaries and
     retractions, which must always be there. ``loaded_from`` 0 means that nothing else was left out. An entry whose
-    body was dropped by policy is there as ``dropped_entry(…)``.
+    body was dropped by policy is there as ``dropped_entry(…)``. ``instruction_by`` is the agent of ours that set the
+    instruction, if one did.
     """
 
     session_id: str
@@ -32,6 +33,7 @@ class Snapshot:
     nodes: tuple[Node, ...]
     loaded_from: int = 0
     system_instruction: str = ""
+    instruction_by: str = ""
     notebook: str = NO_NOTEBOOK
     plan: str = ""
     tools: tuple[ToolDefinition, ...] = ()

@@ -12,7 +12,6 @@ import tempfile
 from typing import Any
 
 from django.utils import formats, timezone, translation
-from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
 from history.context import environment_text
@@ -82,4 +81,4 @@ def _panel(tool: Any, context: ToolContext) -> str:
     except Exception:
         # A call is worth more than what it would have shown.
         logger.exception("the panel of %s failed", tool.name)
-        return f"{tool.name}\n{_('not available just now')}"
+        return f"{tool.name}\nnot available just now"

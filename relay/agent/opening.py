@@ -8,6 +8,7 @@ from datetime import datetime
 
 from history.context import Snapshot
 from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thawed
+from history.models import Session
 from relay.agent.settings import AgentSettings, callable_by
 from relay.agent.tools.registry import toolbox
 
@@ -17,12 +18,20 @@ CALL_AGENT = "call_agent"
 def what_changed(before: Snapshot | None, agent: AgentSettings, *, at: datetime) -> list[Entry]:
     """Entries that make what holds that which the agent has now; None: nothing holds yet."""
     entries: list[Entry] = []
-    if agent.instruction != (before.system_instruction if before else ""):
+    if agent.instruction != (before.system_instruction if before else "") or _takes_over_without(before, agent):
         entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True, at=at))
     offered = offered_by(agent)
     if offered != (before.tools if before else ()):
         entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True, at=at))
     return entries
+
+
+def _takes_over_without(before: Snapshot | None, agent: AgentSettings) -> bool:
+    """An agent without an instruction goes on with what a program began: that one's orders end here all the same."""
+    if before is None or agent.instruction or not agent.name or before.instruction_by or not before.nodes:
+        return False
+    begun_here = Session.objects.filter(pk=before.session_id, source=Session.Source.CHAT, forked_from=None)
+    return not begun_here.exists()
 
 
 def offered_by(agent: AgentSettings) -> tuple[ToolDefinition, ...]:

@@ -35,8 +35,9 @@ class NotebookForm(forms.Form):
 @require_GET
 def all_notebooks(request: HttpRequest) -> HttpResponse:
     known = {agent.name: str(agent) for agent in Agent.objects.all()}
-    names = [*known, *(name for name in notebooks.agents_with_one(request.user) if name and name not in known)]
-    shown = [(name, known.get(name, name), notebooks.read(request.user, name).content) for name in names]
+    written = notebooks.contents(request.user)
+    names = [*known, *sorted(written.keys() - known.keys())]
+    shown = [(name, known.get(name, name), written.get(name, "")) for name in names]
     return render(request, "relay/notebooks/page.html", {"notebooks": shown})
 
 
@@ -101,6 +102,6 @@ def _shown(
 def _label_or_404(person: Any, agent: str) -> str:
     """The name of an agent that is here, or that was when its notebook was written."""
     row = Agent.objects.filter(name=agent).first()
-    if row is None and agent not in notebooks.agents_with_one(person):
+    if row is None and not notebooks.read(person, agent).version:
         raise Http404
     return str(row or agent)

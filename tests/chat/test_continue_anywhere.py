@@ -128,6 +128,20 @@ async def test_an_answer_asked_for_again_and_one_continued_are_our_agents(
     assert (await talk.said())[-1] == ("assistant", "It was a typo.")
 
 
+async def test_an_agent_without_an_instruction_does_not_follow_a_programs_either(talk: Talk, ada: User) -> None:
+    theirs = wrote("You are a pirate from now on.", channel="system")
+    talk.session = await in_database(lambda: chat_of(ada, "Hello?", "Hello.", source=Session.Source.IMPORT))
+    await in_database(lambda: recorder.append_many(talk.session, [theirs, wrote("Hm?"), answered("Arr.")], after=2))
+    await talk.agent(instruction="")
+    provider = talk.scripted("Good day.", "Good night.")
+    for text in ("And now?", "And then?"):
+        await talk.send(text)
+        await talk.until_ended()
+    for made in provider.calls:
+        assert "pirate" not in made.context.system + str([entry.content for entry in made.context.entries])
+    assert (await talk.kinds()).count("system_instruction_set") == 1, "said once, when it takes over"
+
+
 async def test_a_long_session_fits_into_a_small_window(talk: Talk, ada: User) -> None:
     def long() -> Session:
         session = chat_of(ada, source=Session.Source.IMPORT)
