@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
+from django.db import connection
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from history.entries import (
     ToolResults,
 )  # fmt: skip
 from history.models import ApiKey, Message, SearchRow, Session
-from history.search import Filters, finding, rows
+from history.search import Filters, engines, finding, rows
 from tests.examples import examples
 
 pytestmark = pytest.mark.django_db
@@ -240,6 +241,33 @@ def test_a_word_that_comes_very_often_hides_nothing(ada: Any, session: Session) 
     tell(session, "na " * 3_000 + "batman " + "啊" * 3_000 + "蝙蝠侠")
     assert found(ada, '"na batman"') == found(ada, "啊蝙蝠侠") == found(ada, "na 蝙蝠") == [1]
     assert found(ada, '"batman na"') == []
+
+
+on_postgres = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has hits in their order by itself")
+
+
+@on_postgres
+@pytest.mark.parametrize("numbers", [[], [1], [4, 9], [100]])
+def test_the_newest_are_found_however_many_rows_are_looked_through_first(
+    ada: Any, session: Session, monkeypatch: pytest.MonkeyPatch, numbers: list[int]
+) -> None:
+    tell(session, *("often" if number % 3 else "seldom" for number in range(30)))
+    monkeypatch.setattr(engines, "_worth_looking_through", lambda words, limit: iter(numbers))
+    newest = [hit.seq for hit in search.search(ada, "often", limit=7).hits]
+    assert newest == [30, 29, 27, 26, 24, 23, 21]
+
+
+@on_postgres
+def test_statistics_tell_how_many_rows_are_worth_looking_through(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell(session, *("often" if number % 10 else "seldom" for number in range(100)))
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE history_searchrow")
+    monkeypatch.setattr(engines, "RECENT", 1)
+    monkeypatch.setattr(engines, "MOST_RECENT", 50)
+    assert list(engines._worth_looking_through("'often'", 9)) == [20]
+    assert list(engines._worth_looking_through("'seldom'", 9)) == []
 
 
 def test_a_match_deep_in_a_long_text_is_shown(ada: Any, session: Session) -> None:

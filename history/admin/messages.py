@@ -24,7 +24,6 @@ from history.search import Filters
 from history.search.lists import found_messages
 
 BEGINNING = 160
-MOST_FOUND = 1_000
 NAMES = ("role", "status", "model", "agent", "tool")
 
 
@@ -59,7 +58,7 @@ def asked_for(request: HttpRequest) -> Filters:
 
 
 def _found(request: HttpRequest, words: str, filters: Filters) -> list[int]:
-    return found_messages(request.user, words, filters=filters, most=MOST_FOUND)
+    return found_messages(request.user, words, filters=filters)
 
 
 def by_engine(
@@ -111,7 +110,7 @@ class MessageAdmin(ReadingAdmin[Message]):
         by_engine("agent", _("agent")),
     )
     search_fields = ("content",)
-    search_help_text = _('Words, "a phrase", pay*, -without, this OR that: the newest 1,000 messages are found.')
+    search_help_text = _('Words, "a phrase", pay*, -without, this OR that: the newest 300 messages are found.')
     ordering = ("-id",)
     inlines = (CallsInline,)
     fieldsets = (
@@ -163,7 +162,7 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
     list_select_related = ("session",)
     list_filter = (by_engine("name", _("tool"), called="tool"),)
     search_fields = ("arguments",)
-    search_help_text = _("Calls of the messages that have these words: the newest 1,000 messages are looked at.")
+    search_help_text = _("Calls of the messages that have these words: the newest 300 messages are looked at.")
     ordering = ("-id",)
     fields = (
         "shown_session",

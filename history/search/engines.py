@@ -2,13 +2,13 @@
 
 Both know only words. SQLite has them in an FTS5 table that gives rows in the order of their ids, newest first, and
 stops when it is told to. PostgreSQL has a GIN index, which must find everything before it can say what is newest: so
-the newest rows are looked through first, which is enough for common words; then up to 2,000 hits are fetched and
-sorted; and where there are more, walking down the primary key meets them soon.
+the newest rows are looked through first, which is enough for common words (how many rows, the planner's statistics
+tell); then up to 2,000 hits are fetched and sorted; and where there are more, walking down the primary key meets them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from history.search.rows import FIRST_PART, LONG_MESSAGE, PART, ROWS
 
 FEW = 2_000
 RECENT = 500
+MOST_RECENT = 30_000
 HIGHEST = 2**63 - 1
 TABLE = "history_searchrow"
 INDEX = "history_searchindex"
@@ -129,11 +130,11 @@ def _newest_on_sqlite(query: Query, joined: Joined, below: int, limit: int) -> B
 
 def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) -> Batch:
     asked = [written(query, TSQUERY), below, limit, *joined.parameters]
-    hits = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id < %s AND id {DECIDES}"  # noqa: S608
-    if limit < RECENT:
-        found = _among_recent(joined, asked)
+    for recent in _worth_looking_through(asked[0], limit):
+        found = _among_recent(recent, joined, asked)
         if len(found) == limit:
             return Batch(found, is_last=False)
+    hits = f"SELECT id FROM {TABLE} WHERE tokens @@ %s::tsquery AND id < %s AND id {DECIDES}"  # noqa: S608
     few = (
         f"WITH few AS MATERIALIZED ({hits} LIMIT {FEW + 1}), h AS (SELECT id FROM few ORDER BY id DESC LIMIT %s) "  # noqa: S608
         f"SELECT h.id, {joined.columns}, (SELECT count(*) FROM few) FROM h {joined.joins} ORDER BY h.id DESC"
@@ -145,11 +146,22 @@ def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) ->
     return Batch(found, is_last=len(found) < limit)
 
 
-def _among_recent(joined: Joined, asked: Sequence[Any]) -> list[Any]:
-    """The hits among the newest few hundred rows: of common words a page full, in a fraction of the time."""
+def _worth_looking_through(words: str, limit: int) -> Iterator[int]:
+    """Numbers of newest rows that may well hold so many hits: a few hundred, then as many as the planner believes."""
+    if limit < RECENT:
+        yield RECENT
+    (plan,) = _rows(f"EXPLAIN (FORMAT JSON) SELECT FROM {TABLE} WHERE tokens @@ %s::tsquery", [words])[0]
+    (rows,) = _rows("SELECT reltuples FROM pg_class WHERE oid = %s::regclass", [TABLE])[0]
+    expected = 2 * limit * rows / max(1, plan[0]["Plan"]["Plan Rows"])
+    if RECENT < expected <= MOST_RECENT:
+        yield int(expected)
+
+
+def _among_recent(recent: int, joined: Joined, asked: Sequence[Any]) -> list[Any]:
+    """The hits among so many of the newest rows: of common words a page full, in a fraction of the time."""
     words, below, *others = asked
-    recent = f"SELECT id, tokens FROM {TABLE} WHERE id < %s ORDER BY id DESC LIMIT {RECENT}"  # noqa: S608
-    hits = f"SELECT id FROM ({recent}) recent WHERE tokens @@ %s::tsquery AND id {DECIDES}"  # noqa: S608
+    newest_rows = f"SELECT id, tokens FROM {TABLE} WHERE id < %s ORDER BY id DESC LIMIT {recent}"  # noqa: S608
+    hits = f"SELECT id FROM ({newest_rows}) recent WHERE tokens @@ %s::tsquery AND id {DECIDES}"  # noqa: S608
     return _rows(_newest_of(hits, joined), [below, words, *others])
 
 

@@ -8,13 +8,15 @@ from history.rights import Viewer
 from history.search import rows
 from history.search.finding import Filters, asked_by, rounds
 
+MOST = 300
 
-def found_messages(viewer: Viewer, query: str, *, filters: Filters = Filters(), most: int = 1_000) -> list[int]:  # noqa: B008 - frozen
+
+def found_messages(viewer: Viewer, query: str, *, filters: Filters = Filters(), most: int = MOST) -> list[int]:  # noqa: B008 - frozen
     """The newest messages that match and that the viewer may read, by id, newest recorded first."""
     return [message for message, _session in _found(viewer, query, filters, most)]
 
 
-def found_sessions(viewer: Viewer, query: str, *, filters: Filters = Filters(), most: int = 1_000) -> list[UUID]:  # noqa: B008 - frozen
+def found_sessions(viewer: Viewer, query: str, *, filters: Filters = Filters(), most: int = MOST) -> list[UUID]:  # noqa: B008 - frozen
     """The sessions of the newest messages that match; so many messages are looked at."""
     return list(dict.fromkeys(session for _message, session in _found(viewer, query, filters, most)))
 

@@ -403,5 +403,5 @@ def test_a_page_takes_as_many_queries_however_much_there_is(
         chat_of(ada, "one", "two")
     with django_assert_max_num_queries(12):
         read(reader)
-    with django_assert_max_num_queries(16):
+    with django_assert_max_num_queries(18):
         read(reader, "?q=one")
