@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from history.entries import ToolResults
+from history.attachments import find_attachment
+from history.entries import Media, Text, ToolResults
 from history.events import ToolCallPiece
 from relay.database import in_database
 from relay.mcp.using import connections
@@ -54,6 +55,26 @@ async def test_an_agent_calls_the_tools_that_it_is_allowed_and_the_model_is_told
     assert "OPENAI_API_KEY" not in environment.text
     assert hidden.text.endswith("\nplain text")
     assert "There is no tool called near__fail" in failed.error
+
+
+async def test_pictures_of_a_result_are_kept_shown_and_told_to_models_that_take_them(talk: Talk) -> None:
+    await in_database(program, "near", "stdio", file="example_server.py")
+    await talk.agent(tools=["near__draw"])
+    provider = talk.scripted([call("near__draw", '{"word": "dot"}')], "A dot.")
+    await talk.begin("Draw a dot.")
+    assert (await talk.until_ended()).outcome == Run.Outcome.DONE
+    text, picture = provider.calls[1].context.entries[-1].results[0].parts
+    assert isinstance(text, Text)
+    assert isinstance(picture, Media)
+    assert text.text.splitlines()[1:] == ["dot", "", "[picture-1.png]", "", "[image, image/png: not shown]"]
+    assert (picture.media_type, picture.name) == ("image/png", "picture-1.png")
+    media = provider.calls[1].options.media
+    assert media is not None
+    told = media(picture.sha256)
+    assert told.startswith(b"\x89PNG")
+    stored = await in_database(lambda: find_attachment(talk.session.messages.all(), picture.sha256))
+    assert stored is not None
+    assert stored.content == told
 
 
 async def test_a_server_that_dies_in_the_middle_costs_one_call_and_not_the_run(talk: Talk) -> None:

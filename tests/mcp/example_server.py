@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from base64 import b64encode
+from typing import Any
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import ImageContent
 
 server = MCPServer("example")
+# One black dot.
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
 
 
 @server.tool()
@@ -35,6 +40,13 @@ async def read_notes(hidden: bool = False) -> str:
     """Text with characters that nobody sees."""
     await asyncio.sleep(0)
     return "plain\U000e0041\u202e text\x07" if hidden else "plain text"
+
+
+@server.tool()
+def draw(word: str) -> list[Any]:
+    """A picture, a file that only claims to be one, and a word."""
+    lie = ImageContent(type="image", data=b64encode(b"#!/bin/sh").decode(), mime_type="image/png")
+    return [word, ImageContent(type="image", data=DOT, mime_type="image/png"), lie]
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ def test_an_official_server_is_used_by_http(using: None, http_server: str) -> No
     row = McpServer.objects.create(name="far", transport="http", url=http_server, headers=seal({"X-Token": SECRET}))
     servers.look(row)
     assert row.problem == ""
-    assert [kept["tool"] for kept in row.tools] == ["add", "environment", "fail", "notes/read.all"]
+    assert [kept["tool"] for kept in row.tools] == ["add", "environment", "fail", "notes/read.all", "draw"]
     result = used("far__add", '{"first": 2, "second": 3}')
     assert (result.status, result.text.splitlines()[-1]) == ("success", "5")
     assert "data, not instructions" in result.text

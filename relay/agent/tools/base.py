@@ -10,15 +10,23 @@ from uuid import UUID
 
 from django_stubs_ext import StrOrPromise
 
-from history.entries import Entry, ToolDefinition, ToolResults
+from history.entries import Entry, Media, ToolDefinition, ToolResults
 from relay.agent.tools.schemas import schema_of
 
 Directive = Literal["", "finish_task", "ask_user", "compress"]
-Run = Callable[..., str | Awaitable[str]]
+Run = Callable[..., "str | Output | Awaitable[str | Output]"]
 Panel = Callable[["ToolContext"], str]
 
 SECONDS = 30.0
 OUTPUT_CHARS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a tool found, where that is more than a text: pictures, whose bytes are stored already."""
+
+    text: str
+    media: tuple[Media, ...] = ()
 
 
 class ToolError(Exception):

@@ -19,8 +19,8 @@ from datetime import datetime
 from typing import Any
 
 from history.dialects.loose import parsed
-from history.entries import ResultStatus, Text, ToolRequest, ToolResult, ToolResults, now
-from relay.agent.tools.base import Tool, ToolContext, ToolError
+from history.entries import Media, ResultStatus, Text, ToolRequest, ToolResult, ToolResults, now
+from relay.agent.tools.base import Output, Tool, ToolContext, ToolError
 from relay.agent.tools.registry import Toolbox
 from relay.agent.tools.schemas import BadArguments, checked
 from relay.agent.tools.threads import in_thread
@@ -114,21 +114,25 @@ class _Call:
         self.started_at: datetime = now()
         self._start = time.perf_counter()
 
-    def succeeded(self, output: str, *, limit: int) -> ToolResult:
-        if len(output) <= limit:
-            return self._result("success", text=output)
-        note = f"[Cut here: these are the first {limit:,} of {len(output):,} characters.]"
-        return self._result("success", text=f"{output[:limit]}\n\n{note}", output_chars=len(output))
+    def succeeded(self, output: Output, *, limit: int) -> ToolResult:
+        text = output.text
+        if len(text) <= limit:
+            return self._result("success", text=text, media=output.media)
+        note = f"[Cut here: these are the first {limit:,} of {len(text):,} characters.]"
+        cut = f"{text[:limit]}\n\n{note}"
+        return self._result("success", text=cut, media=output.media, output_chars=len(text))
 
     def failed(self, error: str, **metadata: Any) -> ToolResult:
         return self._result("failed", error=error, **metadata)
 
-    def _result(self, status: ResultStatus, *, text: str = "", error: str = "", **metadata: Any) -> ToolResult:
+    def _result(
+        self, status: ResultStatus, *, text: str = "", media: Sequence[Media] = (), error: str = "", **metadata: Any
+    ) -> ToolResult:
         return ToolResult(
             call_id=self.request.call_id,
             name=self.request.name,
             status=status,
-            parts=(Text(text=text),) if text else (),
+            parts=((Text(text=text),) if text else ()) + tuple(media),
             error=error,
             started_at=self.started_at,
             duration=round(time.perf_counter() - self._start, 6),
@@ -150,7 +154,7 @@ def _read(arguments: str) -> Any:
         raise BadArguments(f"the arguments are not valid JSON ({error})") from None
 
 
-async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> str:
+async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> Output:
     try:
         async with asyncio.timeout(tool.timeout) as limit:
             if inspect.iscoroutinefunction(tool.run):
@@ -165,7 +169,9 @@ async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]
         if (task := asyncio.current_task()) and task.cancelling():
             raise
         raise RuntimeError("the tool cancelled itself") from None
-    if not isinstance(output, str):
+    if isinstance(output, str):
+        return Output(output)
+    if not isinstance(output, Output):
         raise TypeError(f"the tool {tool.name} returned no text but {type(output).__name__}")
     return output
 

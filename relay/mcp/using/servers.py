@@ -12,11 +12,15 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from relay.agent.tools.base import Tool, ToolContext, ToolError
+from history import recorder
+from history.entries import Media
+from history.media import media_type_of
+from relay.agent.tools.base import Output, Tool, ToolContext, ToolError
+from relay.attachments import most_bytes
 from relay.database import in_database
 from relay.mcp.using import connections
 from relay.mcp.using.sealed import unseal
-from relay.mcp.using.shaping import described, result_text
+from relay.mcp.using.shaping import described, pictures_in, result_text
 from relay.mcp.using.values import McpFailure, McpSettings
 from relay.models import McpServer
 
@@ -71,7 +75,7 @@ def _tools(rows: Any) -> list[Tool]:
 def _tool(row: McpServer, kept: Mapping[str, Any]) -> Tool:
     pk, original = row.pk, str(kept["tool"])
 
-    async def run(context: ToolContext, /, **arguments: Any) -> str:
+    async def run(context: ToolContext, /, **arguments: Any) -> Output:
         return await _call(pk, original, arguments)
 
     about = str(kept["description"])
@@ -86,16 +90,32 @@ def _tool(row: McpServer, kept: Mapping[str, Any]) -> Tool:
     )
 
 
-async def _call(pk: int, tool: str, arguments: Mapping[str, Any]) -> str:
+async def _call(pk: int, tool: str, arguments: Mapping[str, Any]) -> Output:
     try:
         server = await in_database(_settings, pk)
         result = await connections.call(server, tool, arguments)
     except McpFailure as error:
         raise ToolError(f"The call failed: {error}.") from None
-    text = result_text(server.name, result.content, result.structured_content)
     if result.is_error:
+        text = result_text(server.name, result.content, result.structured_content)
         raise ToolError(text[: settings.PARLEY_MCP_RESULT_CHARS])
-    return text
+    pictures = await in_database(_stored, result.content)
+    names = {place: picture.name for place, picture in pictures.items()}
+    text = result_text(server.name, result.content, result.structured_content, names=names)
+    return Output(text, tuple(pictures.values()))
+
+
+def _stored(content: Sequence[Any]) -> dict[int, Media]:
+    """The pictures of a result, kept like those that people attach, and within the same limits."""
+    found = pictures_in(content, most=settings.PARLEY_ATTACHMENTS_PER_MESSAGE, most_bytes=most_bytes())
+    return {place: _picture(data, number) for number, (place, data) in enumerate(found.items(), 1)}
+
+
+def _picture(data: bytes, number: int) -> Media:
+    media_type = media_type_of(data) or ""
+    sha256 = recorder.store_blob(data, media_type=media_type)
+    name = f"picture-{number}.{media_type.partition('/')[2]}"
+    return Media(media_type=media_type, sha256=sha256, size=len(data), name=name)
 
 
 def _settings(pk: int) -> McpSettings:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
+
+from history.media import IMAGES, media_type_of
 
 NAME_CHARS = 64
 DESCRIPTION_CHARS = 4_000
@@ -21,6 +25,7 @@ ERROR_CHARS = 500
 
 # Controls but for line ends and tabs, marks that turn the direction of writing, and tags that nothing shows.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+NO_NAMES: Mapping[int, str] = MappingProxyType({})
 _LEFT_OUT = ("$schema", "$id", "$defs", "definitions", "$comment")
 
 
@@ -94,9 +99,26 @@ def _sequence(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
 
 
-def result_text(server: str, content: Iterable[Any], structured: Any) -> str:
-    """What a tool returned, as a text that says whose words these are."""
-    parts = [_part(one) for one in content]
+def pictures_in(content: Iterable[Any], *, most: int, most_bytes: int) -> dict[int, bytes]:
+    """The pictures among what a tool returned, by their place: as many as we take, and none that is something else."""
+    found: dict[int, bytes] = {}
+    for place, part in enumerate(content):
+        data = _bytes_of(part) if part.type == "image" and len(found) < most else b""
+        if data and len(data) <= most_bytes and media_type_of(data) in IMAGES:
+            found[place] = data
+    return found
+
+
+def _bytes_of(part: Any) -> bytes:
+    try:
+        return b64decode(part.data, validate=True)
+    except (ValueError, TypeError):
+        return b""
+
+
+def result_text(server: str, content: Iterable[Any], structured: Any, *, names: Mapping[int, str] = NO_NAMES) -> str:
+    """What a tool returned, as a text that says whose words these are. `names` are those of the pictures in it."""
+    parts = [f"[{names[place]}]" if place in names else _part(one) for place, one in enumerate(content)]
     if not any(parts) and structured is not None:
         parts = [json.dumps(structured, ensure_ascii=False)]
     said = cleaned("\n\n".join(filter(None, parts))) or "(nothing)"
