@@ -11,6 +11,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
+from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -71,6 +72,8 @@ class McpServerForm(forms.ModelForm[McpServer]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.label = capfirst(field.label)
         self.before = {name: getattr(self.instance, name) for name in ("environment", "headers")}
         self.initial["arguments"] = "\n".join(map(str, self.instance.arguments))
         for name, sealed in self.before.items():

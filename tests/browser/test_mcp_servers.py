@@ -1,0 +1,64 @@
+"""The staff's pages of MCP servers in a real browser: one is set in the admin, looked at, and tells what it offers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from project.accounts.models import User
+from relay.mcp.using import connections
+from relay.models import McpServer
+from tests.browser.conftest import enter, judge
+from tests.mcp.test_using import HERE
+
+pytestmark = [pytest.mark.browser, pytest.mark.any_database]
+See = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    connections.close()
+
+
+def test_staff_set_a_server_look_at_it_and_see_what_it_offers(
+    page: Page, see: See, site: str, admin_user: User
+) -> None:
+    enter(page, site, admin_user)
+    # In a tab of its own: what axe says to the console about Django's style sheets is no fault of ours.
+    admin = page.context.new_page()
+    admin.goto("/mcp-servers/")
+    expect(admin.get_by_text("There are none yet.")).to_be_visible()
+    admin.get_by_role("link", name="Add or change them").click()
+    admin.get_by_role("link", name="Add MCP server").first.click()
+    admin.get_by_role("textbox", name="Name:", exact=True).fill("files")
+    admin.get_by_label("Reached by").select_option("stdio")
+    admin.get_by_label("Program:").fill(sys.executable)
+    admin.get_by_label("Arguments").fill(f"{HERE / 'naughty_server.py'}\nhangs")
+    judge(admin, "mcp-server-admin")
+    admin.get_by_role("button", name="Save", exact=True).click()
+    expect(admin.get_by_role("link", name="files", exact=True).first).to_be_visible()
+    page.goto("/mcp-servers/")
+    expect(page.get_by_text("Nobody has looked at it yet")).to_be_visible()
+    page.get_by_role("button", name="Look at it · files").press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("It answered")
+    expect(page.get_by_role("button", name="Look at it · files")).to_be_focused()
+    page.get_by_text("2 tools").click()
+    expect(page.get_by_text("files__habit")).to_be_visible()
+    see("mcp-servers")
+
+
+def test_a_server_that_cannot_be_reached_says_why_also_without_javascript(
+    browser: Browser, site: str, staff: User
+) -> None:
+    McpServer.objects.create(name="gone", transport="stdio", command="/nowhere/to/be/found")
+    without = browser.new_context(java_script_enabled=False, base_url=site)
+    plain = without.new_page()
+    enter(plain, site, staff)
+    plain.goto("/mcp-servers/")
+    plain.get_by_role("button", name="Look at it · gone").click()
+    expect(plain.get_by_role("status")).to_contain_text("gone cannot be used")
+    without.close()
