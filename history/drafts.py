@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from history import bodies, fingerprints, projections, redaction, seals
+from history import bodies, fingerprints, projections, redaction, rows, seals
 from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ModelInput, ModelOutput, ToolResult, ToolResults
 from history.errors import HistoryOff, NoSuchEntry, PairingError
 from history.models import Message, Session, ToolCall
@@ -100,7 +100,8 @@ class Draft:
         seal = seals.seal_of(session.last_seal, seq=seq, parent=after, kind=columns["kind"], digest=digest)
         is_leaf = columns["kind"] in LEAVES
         moves = after == session.head and not is_leaf
-        message = Message(
+        message = rows.new(
+            Message,
             session=session,
             seq=seq,
             parent_seq=after,

@@ -103,17 +103,22 @@ def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> 
         return append_many(session, entries, after=behind_notes(session.pk, after))
 
 
-def append_batch(wishes: Sequence[Append]) -> list[Appended]:
-    """Store entries of many sessions in one transaction: so a busy writer shares the cost of a commit."""
+def append_batch(wishes: Sequence[Append], *, begun: Sequence[Session] = ()) -> list[Appended]:
+    """Store entries of many sessions in one transaction: so a busy writer shares the cost of a commit.
+
+    `begun` are sessions that are not stored yet; each becomes a row once, when its entries are counted.
+    """
     refuse_when_off()
     with writing():
-        sessions = storage.lock(wish.session_id for wish in wishes)
-        drafts = {pk: Draft(session) for pk, session in sessions.items()}
+        new = {session.pk: session for session in begun}
+        old = storage.lock({wish.session_id for wish in wishes} - new.keys())
+        drafts = {pk: Draft(session) for pk, session in (new | old).items()}
         for wish in wishes:
             draft = drafts[wish.session_id]
             _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
+        storage.insert_sessions(begun)
         storage.flush(list(drafts.values()))
-        storage.save_sessions(list(sessions.values()))
+        storage.save_sessions(list(old.values()))
     written = {pk: iter(draft.asked_for) for pk, draft in drafts.items()}
     return [_appended(drafts[wish.session_id].rows[next(written[wish.session_id])]) for wish in wishes]
 

@@ -15,14 +15,52 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from django.db import connection, models
+from django.db.models.base import ModelState
 
 from history.bodies import clean, clean_deep
 
 M = TypeVar("M", bound=models.Model)
 
 # Fields whose values every driver takes as they are.
-_PLAIN = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
+_PLAIN = (
+    *(models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField),
+    models.BinaryField,
+)
 _ROWS_PER_STATEMENT = 100
+# From so many rows on, PostgreSQL's COPY is cheaper than a statement with a place for each value.
+_ROWS_TO_COPY = 8
+
+
+def new(model: type[M], /, **values: Any) -> M:
+    """Like `model(**values)`, an unsaved row, at a fraction of its price. Relations are given whole or by their id."""
+    constants, made, relations, known = _beginnings(model)
+    row = model.__new__(model)
+    row._state = ModelState()
+    attributes = row.__dict__
+    attributes.update(constants)
+    for name, make in made:
+        if name not in values:
+            attributes[name] = make()
+    for name in relations.keys() & values.keys():
+        other = values.pop(name)
+        row._state.fields_cache[name] = other
+        attributes[relations[name]] = None if other is None else other.pk
+    if not known.issuperset(values):
+        raise TypeError(f"{model.__name__} has no {', '.join(values.keys() - known)}")
+    attributes.update(values)
+    return row
+
+
+@cache
+def _beginnings(
+    model: type[models.Model],
+) -> tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]], dict[str, str], frozenset[str]]:
+    """What a new row holds: values that are always the same, such as are made anew, relations, all attributes."""
+    fields = model._meta.concrete_fields
+    made = {field.attname: field.default for field in fields if field.has_default() and callable(field.default)}
+    constants = {field.attname: field.get_default() for field in fields if field.attname not in made}
+    relations = {field.name: field.attname for field in fields if field.is_relation}
+    return constants, list(made.items()), relations, frozenset(field.attname for field in fields)
 
 
 def fitting(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,6 +96,9 @@ def _length(model: type[models.Model], name: str) -> int | None:
 
 def insert(model: type[M], rows: Sequence[M]) -> None:
     """Like bulk_create: many rows in few statements, and each gets its primary key."""
+    if connection.vendor == "postgresql" and len(rows) >= _ROWS_TO_COPY:
+        _copy(model, rows)
+        return
     for start in range(0, len(rows), _ROWS_PER_STATEMENT):
         _insert(model, rows[start : start + _ROWS_PER_STATEMENT])
 
@@ -80,8 +121,10 @@ def read_locked(model: type[M], pks: Sequence[Any], names: frozenset[str]) -> li
     """These rows as they are now, nobody else's until the transaction ends. Fields not named are deferred."""
     key = _field(model, "pk")
     ending = " FOR UPDATE" if connection.features.has_select_for_update else ""
-    where = f"{_quoted(key.column)} IN ({', '.join(['%s'] * len(pks))}) ORDER BY 1{ending}"
-    return _read(model, names, where, [key.get_db_prep_value(pk, connection) for pk in pks])
+    values = [key.get_db_prep_value(pk, connection) for pk in pks]
+    if connection.vendor == "postgresql":
+        return _read(model, names, f"{_quoted(key.column)} = ANY(%s) ORDER BY 1{ending}", [values])
+    return _read(model, names, f"{_quoted(key.column)} IN ({', '.join(['%s'] * len(pks))}) ORDER BY 1{ending}", values)
 
 
 def _read(model: type[M], names: frozenset[str], where: str, parameters: Sequence[Any]) -> list[M]:
@@ -105,8 +148,40 @@ def _insert(model: type[M], rows: Sequence[M]) -> None:
         alias = cursor.db.alias
     for row, key in zip(rows, keys, strict=False):
         row.pk = key[0]
+    _note_stored(rows, alias)
+
+
+def _copy(model: type[M], rows: Sequence[M]) -> None:
+    """With a stream of values instead of a statement that has to be taken apart anew each time."""
+    columns = _columns(model, tuple(field.name for field in model._meta.concrete_fields))
+    with connection.cursor() as cursor:
+        if rows[0].pk is None:
+            cursor.execute(_keys_sql(model), [len(rows)])
+            for row, (key,) in zip(rows, cursor.fetchall(), strict=True):
+                row.pk = key
+        database = cursor.db
+        with database.wrap_database_errors, cursor.copy(_copy_sql(model)) as copy:
+            for row in rows:
+                copy.write_row(_values(row, columns, database))
+    _note_stored(rows, database.alias)
+
+
+def _note_stored(rows: Sequence[models.Model], alias: str) -> None:
     for row in rows:
         row._state.adding, row._state.db = False, alias
+
+
+@cache
+def _copy_sql(model: type[models.Model]) -> str:
+    columns = ", ".join(_quoted(field.column) for field in model._meta.concrete_fields)
+    return f"COPY {_quoted(model._meta.db_table)} ({columns}) FROM STDIN"
+
+
+@cache
+def _keys_sql(model: type[models.Model]) -> str:
+    """The next keys, in order; nobody else gets them."""
+    table, column = model._meta.db_table, _field(model, "pk").column
+    return f"SELECT nextval(pg_get_serial_sequence('{table}', '{column}')) FROM generate_series(1, %s)"  # noqa: S608 - names of our own
 
 
 @cache
@@ -175,7 +250,7 @@ def _preparation(field: Any) -> Callable[[Any, Any], Any] | None:
     plain = field.target_field if field.is_relation else field
     if isinstance(plain, _PLAIN):
         return None
-    quick = {models.DateTimeField: _moment, models.UUIDField: _name}.get(type(plain))
+    quick = {models.DateTimeField: _moment, models.UUIDField: _name, models.JSONField: _json}.get(type(plain))
     return partial(quick, field) if quick else cast(Callable[[Any, Any], Any], field.get_db_prep_save)
 
 
@@ -191,6 +266,10 @@ def _name(field: Any, value: Any, database: Any) -> Any:
     if type(value) is UUID:
         return value if database.features.has_native_uuid_field else value.hex
     return field.get_db_prep_save(value, database)
+
+
+def _json(field: Any, value: Any, database: Any) -> Any:
+    return "{}" if value == {} else field.get_db_prep_save(value, database)
 
 
 def _field(model: type[models.Model], name: str) -> Any:

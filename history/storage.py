@@ -49,6 +49,8 @@ def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Sess
     Such as are `in_the_making` are there for nobody but their maker.
     """
     wanted = set(ids)
+    if not wanted:
+        return {}
     found = rows.read_locked(Session, list(wanted), SESSION_COLUMNS)
     absent = {BEYOND_RECALL} if in_the_making else {BEYOND_RECALL, IN_THE_MAKING}
     sessions = {session.pk: session for session in found if session.hidden_at not in absent}
@@ -73,11 +75,23 @@ def flush(drafts: Sequence[Draft]) -> None:
         draft.flushed = len(draft.rows)
 
 
+def insert_sessions(sessions: Sequence[Session]) -> None:
+    if sessions:
+        _stamp(sessions)
+        rows.insert(Session, sessions)
+
+
 def save_sessions(sessions: Sequence[Session]) -> None:
+    if sessions:
+        _stamp(sessions)
+        rows.update(Session, sessions, SESSION_STATE)
+
+
+def _stamp(sessions: Sequence[Session]) -> None:
+    now = timezone.now()
     for session in sessions:
-        session.stored_at = session.changed_at = timezone.now()
+        session.stored_at = session.changed_at = now
         session.expires_at = expiry_of(session)
-    rows.update(Session, sessions, SESSION_STATE)
 
 
 def change(session_id: UUID, **columns: Any) -> None:

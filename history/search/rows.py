@@ -21,6 +21,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from uuid import UUID
 
+from history import rows
 from history.models import SearchRow
 from history.search.words import Word, places_of, words_of
 
@@ -110,7 +111,8 @@ def month_word(at: datetime) -> str:
 
 
 def _row(message_id: int, number: int, words: Iterable[str], start: int, end: int) -> SearchRow:
-    return SearchRow(id=message_id * ROWS + number, message_id=message_id, start=start, end=end, tokens=" ".join(words))
+    key, tokens = message_id * ROWS + number, " ".join(words)
+    return rows.new(SearchRow, id=key, message_id=message_id, start=start, end=end, tokens=tokens)
 
 
 def _is_repetitive(words: Sequence[str]) -> bool:
@@ -124,11 +126,11 @@ def _rows_of_long(message_id: int, text: str, scope: list[str]) -> list[SearchRo
         return [_row(message_id, SINGLE, [*(word.text for word in parts[0]), *scope], 0, len(text))]
     different, is_cut = _different_words(word for part in parts for word in part)
     number = WHOLE_BUT_CUT if is_cut or len(indexed) < len(text) else WHOLE
-    rows = [_row(message_id, number, [*different, *scope, LONG_MESSAGE], 0, len(indexed))]
+    found = [_row(message_id, number, [*different, *scope, LONG_MESSAGE], 0, len(indexed))]
     for index, part in enumerate(parts):
         words = [*(word.text for word in part), PART]
-        rows.append(_row(message_id, FIRST_PART + index, words, part[0].start, part[-1].end))
-    return rows
+        found.append(_row(message_id, FIRST_PART + index, words, part[0].start, part[-1].end))
+    return found
 
 
 def _first_megabyte(text: str) -> str:

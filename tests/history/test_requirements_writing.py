@@ -89,7 +89,9 @@ def writes_messages(path: Path) -> bool:
 
 def _makes_one(node: ast.Call) -> bool:
     # `Message(pk=…)` only names a row that is there already.
-    return ast.unparse(node.func) == "Message" and [keyword.arg for keyword in node.keywords] != ["pk"]
+    if ast.unparse(node.func) == "Message":
+        return [keyword.arg for keyword in node.keywords] != ["pk"]
+    return re.match(r"(rows\.)?new\(Message\b", ast.unparse(node)) is not None
 
 
 def _stores_some(call: str) -> bool:

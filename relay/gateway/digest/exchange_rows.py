@@ -8,7 +8,7 @@ from typing import Any
 
 from history import bodies, redaction, rows
 from history.entries import Usage, thawed
-from history.models import Exchange, Message
+from history.models import Exchange
 from relay.gateway.digest.answers import answered_by
 from relay.gateway.digest.plans import Plan
 from relay.gateway.records import Ended
@@ -27,7 +27,9 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 def row_of(plan: Plan) -> Exchange:
     asked, record = plan.asked, plan.asked.record
     texts = {"provider": record.provider, "model": record.model, "dialect": record.dialect}
-    return Exchange(
+    said = rows.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
+    return rows.new(
+        Exchange,
         id=record.exchange,
         session_id=plan.session_id,
         owner_id=plan.key.owner_id,
@@ -37,7 +39,8 @@ def row_of(plan: Plan) -> Exchange:
         request_hash=asked.body_hash,
         started_at=asked.at,
         heartbeat_at=asked.at + WAITS_FOR,
-        **rows.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)}),
+        message_id=plan.message_id if plan.answer else None,
+        **said,
     )
 
 
@@ -82,7 +85,6 @@ def _ending(plan: Plan) -> dict[str, Any]:
         "model": by.model,
         "ended_at": datetime.fromtimestamp(ended.at, UTC),
         "end_reason": answer.reason or "done",
-        "message": Message(pk=plan.message_id) if plan.message_id else None,
         "attempts": plan.attempts + max(1, len(ended.attempts)),
         "status_code": ended.status or None,
         "error": redacted(plan, answer.error),

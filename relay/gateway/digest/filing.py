@@ -50,7 +50,6 @@ class Wave:
         with writing():
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
             plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
-            rows.insert(Session, [plan.new_session for plan in plans if plan.new_session])
             self._append(plans)
             self._write_exchanges(plans)
             self._name_replies(plans)
@@ -105,10 +104,11 @@ class Wave:
 
     def _append(self, plans: Sequence[Plan]) -> None:
         wishes = [(plan, wish) for plan in plans for wish in _wishes(plan)]
-        if not wishes:
+        begun = [plan.new_session for plan in plans if plan.new_session]
+        if not wishes and not begun:
             return
         _store_media(plans)
-        written = recorder.append_batch([wish for _plan, wish in wishes])
+        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun)
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
 
@@ -158,7 +158,8 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     asked, now = plan.asked, timezone.now()
     begun = min(asked.at, now)
     values = {"client": asked.client, "recognised_by": spot.by, "model": asked.record.model}
-    session = Session(
+    session = rows.new(
+        Session,
         id=session_id,
         owner_id=plan.key.owner_id,
         api_key=plan.key,
