@@ -55,6 +55,7 @@ class Digester:
         self.under: OrderedDict[UUID, Under] = OrderedDict()
         self.done: OrderedDict[UUID, Mapping[str, int]] = OrderedDict()
         self.lost: list[Lost] = []
+        self.has_more = False  # than could be read in one step
         self._reader: Reader | None = None
         self._read_before: dict[str, int] = {}
 
@@ -92,7 +93,7 @@ class Digester:
 
     def _take_in(self, reader: Reader) -> int:
         count = size = 0
-        again: list[Under] = []
+        self.has_more, again = False, list[Under]()
         for place, record in reader.read():
             call = self._take(place, record)
             if call is not None and place.end <= self._read_before.get(place.segment, 0):
@@ -100,6 +101,7 @@ class Digester:
             count += 1
             size += place.end - place.start
             if count >= MOST_RECORDS or size >= MOST_BYTES:
+                self.has_more = True
                 break
         self._recall(again)
         return count
@@ -270,7 +272,8 @@ class Digester:
             "done": [exchange.hex for exchange in done],
         }
         values: dict[str, Any] = {"position": position, "digested_at": self._digested_at(outcome)}
-        JournalPosition.objects.update_or_create(pk=self.name, defaults=values)
+        if not JournalPosition.objects.filter(pk=self.name).update(**values):
+            JournalPosition.objects.create(pk=self.name, **values)
         for loss in self.lost:
             JournalPosition.objects.filter(pk=self.name).update(
                 lost_calls=F("lost_calls") + loss.calls,

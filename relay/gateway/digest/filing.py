@@ -104,7 +104,7 @@ class Wave:
 
     def _append(self, plans: Sequence[Plan]) -> None:
         wishes = [(plan, wish) for plan in plans for wish in _wishes(plan)]
-        begun = [plan.new_session for plan in plans if plan.new_session]
+        begun = [_priced(plan.new_session, plan) for plan in plans if plan.new_session]
         if not wishes and not begun:
             return
         _store_media(plans)
@@ -141,7 +141,7 @@ class Wave:
             )
             return
         self.outcome.done.append(plan.under.id)
-        if plan.session_id is not None and (cost := cost_of(plan)):
+        if plan.session_id is not None and plan.new_session is None and (cost := cost_of(plan)):
             storage.change(plan.session_id, cost=F("cost") + cost)
 
     def _name_replies(self, plans: Iterable[Plan]) -> None:
@@ -171,6 +171,12 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
         **rows.fitting(Session, values),
     )
     session.expires_at = expiry_of(session)
+    return session
+
+
+def _priced(session: Session, plan: Plan) -> Session:
+    """Where a call has ended before its session is stored, the row has its cost from the start."""
+    session.cost = cost_of(plan)
     return session
 
 

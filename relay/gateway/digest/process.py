@@ -28,6 +28,7 @@ from relay.gateway.digest.digester import Digester
 logger = logging.getLogger(__name__)
 
 LOCK, NAME = "digester.lock", "name"
+# Between two steps, unless more is waiting than one can read: what comes in the meantime shares the cost of a commit.
 PAUSE = 0.1
 PAUSE_WHEN_AWAY = 1.0
 LAST_SECONDS = 10.0
@@ -83,17 +84,17 @@ def run(ended: threading.Event) -> None:
         return
     digester = Digester(folder(), name=name_of(folder()))
     while not ended.is_set():
-        ended.wait(_step(digester))
+        ended.wait(_step(digester)[1])
     last = time.monotonic() + LAST_SECONDS
-    while time.monotonic() < last and (_step(digester) == 0.0 or not digester.is_idle):
+    while time.monotonic() < last and (_step(digester)[0] or not digester.is_idle):
         time.sleep(PAUSE / 2)
 
 
 _trouble = {"told": ""}
 
 
-def _step(digester: Digester) -> float:
-    """One step; how long to wait before the next."""
+def _step(digester: Digester) -> tuple[int, float]:
+    """One step: how many records that were, and how long to wait before the next."""
     try:
         count = digester.step()
     except (OperationalError, InterfaceError) as error:
@@ -101,11 +102,11 @@ def _step(digester: Digester) -> float:
             logger.error("The relay's journal waits: the database does not take it (%s).", error)
         _trouble["told"] = str(error)
         connections.close_all()
-        return PAUSE_WHEN_AWAY
+        return 0, PAUSE_WHEN_AWAY
     if _trouble["told"]:
         _trouble["told"] = ""
         logger.info("The relay's journal is digested again.")
-    return 0.0 if count else PAUSE
+    return count, 0.0 if digester.has_more else PAUSE
 
 
 # In the web process: a job of the background work.
@@ -161,7 +162,7 @@ def _digest_here() -> None:
             return
         _here.turn, _here.digester = turn, Digester(place, name=name_of(place))
     if _here.digester is not None:
-        while _here.digester.step():
+        while _here.digester.step() and _here.digester.has_more:
             pass
 
 
