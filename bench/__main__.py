@@ -100,7 +100,7 @@ def _run(given: argparse.Namespace, folder: str, url: str) -> int:
     from bench import admin, exporting, importing, measure, pages, record
     from bench.load import load
 
-    with_few = admin.before(rounds=given.rounds)
+    with_few = admin.before(Path(folder))
     loaded = load(messages=given.messages, sessions=given.sessions)
     table = measure.Table()
     print(f"\n\n### {given.database}: {given.messages:,} messages in {given.sessions:,} sessions\n\n{measure.HEAD}")
