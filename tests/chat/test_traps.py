@@ -139,8 +139,9 @@ async def test_sending_in_a_chat_of_5000_messages_asks_the_database_as_often_as_
     among_few = await queries_of_a_turn(talk, short)
     # Where the window is filled by one text more or less, one page more or less is read.
     assert await queries_of_a_turn(talk, long) <= among_few + 2
-    told = [len(made.context.entries) for made in provider.calls]
-    assert told[1] == told[3]
+    answered = [made.context for made in provider.calls if "<record>" not in made.context.system]
+    told = [len(context.entries) for context in answered]
+    assert told[1] == told[3] > 1
 
 
 async def test_a_page_of_a_chat_of_5000_messages_is_brought_up_to_date_by_as_many_queries(talk: Talk) -> None:
