@@ -4,14 +4,17 @@ No test can reach a real vendor: the dialer refuses every host that is not this 
 that tests start, and no key of the developer's is left in the settings.
 """
 
+import gc
 import os
+import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from django.conf import settings as live_settings
 from django.db import connection
-from django.test import override_settings
+from django.test import TransactionTestCase, override_settings
 from django.utils import translation
 from hypothesis import settings as hypothesis_settings
 
@@ -20,9 +23,13 @@ from history.dialects import DIALECTS
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
+from tests.house import databases
 from tests.house.processes import HERMETIC, VENDOR_VARIABLES
 from tests.vendors import Vendors
 from tests.vendors.setup import endpoint_at
+
+# Until all tests are collected next to nothing becomes garbage.
+gc.disable()
 
 # For processes that a test starts with the environment it has.
 os.environ.update(HERMETIC)
@@ -38,6 +45,16 @@ LONG_FILES = frozenset(
         "api_schemathesis", "jsonl_histories", "serve",
     )
 )  # fmt: skip
+
+# Folders and files whose tests ask for no database.
+WITHOUT_DATABASE = frozenset({"compression", "dialects", "linting", "vendors"}) | {
+    f"test_{name}.py"
+    for name in (
+        "context", "context_properties", "entries", "halves", "redaction", "redaction_modes", "repair",
+        "repair_properties", "search_words", "titles", "tokens",
+    )
+}  # fmt: skip
+SAME_ON_EACH = re.compile(r"^pytestmark = .*any_database", re.MULTILINE)
 
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(
@@ -66,9 +83,32 @@ def _a_house_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """On SQLite a file, as in real life: the memory that Django would take knows neither WAL nor waiting for a lock."""
+    """A copy of the tables that the migrations made.
+
+    On SQLite a file, as in real life: the memory that Django would take knows neither WAL nor waiting for a lock.
+    """
+    of_tests = connection.settings_dict["TEST"]
+    of_tests["MIGRATE"] = False
     if connection.vendor == "sqlite":
-        connection.settings_dict["TEST"]["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
+        file = tmp_path_factory.mktemp("database") / "test.sqlite3"
+        databases.ready_file(file)
+        of_tests["NAME"] = str(file)
+    else:
+        of_tests["TEMPLATE"] = databases.database_with_tables()
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """A file is ready before Django looks for it."""
+    return connection.vendor == "sqlite"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables_are_emptied_and_no_more() -> Iterator[None]:
+    """After a test with transactions of its own Django would also make all permissions anew: half of what it costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: databases.empty_tables())
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +135,35 @@ def _nobody_configured_before() -> Iterator[None]:
     registry.use(None)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        stack = ExitStack()
+        stack.enter_context(databases.folder_of_this_run())
+        config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What has been imported and collected stays: from now on nobody looks through it for garbage."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What would be left out is not even read: to import browsers and the vendors' SDKs takes as long as many tests."""
+    if collection_path.name == "browser" and config.option.markexpr == "not browser":
+        return True
+    if config.getoption("--database-only") and _is_the_same_on_each(collection_path):
+        return True
+    return None
+
+
+def _is_the_same_on_each(path: Path) -> bool:
+    if path.name in WITHOUT_DATABASE:
+        return True
+    return path.suffix == ".py" and SAME_ON_EACH.search(path.read_text()) is not None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database-only", action="store_true", help="leave out what is the same on every database")
     parser.addoption("--pictures", action="store_true", help="keep pictures of the pages that browser tests see")
@@ -105,10 +174,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Long files first, so that no core waits for another's at the end. On a second database, what asks for one."""
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
     if not config.getoption("--database-only"):
+        _check_folders_without_database(items)
         return
     asking = [item for item in items if _asks_for_a_database(item)]
     config.hook.pytest_deselected(items=[item for item in items if not _asks_for_a_database(item)])
     items[:] = asking
+
+
+def _check_folders_without_database(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {item.path.name, item.path.parent.name} & WITHOUT_DATABASE and _asks_for_a_database(item):
+            raise pytest.UsageError(f"{item.nodeid} asks for a database: let it live elsewhere.")
 
 
 def _asks_for_a_database(item: pytest.Item) -> bool:

@@ -18,8 +18,9 @@ from history.repair import Code, repair, unpaired
 from tests.conformance.parley import told_in
 from tests.conformance.telling import told_of
 from tests.context_strategies import options, paths, snapshot_of
+from tests.examples import examples
 
-MANY = settings(max_examples=200, deadline=None)
+MANY = settings(max_examples=examples(200), deadline=None)
 
 
 def load(path: tuple[Node, ...], wanted: ContextOptions, *, page: int) -> Snapshot:

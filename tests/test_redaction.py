@@ -42,6 +42,7 @@ from history.entries import (
 )
 from history.redaction import redacted, redacted_text, redactors_for
 from history.redaction_walk import Redactors
+from tests.examples import examples
 
 CREDENTIALS = Redactors(credentials=True)
 EVERYTHING = Redactors(credentials=True, others=personal([detector.name for detector in PERSONAL]))
@@ -292,7 +293,7 @@ def test_the_property_tests_know_every_kind() -> None:
     assert known == made | {PlanSet, ModelInput, ModelOutput, ToolResults, Summary}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(entries_with(planted() | plain))
 def test_no_planted_secret_survives_anywhere_in_what_is_stored(entry: Entry) -> None:
     result = redacted(entry, CREDENTIALS)
@@ -301,7 +302,7 @@ def test_no_planted_secret_survives_anywhere_in_what_is_stored(entry: Entry) -> 
     assert bool(result.hits) == any(holds(entry, secret) for secret in SAMPLES)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(entries_with(plain))
 def test_an_entry_without_secrets_is_the_same_object(entry: Entry) -> None:
     result = redacted(entry, CREDENTIALS)
@@ -309,14 +310,14 @@ def test_an_entry_without_secrets_is_the_same_object(entry: Entry) -> None:
     assert result.hits == Counter()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(entries_with(planted() | plain))
 def test_redacting_twice_finds_nothing_more(entry: Entry) -> None:
     once = redacted(entry, CREDENTIALS).entry
     assert redacted(once, CREDENTIALS).hits == Counter()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees(planted() | plain), st.booleans(), st.sampled_from([None, 2]))
 def test_arguments_that_are_json_stay_json_of_the_same_shape(tree: Any, escape: bool, indent: int | None) -> None:
     request = ToolRequest(call_id="1", name="t", arguments=json.dumps(tree, ensure_ascii=escape, indent=indent))

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from history.context_entries import ContextEntry, Role
 from history.repair import repair, unpaired
 from tests.context_strategies import context_entries
+from tests.examples import examples
 
-MANY = settings(max_examples=300, deadline=None)
+MANY = settings(max_examples=examples(300), deadline=None)
 
 
 @MANY

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.titles import title_from
+from tests.examples import examples
 
 SETUP = """This is the Example CLI. We are setting up the context for our chat.
 Today's date is Monday, January 7, 2025 (formatted according to the user's locale).
@@ -87,7 +88,7 @@ def test_a_cut_leaves_no_joiner_behind() -> None:
     assert title_from("ab👨\u200d👩 and more", limit=5) == "ab👨…"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(st.characters(), max_size=200), st.integers(0, 100))
 @example("\ud800", 0)
 def test_no_text_is_too_strange(text: str, limit: int) -> None:

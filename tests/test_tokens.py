@@ -26,6 +26,7 @@ from history.tokens import (
     estimate_text,
     estimate_tools,
 )
+from tests.examples import examples
 
 CORPUS = json.loads(Path(__file__).with_name("token_counts.json").read_text(encoding="utf-8"))
 TOKENIZERS = ("o200k", "cl100k", "claude-2", "qwen")
@@ -119,7 +120,7 @@ def test_nothing_costs_nothing_and_something_costs_something() -> None:
     assert estimate_text(" ") == 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(st.characters()), st.text(st.characters()))
 def test_any_text_can_be_estimated_and_more_text_costs_no_less(first: str, second: str) -> None:
     # Joining may merge two words or numbers into one.

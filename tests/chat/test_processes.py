@@ -113,7 +113,7 @@ def test_kill_9_in_mid_stream_leaves_one_interrupted_message_that_can_be_continu
     house.plays(slowly(500, seconds=0.02), says("and the rest."))
     # The second is up before the first goes: on a busy machine a start takes longer than the sweep has patience here.
     with house.serving("uvicorn", application=HASTY) as second:
-        with house.serving("uvicorn", application=HASTY) as first:
+        with house.serving("uvicorn") as first:
             program, session, run = begin(house, first)
             program.until_text(run, lambda text: "w30 " in text)
             time.sleep(0.5)

@@ -16,10 +16,11 @@ from history.dialects import DIALECTS, CallOptions
 from history.entries import Entry, ModelInput, ModelOutput, Node, ToolResults
 from history.repair import unpaired
 from tests.context_strategies import paths, snapshot_of
+from tests.examples import examples
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import HEADERS
 
-MANY = settings(max_examples=80, deadline=None)
+MANY = settings(max_examples=examples(80), deadline=None)
 UNLIMITED = ContextOptions(max_turns=None)
 POLICIES = st.builds(
     Policy,

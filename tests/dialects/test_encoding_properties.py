@@ -12,8 +12,9 @@ from history.context_entries import Role
 from history.dialects import DIALECTS, CallOptions, Switches
 from history.entries import Node
 from tests.context_strategies import options, paths, snapshot_of
+from tests.examples import examples
 
-MANY = settings(max_examples=100, deadline=None)
+MANY = settings(max_examples=examples(100), deadline=None)
 SWITCHES = st.builds(
     Switches,
     system_role=st.sampled_from(["system", "developer", "remove"]),

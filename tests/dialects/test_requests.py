@@ -26,6 +26,7 @@ from history.entries import (
 )
 from history.repair import unpaired
 from tests.dialects.samples import AT, NAMES, PNG
+from tests.examples import examples
 
 every_dialect = pytest.mark.parametrize("name", NAMES)
 PNG_64 = base64.b64encode(PNG).decode()
@@ -102,7 +103,7 @@ JSON = st.recursive(
 
 @every_dialect
 @given(said=JSON, around=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=3))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_odd_requests_are_read_without_an_error_and_survive_storage(name: str, said: Any, around: Any) -> None:
     field = {"openai-responses": "input", "gemini-generate": "contents"}.get(name, "messages")
     decoded = read(name, {**around, field: said})

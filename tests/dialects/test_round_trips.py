@@ -33,6 +33,7 @@ from history.entries import (
 )
 from history.events import END_REASONS, Event, ReasoningPiece, TextPiece, ToolCallPiece
 from tests.dialects.samples import AT, NAMES, PNG
+from tests.examples import examples
 
 every_dialect = pytest.mark.parametrize("name", NAMES)
 
@@ -123,7 +124,7 @@ def _halves(draw: st.DrawFn, text: str) -> list[str]:
 
 @every_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=examples(120))
 def test_an_answer_comes_back_through_a_stream_in_any_chunking(name: str, data: st.DataObject) -> None:
     output = data.draw(outputs())
     encoder = DIALECTS[name].stream_encoder(model="m", reply_id="r1")
@@ -145,7 +146,7 @@ def test_an_answer_comes_back_through_a_stream_in_any_chunking(name: str, data: 
 
 @every_dialect
 @given(output=outputs())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_an_answer_comes_back_through_a_whole_reply(name: str, output: ModelOutput) -> None:
     output = replace(output, status="complete", end_reason=output.end_reason or "stop", error="")
     events = DIALECTS[name].decode_reply(DIALECTS[name].encode_reply(output, reply_id="r1"))
@@ -291,7 +292,7 @@ EXPECTED_LOSSES = {
 
 @every_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_a_conversation_comes_back_through_a_request(name: str, data: st.DataObject) -> None:
     dialect = DIALECTS[name]
     context = data.draw(contexts(dialect.PROVIDER))

@@ -24,6 +24,7 @@ from tests.dialects.samples import (
     gemini_chunk,
     sent,
 )
+from tests.examples import examples
 
 every_dialect = pytest.mark.parametrize("name", NAMES)
 
@@ -53,7 +54,7 @@ def test_input_tokens_are_all_that_was_read_cached_or_not(name: str) -> None:
 
 @every_dialect
 @given(data=st.data())
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_any_chunking_gives_the_same_events(name: str, data: st.DataObject) -> None:
     stream = STREAMS[name]
     places = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
@@ -99,7 +100,7 @@ def test_a_stream_that_breaks_off_has_no_end_and_is_interrupted(name: str) -> No
 
 @every_dialect
 @given(junk=st.binary(max_size=200))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_random_bytes_never_raise(name: str, junk: bytes) -> None:
     assemble(decode(name, junk))
     assemble(decode(name, b"data: " + junk))

@@ -18,7 +18,7 @@ from tests.vendors import says
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with house_in(tmp_path_factory.mktemp("house")) as house:
+    with house_in(tmp_path_factory.mktemp("house"), scopes=("relay", "read")) as house:
         yield house
 
 
@@ -44,21 +44,19 @@ def is_there(house: House, server: Server, path: str, words: str) -> bool:
 
 
 def test_a_relayed_session_appears_and_grows_on_open_pages_within_a_second(house: House) -> None:
-    made = house.manage("keys", "create", "program", "--owner", house.ada.name, "--recording", "full", "--json")
-    key = json.loads(made.stdout)["key"]
     with house.serving("uvicorn", application=HASTY) as server:
         talk: list[dict[str, Any]] = [{"role": "user", "content": "Tell me of fjords."}]
         house.plays(says("They are deep."))
-        session = relayed(key, server, talk, "ses_1")
+        session = relayed(house.ada.key, server, talk, "ses_1")
         wait_for(lambda: is_there(house, server, f"/s/{session}/", "They are deep."), what="the relayed session")
         page = house.page(server, session)
         talk += [{"role": "assistant", "content": "They are deep."}, {"role": "user", "content": "How deep?"}]
         house.plays(says("A thousand metres."))
         began = time.monotonic()
-        relayed(key, server, talk, "ses_1")
+        relayed(house.ada.key, server, talk, "ses_1")
         page.until(lambda page: "A thousand metres." in page.talk, seconds=20)
         # A second, and what a busy machine needs to show it.
         assert time.monotonic() - began < 6
-        relayed(key, server, [{"role": "user", "content": "A new topic: lighthouses."}], "ses_2")
+        relayed(house.ada.key, server, [{"role": "user", "content": "A new topic: lighthouses."}], "ses_2")
         page.until(lambda page: "lighthouses" in page.root.text, seconds=20)
         house.close_sockets()

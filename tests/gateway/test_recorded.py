@@ -6,10 +6,8 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
-import openai
 import pytest
 
 from history.models import Exchange, Session, ToolCall
@@ -22,6 +20,10 @@ from tests.gateway.asking import HI, ask, asking
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, refuses, says
 from tests.vendors.setup import endpoint_at
+
+if TYPE_CHECKING:
+    import anthropic
+    from openai import OpenAI
 
 CALL = ("call_1", "weather", '{"city": "Oslo"}')
 TOOLS: Any = [{"name": "weather", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
@@ -41,7 +43,17 @@ def providers(vendors: Vendors, upstream: str) -> registry.Router:
 
 @pytest.fixture
 def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
+    import anthropic  # it takes long, and every worker would
+
     with anthropic.Anthropic(api_key=key, base_url=relay.url, max_retries=2) as client:
+        yield client
+
+
+@pytest.fixture
+def of_openai(relay: Relay, key: str) -> Iterator[OpenAI]:
+    from openai import OpenAI
+
+    with OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
         yield client
 
 
@@ -103,17 +115,16 @@ def test_the_session_that_the_client_was_told_is_the_session_in_the_history(rela
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
 def test_a_client_that_leaves_in_the_middle_leaves_half_an_answer(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    of_openai: OpenAI, relay: Relay, vendors: Vendors, upstream: str
 ) -> None:
-    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
-        vendors.plays(upstream, replace(says(*[f"{number} " for number in range(50)]), delay=0.02))
-        stream = client.chat.completions.create(
-            model="model", messages=[{"role": "user", "content": "Count."}], stream=True
-        )
-        for number, _chunk in enumerate(stream):
-            if number == 5:
-                break
-        stream.close()
+    vendors.plays(upstream, replace(says(*[f"{number} " for number in range(50)]), delay=0.02))
+    stream = of_openai.chat.completions.create(
+        model="model", messages=[{"role": "user", "content": "Count."}], stream=True
+    )
+    for number, _chunk in enumerate(stream):
+        if number == 5:
+            break
+    stream.close()
     digest(relay, ends=1)
     row = Exchange.objects.get()
     assert row.message is not None
@@ -161,21 +172,20 @@ def test_the_upstream_may_break_off_after_any_byte(relay: Relay, key: str, vendo
 
 @pytest.mark.parametrize("upstream", ["openai-chat"], indirect=True)
 def test_with_the_database_away_the_client_is_answered_and_the_history_catches_up_in_order(
-    relay: Relay, key: str, vendors: Vendors, upstream: str
+    of_openai: OpenAI, relay: Relay, vendors: Vendors, upstream: str
 ) -> None:
     talk: list[Any] = []
-    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
-        for number in range(4):
-            talk.append({"role": "user", "content": f"Question {number}"})
-            vendors.plays(upstream, says(f"Answer {number}"))
-            if number == 0:
-                reply = client.chat.completions.create(model="model", messages=talk)
-            else:
-                close_connections()
-                with database_away():
-                    reply = client.chat.completions.create(model="model", messages=talk)
-            assert reply.choices[0].message.content == f"Answer {number}"
-            talk.append({"role": "assistant", "content": f"Answer {number}"})
+    for number in range(4):
+        talk.append({"role": "user", "content": f"Question {number}"})
+        vendors.plays(upstream, says(f"Answer {number}"))
+        if number == 0:
+            reply = of_openai.chat.completions.create(model="model", messages=talk)
+        else:
+            close_connections()
+            with database_away():
+                reply = of_openai.chat.completions.create(model="model", messages=talk)
+        assert reply.choices[0].message.content == f"Answer {number}"
+        talk.append({"role": "assistant", "content": f"Answer {number}"})
     digest(relay, ends=4)
     (session,) = sessions()
     assert len(path_of(session)) == 8

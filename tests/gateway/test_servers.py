@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,16 +46,27 @@ def reasons(folder: Path) -> list[str]:
     return [record.reason for _, record in read(folder / "journal") if isinstance(record, Ended)]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A database with Ada's key in it, to be copied; the key."""
+    folder = tmp_path_factory.mktemp("made")
+    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": ready_file(folder / "parley.sqlite3")}
+    return folder, manage("shell", "--no-imports", "--command", HOLDER, **variables).stdout.strip()
+
+
 @pytest.mark.parametrize("server", SERVERS)
-def test_the_relay_carries_and_mcp_answers_under_every_server(server: str, vendors: Vendors, tmp_path: Path) -> None:
+def test_the_relay_carries_and_mcp_answers_under_every_server(
+    server: str, made: tuple[Path, str], vendors: Vendors, tmp_path: Path
+) -> None:
+    folder, key = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     variables = {
         "PARLEY_DATA_DIR": str(tmp_path),
-        "DATABASE_URL": ready_file(tmp_path / "parley.sqlite3"),
+        "DATABASE_URL": f"sqlite:///{tmp_path}/parley.sqlite3",
         "ANTHROPIC_BASE_URL": vendors.url,
         "ANTHROPIC_API_KEY": KEYS["anthropic"],
         "PARLEY_BACKGROUND": "off",
     }
-    key = manage("shell", "--no-imports", "--command", HOLDER, **variables).stdout.strip()
     port = free_port()
     environment = clean_environment(**variables)
     with serving(

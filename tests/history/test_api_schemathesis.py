@@ -26,6 +26,8 @@ from project.accounts.models import User
 from tests.history.rest import secret_of
 from tests.talk import answered, call, result, results, said
 
+pytestmark = pytest.mark.any_database
+
 CONFIG = SchemathesisConfig.from_dict(
     {
         # NUL is refused in every text, which a schema cannot say; test_api_errors shows it.
@@ -65,7 +67,6 @@ def key(ada: User) -> str:
     return secret_of(ada, "read", "write", "delete", "export", "import", owner_wide=True)
 
 
-@pytest.mark.any_database
 @pytest.mark.usefixtures("_one_connection")
 @asked.parametrize()
 @settings(suppress_health_check=list(HealthCheck))

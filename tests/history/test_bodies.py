@@ -29,6 +29,7 @@ from history.entries import (
     read_entry,
 )  # fmt: skip
 from tests.conformance.samples import EVERY_KIND, ODD
+from tests.examples import examples
 
 # Any code point at all: NUL, lone surrogates, what JSON escapes; and what looks like our own references.
 LOOK_ALIKES = st.sampled_from(["$blob", "$json_blob", "$$blob", "$", "0" * 64, '{"$blob":"' + "0" * 64 + '"}'])
@@ -72,7 +73,7 @@ def there_and_back(entry: Entry) -> Entry:
     return bodies.unpack(packed.body, packed.blobs)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(entry=ENTRIES, limit=st.sampled_from([0, 1, 5, 30, 65_536]))
 def test_any_entry_comes_back_whatever_is_moved_to_blobs(entry: Entry, limit: int) -> None:
     # The limit is a constant of the module; small ones bring every string to the border.
@@ -82,7 +83,7 @@ def test_any_entry_comes_back_whatever_is_moved_to_blobs(entry: Entry, limit: in
         assert there_and_back(entry) == entry
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(entry=ENTRIES)
 def test_a_body_is_text_that_any_database_takes(entry: Entry) -> None:
     body = bodies.pack(entry).body
@@ -130,7 +131,7 @@ def test_a_body_that_cannot_be_read_is_shown_as_what_it_is() -> None:
     assert entry.kind == "unknown"
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(inputs=OBJECTS)
 def test_inputs_come_back_with_clean_texts(inputs: dict[str, Any]) -> None:
     stored, blobs = bodies.pack_inputs({"given": inputs, "prompt": "p" * 2_000})

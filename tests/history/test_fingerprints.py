@@ -24,6 +24,7 @@ from history.entries import (
     ToolsOffered,
 )  # fmt: skip
 from history.models import ApiKey, Message
+from tests.examples import examples
 from tests.talk import answered, call, chat_of, result, results, said
 
 REMINDER = "<system-reminder>\nthe todo list is empty\n</system-reminder>"
@@ -120,7 +121,7 @@ def test_without_the_key_nobody_can_test_a_guess(settings: Any) -> None:
     assert mark(said("hello")) != here
 
 
-@hypothesis_settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis_settings(max_examples=examples(100), deadline=None, derandomize=True)
 @given(texts=st.lists(st.text(st.characters()), max_size=4), arguments=st.text(st.characters()))
 def test_any_text_has_a_fingerprint(texts: list[str], arguments: str) -> None:
     request = ToolRequest(call_id="c", name="t", arguments=arguments)

@@ -22,7 +22,8 @@ def killed_while_writing(elsewhere: Elsewhere, session: str, *, after: float) ->
     return max(int(line["version"]) for line in lines)
 
 
-@pytest.mark.parametrize("seed", range(4))
+# `make faults` kills many more.
+@pytest.mark.parametrize("seed", range(2))
 def test_what_was_acknowledged_survives_the_death_of_the_writer(elsewhere: Elsewhere, seed: int) -> None:
     chance = random.Random(seed)
     [session] = elsewhere.run("begin", 1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from history import markdown
 from history.markdown import render
 from history.markdown_simple import MOST_CHARS, simple_html
+from tests.examples import examples
 
 pytestmark = pytest.mark.any_database
 
@@ -38,7 +39,7 @@ def the_long_way(text: str) -> str:
 
 
 @given(texts)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_short_way_leads_where_the_long_one_does(text: str) -> None:
     assert render(text) == the_long_way(text)
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.markdown import ALLOWED_CLASSES, RENDERED_CHARS, TAGS, _rendered, _renderers, plain, render
+from tests.examples import examples
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -70,7 +71,7 @@ def test_hostile_text_becomes_harmless_html(text: str) -> None:
 
 
 @given(st.text(alphabet="<>[]()!`*_~#|-\n \"'&;:/=axscript^$\\\\1", max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_text_at_all_brings_other_tags_or_attributes(text: str) -> None:
     assert tags_in(render(text)) <= TAGS
 
@@ -195,7 +196,7 @@ NOTES_AND_CODE = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from([*HOSTILE, *NOTES_AND_CODE]), min_size=1, max_size=6))
 def test_nothing_of_one_text_is_left_when_the_next_one_is_rendered(texts: list[str]) -> None:
     _rendered.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 from urllib.error import URLError
 from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
@@ -87,6 +90,12 @@ def manage(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str
         timeout=120,
         check=False,
     )
+
+
+def settings_with(**variables: str) -> dict[str, Any]:
+    """Those that a process with these variables would have; read here, because a process takes a second."""
+    with patch.dict(os.environ, clean_environment(**variables), clear=True):
+        return runpy.run_path(str(ROOT / "project" / "settings.py"))
 
 
 def wait_for(condition: Callable[[], object], *, seconds: float = 60, what: str = "what the test waits for") -> None:

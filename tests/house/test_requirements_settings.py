@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from tests.house.processes import ROOT, manage
+from tests.house.processes import ROOT, settings_with
 
 HISTORY = {
     "CHAT_HISTORY_ENABLED": True,
@@ -19,11 +18,8 @@ HISTORY = {
 
 
 def settings_under(folder: Path, **variables: str) -> dict[str, object]:
-    code = (
-        f"from django.conf import settings as s; import json; print(json.dumps([getattr(s, n) for n in {[*HISTORY]}]))"
-    )
-    done = manage("shell", "--no-imports", "--command", code, PARLEY_DATA_DIR=str(folder), **variables)
-    return dict(zip(HISTORY, json.loads(done.stdout), strict=True))
+    found = settings_with(PARLEY_DATA_DIR=str(folder), **variables)
+    return {name: found[name] for name in HISTORY}
 
 
 def test_without_any_variable_every_setting_of_the_history_has_its_default(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_every_start_prints_a_fresh_link_that_opens_once(empty_database_url: str
             wait_for(lambda: answers(port, "/readyz"), what="serving")
             page = Browser().press(links[-1])
             assert "Hello, admin" in page
-            assert re.search(r"/static/css/base\.[0-9a-f]{12}\.css", page), "static files have no hashed names"
+            check_static_files(port, page)
             with pytest.raises(HTTPError) as refused:
                 urlopen(links[-1], timeout=20)
             assert refused.value.code == 410
@@ -62,17 +62,13 @@ def test_every_start_prints_a_fresh_link_that_opens_once(empty_database_url: str
     assert links[0] != links[1]
 
 
-@pytest.mark.any_database
-def test_a_hashed_static_file_is_served_for_ever(environment: dict[str, str], tmp_path: Path) -> None:
-    port = free_port()
-    with running(SERVE, log=tmp_path / "log", environment=clean_environment(**environment, PORT=str(port))) as server:
-        link_of(server)
-        with urlopen(f"http://127.0.0.1:{port}/accounts/signin/", timeout=20) as response:
-            found = re.search(r"/static/css/base\.[0-9a-f]{12}\.css", response.read().decode())
-        assert found
-        with urlopen(f"http://127.0.0.1:{port}{found[0]}", timeout=20) as response:
-            assert "immutable" in response.headers["Cache-Control"]
-            assert b".button" in response.read()
+def check_static_files(port: int, page: str) -> None:
+    """They have names for their content, and may be kept for ever."""
+    found = re.search(r"/static/css/base\.[0-9a-f]{12}\.css", page)
+    assert found, "static files have no hashed names"
+    with urlopen(f"http://127.0.0.1:{port}{found[0]}", timeout=20) as response:
+        assert "immutable" in response.headers["Cache-Control"]
+        assert b".button" in response.read()
 
 
 @pytest.mark.any_database

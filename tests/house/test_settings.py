@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 
 from project.keyfiles import key_from
-from tests.house.processes import ROOT, SERVERS, clean_environment, free_port, manage
+from tests.house.processes import ROOT, SERVERS, clean_environment, free_port, settings_with
 
 WRONG = {
     "DEBUG": "maybe",
@@ -47,49 +47,41 @@ def assert_one_clear_line(stderr: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_setting_is_one_clear_line_and_exit_code_2(name: str, tmp_path: Path) -> None:
-    variables = {"PARLEY_DATA_DIR": str(tmp_path), name: WRONG[name]}
-    done = manage("check", **variables)
-    assert done.returncode == 2
-    assert_one_clear_line(done.stderr, name)
+def test_a_wrong_setting_is_one_clear_line_and_exit_code_2(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        settings_with(**{"PARLEY_DATA_DIR": str(tmp_path), name: WRONG[name]})
+    assert stopped.value.code == 2
+    assert_one_clear_line(capsys.readouterr().err, name)
 
 
-@pytest.mark.parametrize("server", ["daphne", "uvicorn"])
-def test_a_server_that_imports_wrong_settings_says_the_same(server: str, tmp_path: Path) -> None:
-    words = [word.format(port=free_port(), application="project.asgi:application") for word in SERVERS[server]]
+@pytest.mark.parametrize("program", ["manage.py", "daphne", "uvicorn"])
+def test_whoever_imports_wrong_settings_ends_with_that_line_and_code(program: str, tmp_path: Path) -> None:
     environment = clean_environment(PARLEY_DATA_DIR=str(tmp_path), DEBUG="maybe")
-    command = [sys.executable, "-m", *words]
+    words = ["-m", *SERVERS[program]] if program in SERVERS else [program, "check"]
+    filled = [word.format(port=free_port(), application="project.asgi:application") for word in words]
+    command = [sys.executable, *filled]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert_one_clear_line(done.stderr, "DEBUG")
 
 
 def test_the_defaults_are_safe(tmp_path: Path) -> None:
-    code = (
-        "from django.conf import settings as s; import json;"
-        "print(json.dumps([s.DEBUG, s.ALLOWED_HOSTS, len(s.SECRET_KEY) > 40, len(s.PARLEY_FINGERPRINT_KEY) > 40]))"
-    )
-    done = manage("shell", "--no-imports", "--command", code, PARLEY_DATA_DIR=str(tmp_path))
-    assert done.stdout.strip() == '[false, ["localhost", "127.0.0.1", "[::1]"], true, true]', done.stderr
+    found = settings_with(PARLEY_DATA_DIR=str(tmp_path))
+    assert (found["DEBUG"], found["ALLOWED_HOSTS"]) == (False, ["localhost", "127.0.0.1", "[::1]"])
+    assert min(len(found["SECRET_KEY"]), len(found["PARLEY_FINGERPRINT_KEY"])) > 40
     for name in ("secret.key", "fingerprint.key"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_https_in_the_address_makes_cookies_secure(tmp_path: Path) -> None:
-    code = (
-        "from django.conf import settings as s;"
-        "print(s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE, s.SECURE_HSTS_SECONDS > 0, s.CSRF_TRUSTED_ORIGINS,"
-        " 'parley.example.org' in s.ALLOWED_HOSTS)"
-    )
-    done = manage(
-        "shell",
-        "--no-imports",
-        "--command",
-        code,
-        PARLEY_DATA_DIR=str(tmp_path),
-        PARLEY_URL="https://parley.example.org/",
-    )
-    assert done.stdout.strip() == "True True True ['https://parley.example.org'] True", done.stderr
+    found = settings_with(PARLEY_DATA_DIR=str(tmp_path), PARLEY_URL="https://parley.example.org/")
+    assert found["SESSION_COOKIE_SECURE"]
+    assert found["CSRF_COOKIE_SECURE"]
+    assert found["SECURE_HSTS_SECONDS"] > 0
+    assert found["CSRF_TRUSTED_ORIGINS"] == ["https://parley.example.org"]
+    assert "parley.example.org" in found["ALLOWED_HOSTS"]
 
 
 def test_no_page_may_run_inline_scripts_or_styles() -> None:
@@ -105,9 +97,9 @@ def test_processes_that_start_at_once_agree_on_one_key(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 8
 
 
-def test_a_damaged_key_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_key_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "secret.key").write_text("")
-    done = manage("check", PARLEY_DATA_DIR=str(tmp_path))
-    assert done.returncode == 2
-    assert "secret.key" in done.stderr
-    assert done.stderr.count("\n") == 1
+    with pytest.raises(SystemExit) as stopped:
+        settings_with(PARLEY_DATA_DIR=str(tmp_path))
+    said = capsys.readouterr().err
+    assert (stopped.value.code, said.count("\n"), "secret.key" in said) == (2, 1, True)

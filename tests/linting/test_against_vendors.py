@@ -14,11 +14,12 @@ from history.dialects import DIALECTS
 from history.entries import Node
 from history.linting import Given, Report, Verdict, is_taken, lint_request, lint_session
 from tests.context_strategies import paths, snapshot_of
+from tests.examples import examples
 from tests.linting.requests import BROKEN, SIGNATURE
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import BAD, GOOD, HEADERS
 
-MANY = settings(max_examples=120, deadline=None)
+MANY = settings(max_examples=examples(120), deadline=None)
 # Whether a signature is genuine only the vendor knows.
 UNKNOWABLE = {"a foreign signature", "a forged signature"}
 broken = st.sampled_from(sorted(BROKEN)).flatmap(lambda name: st.tuples(st.just(name), BROKEN[name]))

@@ -1,21 +1,24 @@
-"""The official client, for tests that need one call or two."""
+"""The official client, for tests that need one call or two. It takes long to import, so only who asks imports it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult
 
 T = TypeVar("T")
 
 
 def with_client(url: str, key: str, ask: Callable[[Client], Awaitable[T]], *, mode: str = "auto", **headers: str) -> T:
     """What `ask` gets from the server, after a handshake in one of the protocol's two ways (`legacy`, `auto`)."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
 
     async def asked() -> T:
         sent = {"Authorization": f"Bearer {key}", **headers}

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from http.client import HTTPConnection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
-
-from mcp import Client
-from mcp_types import Tool
 
 from history import keys, recorder
 from history.models import ApiKey, AuditEvent, Message, Session
 from project.accounts.models import User
 from tests.mcp.asking import called, names, text_of, told, with_client
 from tests.talk import chat_of, said
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import Tool
 
 FOUR = ["search_history", "read_session", "list_sessions", "append_note"]
 

@@ -14,7 +14,7 @@ from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.known import VENDORS
 from relay.providers.registry import Router, router_from_settings
 from relay.providers.written import MODEL_KEYS, PROVIDER_KEYS, WrongFile, read_file, read_routes, read_tables
-from tests.house.processes import ROOT, manage
+from tests.house.processes import ROOT, settings_with
 
 OLLAMA = 'name = "ollama"\ndialect = "openai-chat"\nbase_url = "http://127.0.0.1:11434/v1"\n'
 
@@ -140,24 +140,26 @@ def test_a_wrong_key_in_the_file_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize("content", [b"[[providers]\n", b"\xff\xfe", b"[[providers]]\nname = 'x'\nmodles = []\n"])
-def test_a_broken_file_stops_the_start_with_one_line(tmp_path: Path, content: bytes) -> None:
+def test_a_broken_file_stops_the_start_with_one_line(
+    tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "providers.toml"
     file.write_bytes(content)
-    done = manage("check", PARLEY_DATA_DIR=str(tmp_path), PARLEY_PROVIDERS=str(file))
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "PARLEY_PROVIDERS" in done.stderr
-    assert "write" in done.stderr
+    with pytest.raises(SystemExit) as stopped:
+        settings_with(PARLEY_DATA_DIR=str(tmp_path), PARLEY_PROVIDERS=str(file))
+    said = capsys.readouterr().err
+    assert (stopped.value.code, said.count("\n")) == (2, 1), said
+    assert "PARLEY_PROVIDERS" in said
+    assert "write" in said
 
 
 def test_a_key_named_in_the_file_may_stand_in_the_environment(tmp_path: Path) -> None:
     file = tmp_path / "providers.toml"
     file.write_text("[[providers]]\n" + OLLAMA + 'api_key_env = "BOX_KEY"\n', encoding="utf-8")
-    code = "from django.conf import settings as s; print(s.PARLEY_PROVIDERS[0].api_key, repr(s.PARLEY_PROVIDERS[0]))"
     variables = {"PARLEY_DATA_DIR": str(tmp_path), "PARLEY_PROVIDERS": str(file), "BOX_KEY": "key-of-the-box"}
-    done = manage("shell", "--no-imports", "--command", code, **variables)
-    assert done.stdout.startswith("key-of-the-box Endpoint("), done.stderr
-    assert done.stdout.count("key-of-the-box") == 1
+    [endpoint] = settings_with(**variables)["PARLEY_PROVIDERS"]
+    assert endpoint.api_key == "key-of-the-box"
+    assert "key-of-the-box" not in repr(endpoint)
 
 
 def test_the_example_in_the_docs_can_be_read_and_every_key_is_explained(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ class House:
 
 
 @contextmanager
-def house_in(folder: Path) -> Iterator[House]:
+def house_in(folder: Path, *, scopes: tuple[str, ...] = ("read", "write", "delete")) -> Iterator[House]:
     with ready_database(folder) as url, Vendors() as vendors:
         providers = folder / "providers.toml"
         providers.write_text(PROVIDERS.format(url=vendors.url, key=KEYS["openai"]))
@@ -131,13 +131,13 @@ def house_in(folder: Path) -> Iterator[House]:
             "PARLEY_DEMO_MODEL": "off",
             "PARLEY_CHAT_MESSAGES_PER_MINUTE": "0",
         }
-        house = House(folder, vendors, variables, Person(**_people(variables)))
+        house = House(folder, vendors, variables, Person(**_people(variables, scopes)))
         yield house
         house.close_sockets()
 
 
-def _people(variables: dict[str, str]) -> dict[str, str]:
-    command = [sys.executable, "-m", "tests.chat.served.people"]
+def _people(variables: dict[str, str], scopes: tuple[str, ...]) -> dict[str, str]:
+    command = [sys.executable, "-m", "tests.chat.served.people", *scopes]
     done = subprocess.run(command, cwd=ROOT, env=clean_environment(**variables), capture_output=True, check=True)
     found: dict[str, str] = json.loads(done.stdout)
     return found

@@ -1,4 +1,4 @@
-"""Makes Ada, her key and her cookie in whatever database the environment names; prints them as JSON."""
+"""Makes Ada, her key with the given scopes and her cookie in the database of the environment; prints them as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from project.accounts.models import User  # noqa: E402
 from relay.models import Agent  # noqa: E402
 
 ada = User.objects.create_user("ada")
-key = keys.create(name="program", owner=ada, scopes=["read", "write", "delete"], recording="full", owner_wide=True)
+key = keys.create(name="program", owner=ada, scopes=sys.argv[1:], recording="full", owner_wide=True)
 Agent.objects.update(tools=["current_time", "ten_megabytes"])
 client = Client()
 client.force_login(ada)
