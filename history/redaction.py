@@ -143,7 +143,7 @@ def load_hook(path: str) -> Hook:
     return Hook(path, function)
 
 
-@register()
+@register("redaction")
 def check_redaction_settings(**_: Any) -> list[CheckMessage]:
     """A wrong hook or detector stops the start; it must not be found when the first secret comes by."""
     found: list[CheckMessage] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import CommandError, call_command, load_command_class
 
 from history import keys
 from history.management.output import print_json, print_table
@@ -120,9 +120,14 @@ def test_a_real_process_ends_with_the_right_code_and_says_why_on_stderr(house: d
     assert (refused.returncode, refused.stdout) == (1, "")
     assert len(refused.stderr.splitlines()) == 1
     assert "staff user" in refused.stderr
-    assert manage(house, "fly").returncode == 2
     listed = manage(house, "list", "--json")
     assert (listed.returncode, json.loads(listed.stdout)) == (0, [])
+
+
+def test_what_is_no_command_ends_with_the_code_for_wrong_usage() -> None:
+    with pytest.raises(SystemExit) as ended:
+        load_command_class("history", "keys").run_from_argv(["manage.py", "keys", "fly"])
+    assert ended.value.code == 2
 
 
 @pytest.mark.any_database

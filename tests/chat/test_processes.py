@@ -9,17 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+from django.conf import settings
 from websockets.exceptions import ConnectionClosed
 
 from tests.chat.served import House, Page, Program, house_in
 from tests.chat.served.house import HASTY, Server, slowly, words
 from tests.house.processes import ON_ANY_DATABASE
-from tests.on_postgres import redis
 from tests.vendors import asks, raw, says
 
 # What each server ends with after SIGTERM: uvicorn raises the signal again once it is done.
@@ -170,16 +169,17 @@ def test_sigterm_in_mid_stream_keeps_the_text_at_once_and_ends_in_good_order(
 # Several processes.
 
 
-@pytest.fixture(params=["without Redis", "with Redis"])
-def others(
-    request: pytest.FixtureRequest, house: House, server: Server, tmp_path: Path
-) -> Iterator[tuple[Server, Server]]:
+WITH_REDIS = pytest.mark.skipif(not settings.REDIS_URL, reason="where the tests have no Redis it is done without")
+
+
+@pytest.fixture(params=["without Redis", pytest.param("with Redis", marks=WITH_REDIS)])
+def others(request: pytest.FixtureRequest, house: House, server: Server) -> Iterator[tuple[Server, Server]]:
     """Two processes on one database: where the tab is, and where the run is."""
     with ExitStack() as stack:
         if request.param == "without Redis":
             yield server, stack.enter_context(house.serving("uvicorn"))
         else:
-            url = stack.enter_context(redis(tmp_path))
+            url = settings.REDIS_URL
             tab, run = (stack.enter_context(house.serving(kind, redis=url)) for kind in ("daphne", "uvicorn"))
             yield tab, run
 

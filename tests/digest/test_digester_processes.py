@@ -54,7 +54,7 @@ class TestProcesses:
                 answer = said(f"Answer {turn} to {number}")
                 relay.answer(talk.send(f"Question {turn} of {number}"), answer)
                 talk.hear(answer)
-        for least in (1, 20, 40):
+        for least in (1, 30):
             with digesting(tmp_path) as child:
                 wait_for(lambda least=least: Exchange.objects.filter(end_reason="done").count() >= least)  # type: ignore[misc]
                 child.send_signal(signal.SIGKILL)

@@ -46,6 +46,8 @@ ACTIONS: dict[str, ModuleType] = {
 
 class Command(BaseCommand):
     help = "List, read, search, export, import, delete and verify what was recorded."
+    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    requires_system_checks: list[str] = ["redaction"]
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar=" | ".join(ACTIONS))

@@ -24,6 +24,8 @@ LIMITS = tuple(keys.Limits.__annotations__)
 
 class Command(BaseCommand):
     help = "Create, list and revoke API keys."
+    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="create | list | revoke")

@@ -17,6 +17,8 @@ from project.database import check_database
 
 class Command(BaseCommand):
     help = "Copy the SQLite database while it is in use, check the copy, and print where it is."
+    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("path", nargs="?", type=Path, help="default: a file named by the time, in data/backups")
