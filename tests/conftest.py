@@ -42,7 +42,8 @@ LONG_FILES = frozenset(
     f"test_{name}.py"
     for name in (
         "processes", "servers", "model_based", "commands_changing", "digester_processes", "carrying", "limits", "sdks",
-        "api_schemathesis", "jsonl_histories", "serve",
+        "api_schemathesis", "jsonl_histories", "serve", "pacing", "backup", "live", "retention", "providers_local",
+        "providers_trouble", "traps", "summaries",
     )
 )  # fmt: skip
 

@@ -18,6 +18,7 @@ class TestParley(StoreContract):
         return ParleyStore(ada)
 
 
+@pytest.mark.any_database
 class TestThePlainModel(StoreContract):
     @pytest.fixture
     def store(self) -> Store:

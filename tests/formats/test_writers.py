@@ -38,7 +38,7 @@ from tests.formats.exported import rich_session
 from tests.talk import answered, call, chat_of, result, results, said
 from tests.vendors.rules import problem_with
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 BEGUN = datetime(2025, 12, 31, 10, 0, tzinfo=UTC)
 

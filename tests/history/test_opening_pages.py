@@ -18,7 +18,7 @@ from history.who_read import who_read
 from tests.history.test_rights import key_of, with_right
 from tests.talk import chat_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 
 HTMX = {"HX-Request": "true"}
 

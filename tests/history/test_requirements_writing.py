@@ -98,6 +98,7 @@ def _stores_some(call: str) -> bool:
     return re.match(r"(rows\.)?insert\(Message\b|Message\.(_default_manager|objects)\.\w*create\(", call) is not None
 
 
+@pytest.mark.any_database
 def test_entries_are_made_in_one_place_and_stored_in_one_place() -> None:
     modules = [path for app in ("history", "project", "relay") for path in (ROOT / app).rglob("*.py")]
     writers = {path.relative_to(ROOT).as_posix() for path in modules if writes_messages(path)}

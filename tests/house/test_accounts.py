@@ -10,7 +10,7 @@ from django.utils import timezone
 from project.accounts import failures
 from project.accounts.models import SignInFailure, User
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 RIGHT = {"username": "ada", "password": "analytical engine"}
 WRONG = {"username": "ada", "password": "guessed"}
 

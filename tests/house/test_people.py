@@ -13,7 +13,7 @@ from history.models import AuditEvent
 from project.accounts.models import SignInLink, User
 from tests.talk import chat_of
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 PAGE = "/accounts/people/"
 
 
