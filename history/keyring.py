@@ -100,6 +100,8 @@ class _Seen:
     looked_up: float = float("-inf")
     renewed: float = float("-inf")
     verified: float = float("-inf")
+    # The key as it was read, and a scope that it was accepted for, where that is no question of the time.
+    passed: tuple[ApiKey | None, str | None] = (None, None)
 
 
 class KeyRing:
@@ -144,7 +146,15 @@ class KeyRing:
         if seen is None:
             self._read(raw)  # whatever is no key need not be looked for
             return None
-        return self._accepted(seen.api_key, scope) if self._is_fresh(seen) else None
+        if not self._is_fresh(seen):
+            return None
+        api_key, (passed, for_scope) = seen.api_key, seen.passed
+        if api_key is not None and passed is api_key and for_scope == scope:
+            return api_key
+        accepted = self._accepted(api_key, scope)
+        if accepted.expires_at is None:
+            seen.passed = (accepted, scope)
+        return accepted
 
     def is_due(self, api_key: ApiKey) -> bool:
         """Whether somebody should `renew` this key now, so that no caller has to wait for it. True for one of them."""

@@ -16,8 +16,10 @@ MAX_DEPTH = 100
 
 
 def obj(value: Any) -> Mapping[str, Any]:
-    # Nearly always a dict, and asking for that is many times quicker than asking an abstract class.
-    return value if isinstance(value, (dict, Mapping)) else EMPTY
+    # Nearly always a dict or nothing, and asking for that is many times quicker than asking an abstract class.
+    if type(value) is dict:
+        return value
+    return value if value is not None and isinstance(value, Mapping) else EMPTY
 
 
 def items(value: Any) -> Sequence[Any]:

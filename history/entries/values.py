@@ -63,7 +63,9 @@ class Value:
     def __post_init__(self) -> None:
         mappings, choices = _checked_fields(type(self))
         for name in mappings:
-            object.__setattr__(self, name, frozen(getattr(self, name)))
+            value = getattr(self, name)
+            if value is not EMPTY:
+                object.__setattr__(self, name, frozen(value))
         for name, allowed in choices:
             if getattr(self, name) not in allowed:
                 listed = ", ".join(map(str, allowed))

@@ -61,7 +61,7 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
     except ApiKeyError as error:
         raise refusals.of_key(error) from None
     method, path = scope["method"], scope["path"]
-    if await own.answer(method, path, headers, key, client):
+    if method == "GET" and await own.answer(path, headers, key, client):
         return
     call = Call(
         exchange=exchange,
@@ -108,7 +108,7 @@ async def _read_body(call: Call, receive: Any) -> None:
         return
     call.asked = bodies.glanced_at(call.told)
     call.recording = mode_of(call.key)
-    call.naming = naming.named(call.headers, call.asked, key=call.key.pk)
+    call.naming = naming.named(call.headers, call.asked, key=call.key.id)
     if naming.BODY_FIELD in call.asked:
         call.told = call.body = bodies.without_field(call.told, naming.BODY_FIELD)
         call.has_lost_session_field = call.is_changed = True

@@ -64,6 +64,7 @@ class Client:
         self._receive, self._send = receive, send
         self._watch: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
+        self._patrol: _Patrol | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
         self._keepalive = self._last = 0.0
@@ -72,7 +73,8 @@ class Client:
 
     def watch(self, when_gone: Callable[[], None]) -> None:
         """Once the body has been read, the next thing that the server has to say is that the caller has left."""
-        _patrol(self._loop).add(self, when_gone)
+        self._patrol = _patrol(self._loop)
+        self._patrol.add(self, when_gone)
 
     def watch_now(self, when_gone: Callable[[], None]) -> None:
         self._watch = self._loop.create_task(self._wait(when_gone))
@@ -105,7 +107,8 @@ class Client:
             cut()
 
     def close(self) -> None:
-        _patrol(self._loop).leave(self)
+        if self._patrol is not None:
+            self._patrol.leave(self)
         for waiting in (self._watch, self._timer, self._comment):
             if waiting is not None:
                 waiting.cancel()

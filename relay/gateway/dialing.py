@@ -20,8 +20,8 @@ from relay.gateway import routes
 from relay.gateway.calls import Call
 from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
+from relay.gateway.silence import words_of
 from relay.providers import sessions
-from relay.providers.answers import network_errors
 from relay.providers.endpoints import Endpoint, Patience, host_of
 from relay.providers.retries import retry_after
 
@@ -44,6 +44,7 @@ class Reply:
     endpoint: Endpoint
     response: aiohttp.ClientResponse
     first: bytes = b""
+    waiting: words_of | None = None
 
     @property
     def status(self) -> int:
@@ -54,8 +55,13 @@ class Reply:
         return self.response.headers.get("content-type", "").lower().startswith("text/event-stream")
 
     async def next(self) -> bytes:
-        with network_errors(self.endpoint, has_begun=True):
-            return await self.response.content.readany()
+        content = self.response.content
+        if content.exception() is None and (there := content.read_nowait()):
+            return there
+        if self.waiting is None:
+            self.waiting = words_of(self.endpoint, has_begun=True)
+        with self.waiting:
+            return await content.readany()
 
 
 Make = Callable[[Upstream, Endpoint], Request]
@@ -89,7 +95,7 @@ async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool)
     endpoint = await upstream.provider.reach()
     request = make(upstream, endpoint)
     session = sessions.session(keeps_alive=upstream.provider.keeps_alive, is_bare=True)
-    with network_errors(endpoint, has_begun=False):
+    with words_of(endpoint, has_begun=False):
         response = await session.request(
             call.method,
             _address(request.url),
@@ -114,12 +120,13 @@ def _address(url: str) -> URL:
 
 @lru_cache(maxsize=100)
 def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle)
+    """For how long it may be silent is looked after in `silence`."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect)
 
 
 async def _first(endpoint: Endpoint, response: aiohttp.ClientResponse) -> bytes:
     """While there is somebody else to ask, an answer counts only once it has begun."""
-    with network_errors(endpoint, has_begun=False):
+    with words_of(endpoint, has_begun=False):
         first = await response.content.readany()
     if not first and response.status == 200:
         raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)

@@ -31,8 +31,10 @@ NOT_RETURNED = frozenset(
     name.encode() for name in BETWEEN_HOPS | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
 )
 # Worth keeping of a reply: whose call it was to the vendor, and how much the account has left.
-KEPT_BEGINNINGS = ("x-ratelimit-", "anthropic-ratelimit-", "retry-after", "x-should-retry", "openai-", "x-parley-not-")
-KEPT = frozenset({"request-id", "x-request-id", "content-type", "content-encoding"})
+KEPT_BEGINNINGS = (
+    *(b"x-ratelimit-", b"anthropic-ratelimit-", b"retry-after", b"x-should-retry", b"openai-", b"x-parley-not-"),
+)
+KEPT = frozenset({b"request-id", b"x-request-id", b"content-type", b"content-encoding"})
 
 
 def read(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
@@ -61,7 +63,7 @@ def returned(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def kept(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    return [pair for pair in read(raw) if pair[0] in KEPT or pair[0].startswith(KEPT_BEGINNINGS)]
+    return read([pair for pair in raw if (lower := pair[0].lower()) in KEPT or lower.startswith(KEPT_BEGINNINGS)])
 
 
 def _named_by_connection(pairs: Pairs) -> set[str]:

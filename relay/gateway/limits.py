@@ -31,7 +31,7 @@ from relay.gateway import shared, uses
 from relay.gateway.calls import Call
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
-from relay.gateway.uses import Total, Use
+from relay.gateway.uses import NO_USE, Total, Use
 
 logger = logging.getLogger(__name__)
 
@@ -46,16 +46,26 @@ BUDGETS = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month
 
 @dataclass(slots=True)
 class Count(Generic[P]):
-    """What all processes have counted, what is just being written, and what is new since."""
+    """What all processes have counted, what is just being written, and what is new since, in numbers of its own."""
 
     period: P
-    known: Use = field(default_factory=Use)
-    writing: Use = field(default_factory=Use)
-    new: Use = field(default_factory=Use)
+    known: Use = NO_USE
+    writing: Use = NO_USE
+    requests: int = 0
+    tokens: int = 0
+    cost: Decimal = NO_USE.cost
+
+    @property
+    def new(self) -> Use:
+        return Use(self.requests, self.tokens, self.cost)
 
     @property
     def used(self) -> Use:
         return self.known + self.writing + self.new
+
+    def begin_writing(self) -> None:
+        self.writing += self.new
+        self.requests, self.tokens, self.cost = NO_USE
 
 
 @dataclass(slots=True)
@@ -64,16 +74,24 @@ class Account:
 
     minute: Count[int]
     day: Count[date]
-    month_before: Use = field(default_factory=Use)
+    month_before: Use = NO_USE
     running: set[str] = field(default_factory=set)
     elsewhere: int = 0
-    prefix: str = ""
+    key: ApiKey | None = None  # as it was last seen
     seen: float = 0.0
     is_limited: bool = False
     is_loaded: bool = False
 
+    @property
+    def prefix(self) -> str:
+        return self.key.prefix if self.key else ""
 
-ONE = Use(requests=1)
+    def enter(self, name: str) -> set[str]:
+        self.minute.requests += 1
+        self.day.requests += 1
+        self.running.add(name)
+        return self.running
+
 
 _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
@@ -98,15 +116,16 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
 
     async def __aenter__(self) -> None:
         key = self.call.key
-        account = account_of(key.pk)
-        account.is_limited, account.prefix = is_limited(key), key.prefix
-        if account.is_limited:
-            await self._check(key, account)
         with _lock:
-            account.minute.new += ONE
-            account.day.new += ONE
-            account.running.add(self.name)
-        self.running = account.running
+            account = account_of(key.id, is_locked=True)
+            if account.key is not key:
+                account.key, account.is_limited = key, is_limited(key)
+            if not account.is_limited:
+                self.running = account.enter(self.name)
+                return
+        await self._check(key, account)
+        with _lock:
+            self.running = account.enter(self.name)
 
     async def __aexit__(self, *_: object) -> None:
         with _lock:
@@ -162,13 +181,15 @@ def note(call: Call, recording: Recording) -> None:
     usage = recording.usage
     if usage is None:
         return
-    used = Use(tokens=usage.input_tokens + usage.output_tokens, cost=recording.cost)
+    tokens, cost = usage.input_tokens + usage.output_tokens, recording.cost
     with _lock:
-        account = account_of(call.key.pk, is_locked=True)
-        account.minute.new += used
-        account.day.new += used
-    if shared.is_there() and call.key.tokens_per_minute is not None:
-        shared.note_tokens(call.key.prefix, used.tokens)
+        account = account_of(call.key.id, is_locked=True)
+        for count in (account.minute, account.day):
+            count.tokens += tokens
+            if cost:
+                count.cost += cost
+    if call.key.tokens_per_minute is not None and shared.is_there():
+        shared.note_tokens(call.key.prefix, tokens)
 
 
 def sync() -> None:
@@ -178,8 +199,8 @@ def sync() -> None:
         for key in _accounts.keys() - active.keys():
             del _accounts[key]
         for account in active.values():
-            for count in (account.minute, account.day):
-                count.writing, count.new = count.writing + count.new, Use()
+            account.minute.begin_writing()
+            account.day.begin_writing()
         days = {key: account.day for key, account in active.items()}
         minutes = {key: account.minute for key, account in active.items() if account.is_limited and _is_busy(account)}
         for key in active.keys() - minutes.keys():
@@ -198,7 +219,7 @@ def sync() -> None:
 def _written(counts: Mapping[int, Count[Any]]) -> None:
     with _lock:
         for count in counts.values():
-            count.known, count.writing = count.known + count.writing, Use()
+            count.known, count.writing = count.known + count.writing, NO_USE
 
 
 def _take(key: int, total: Total) -> None:

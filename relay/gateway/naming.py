@@ -77,7 +77,7 @@ def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterato
     for name, value in headers.items():
         if name.endswith("-session-id") and value and _LIKE_A_SESSION.fullmatch(name):
             yield value
-    if session := session_in_user_id(string(obj(body.get("metadata")).get("user_id"))):
+    if (metadata := body.get("metadata")) and (session := session_in_user_id(string(obj(metadata).get("user_id")))):
         yield session
 
 

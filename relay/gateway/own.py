@@ -28,10 +28,8 @@ SOME_DAY = "2026-01-01T00:00:00Z"
 METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 
-async def answer(method: str, path: str, headers: Mapping[str, str], key: ApiKey, client: Client) -> bool:
-    """False: that is not one of ours."""
-    if method != "GET":
-        return False
+async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Client) -> bool:
+    """What is asked for with GET. False: that is not one of ours."""
     if path == ME:
         told = await _standing(key)
     elif path in LISTS:

@@ -83,7 +83,7 @@ class Recording:
             Accepted(
                 exchange=call.exchange,
                 at=call.at,
-                key=call.key.pk,
+                key=call.key.id,
                 owner=call.key.owner_id,
                 recording=call.recording,
                 dialect=call.address.dialect,

@@ -33,7 +33,9 @@ def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     """What the vendor says; Anthropic says the input at the beginning and the output at the end."""
     mark, read = READERS[dialect]
     last = _last(tail, mark)
-    first = _object_after(head, head.find(mark), mark) if dialect == ANTHROPIC else None
+    if dialect != ANTHROPIC:
+        return read(last) if last else None
+    first = _object_after(head, head.find(mark), mark)
     usage = read(first) if first else None
     return merged_usage(usage, read(last)) if last else usage
 

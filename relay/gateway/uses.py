@@ -38,6 +38,9 @@ class Use(NamedTuple):
         return bool(self.requests or self.tokens or self.cost)
 
 
+NO_USE = Use()
+
+
 @dataclass(frozen=True, slots=True)
 class Total:
     """`month_before` is this month's without today; `elsewhere` are the calls that other processes carry."""

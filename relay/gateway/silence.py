@@ -1,0 +1,75 @@
+"""Waiting for an upstream, but not for ever: one that says nothing for too long is given up.
+
+aiohttp would set a timer for each piece of a reply and cancel it when the next one comes. Nearly always that is soon,
+so one timer looks after all calls of an event loop a few times a second, and cancels those that wait in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from weakref import WeakKeyDictionary
+
+from relay.providers.answers import network_errors
+from relay.providers.endpoints import Endpoint
+
+LOOK_SECONDS = 0.25
+
+
+class _Watch:
+    """All that is waited for in one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.waiting: set[words_of] = set()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def add(self, one: words_of) -> None:
+        self.waiting.add(one)
+        if self.timer is None:
+            self.timer = self.loop.call_later(LOOK_SECONDS, self._look)
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        for one in [one for one in self.waiting if one.until <= now]:
+            one.give_up()
+        self.timer = self.loop.call_later(LOOK_SECONDS, self._look) if self.waiting else None
+
+
+_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+
+
+def _watch() -> _Watch:
+    loop = asyncio.get_running_loop()
+    found = _watches.get(loop)
+    if found is None:
+        found = _watches[loop] = _Watch(loop)
+    return found
+
+
+class words_of(network_errors):  # noqa: N801 - reads as a clause: with words_of(endpoint, has_begun=True)
+    """Around each wait for an upstream's next words; may be entered again and again. The network's errors are ours."""
+
+    __slots__ = ("is_over", "task", "until", "watch")
+
+    def __init__(self, endpoint: Endpoint, *, has_begun: bool) -> None:
+        super().__init__(endpoint, has_begun=has_begun)
+        self.watch = _watch()
+        self.is_over = False
+
+    def __enter__(self) -> None:
+        self.task = asyncio.current_task()
+        self.until = self.watch.loop.time() + self.endpoint.patience.idle
+        self.watch.add(self)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.watch.waiting.discard(self)
+        if self.is_over and self.task is not None and isinstance(error, asyncio.CancelledError):
+            self.task.uncancel()
+            error = TimeoutError()
+        super().__exit__(kind, error, trace)
+
+    def give_up(self) -> None:
+        self.watch.waiting.discard(self)
+        if self.task is not None:
+            self.is_over = True
+            self.task.cancel()
