@@ -1,7 +1,8 @@
 """The minute and the calls at once of keys with limits, in Redis: exact across processes.
 
 Redis is asked only for keys that have such limits. Where it is not there or does not answer, nobody is refused for it:
-each process counts for itself, and the database brings the counts together once a second.
+each process counts for itself, and the database brings the counts together once a second. Its client is loaded with
+the first question: that is six megabytes which most installations never need.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import redis
-import redis.asyncio
 from django.conf import settings
+
+if TYPE_CHECKING:
+    import redis
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +60,7 @@ async def enter(key: str, name: str) -> Counted | None:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             requests, tokens, _, _, _, count, _ = await pipeline.execute()
-    except (redis.RedisError, OSError, TimeoutError) as error:
+    except _faults() as error:
         logger.warning("Redis does not count the relay's calls (%s); this process does.", type(error).__name__)
         return None
     return Counted(requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
@@ -91,7 +93,7 @@ def keep_alive(running: Mapping[str, Iterable[str]]) -> None:
             pipeline.zadd(f"{PREFIX}:{key}:running", {name: until}, xx=True)
     try:
         pipeline.execute()
-    except redis.RedisError as error:
+    except _faults() as error:
         logger.warning("Redis does not answer (%s).", type(error).__name__)
 
 
@@ -105,7 +107,7 @@ async def _try(work: Any) -> None:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await work
-    except (redis.RedisError, OSError, TimeoutError) as error:
+    except _faults() as error:
         logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
 
 
@@ -113,13 +115,23 @@ def _minute(key: str) -> str:
     return f"{PREFIX}:{key}:{int(time.time()) // 60}"
 
 
+def _faults() -> tuple[type[Exception], ...]:
+    from redis import RedisError
+
+    return RedisError, OSError, TimeoutError
+
+
 def _client() -> Any:
+    from redis.asyncio import Redis
+
     loop = asyncio.get_running_loop()
     if loop not in _clients:
-        _clients[loop] = redis.asyncio.Redis.from_url(settings.REDIS_URL)
+        _clients[loop] = Redis.from_url(settings.REDIS_URL)
     return _clients[loop]
 
 
 @cache
 def _plain_client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2)
+    from redis import Redis
+
+    return Redis.from_url(settings.REDIS_URL, socket_timeout=2)
