@@ -34,6 +34,8 @@ from relay.providers.registry import close_all
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0
+# A job that runs so often keeps its connection to the database: to make one each time would cost more than the work.
+OFTEN_SECONDS = 1.0
 LEASE_SECONDS = 30.0
 
 
@@ -147,9 +149,11 @@ class Crew:
                 due = max(due + job.every, time.monotonic())
             else:
                 self.stopping.wait(min(max(wait, 0.05), 1.0) if job.once_per == "installation" else wait)
+        connections.close_all()
 
     def _run(self, job: Job) -> None:
-        self.border.run(lambda: import_string(job.run)(), name=job.name)
+        keeps = job.every <= OFTEN_SECONDS and not self.stopping.is_set()
+        self.border.run(lambda: import_string(job.run)(), name=job.name, keeps_connection=keeps)
 
     def _is_ours(self, job: Job) -> bool:
         return job.once_per != "installation" or job.name in self.held
@@ -164,16 +168,18 @@ class Border:
     def __init__(self) -> None:
         self.failing: dict[str, str] = {}
 
-    def run(self, work: Callable[[], object], *, name: str) -> None:
+    def run(self, work: Callable[[], object], *, name: str, keeps_connection: bool = False) -> None:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - the thread must live on; the traceback is in the log
+            keeps_connection = False
             self._note_failure(name, error)
         else:
             if self.failing.pop(name, None):
                 logger.info("“%s” works again.", name)
         finally:
-            connections.close_all()
+            if not keeps_connection:
+                connections.close_all()
 
     def _note_failure(self, name: str, error: Exception) -> None:
         what = f"{type(error).__name__}: {error}"
