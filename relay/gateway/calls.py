@@ -34,6 +34,7 @@ class Call:
     at: float = field(default_factory=time.time)
     key: ApiKey
     recording: str = "off"
+    is_limited: bool = False
     address: Address
     body: bytes = b""
     told: bytes = b""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
@@ -31,6 +32,7 @@ from relay.gateway import shared, uses
 from relay.gateway.calls import Call
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
+from relay.gateway.usage import Uncounted
 from relay.gateway.uses import NO_USE, Total, Use
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,8 @@ logger = logging.getLogger(__name__)
 ACTIVE_SECONDS = 120.0
 # One that was not seen for so long need not be kept up to date: its next call reads what others have counted.
 BUSY_SECONDS = 5.0
+# So many calls that have ended are counted together, at the most.
+MOST_WAITING = 500
 P = TypeVar("P", int, date)
 PER_MINUTE = ("requests_per_minute", "tokens_per_minute")
 BUDGETS = ("tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month")
@@ -95,6 +99,7 @@ class Account:
 
 _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
+_waiting: deque[tuple[int, Uncounted]] = deque()
 
 
 LIMITS = (*PER_MINUTE, "concurrent_streams", *BUDGETS)
@@ -123,6 +128,7 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
             if not account.is_limited:
                 self.running = account.enter(self.name)
                 return
+        self.call.is_limited = True
         await self._check(key, account)
         with _lock:
             self.running = account.enter(self.name)
@@ -177,23 +183,43 @@ def _turn(key: int, account: Account, minute: int) -> None:
 
 
 def note(call: Call, recording: Recording) -> None:
-    """What it used, once that is known."""
+    """What it used, once that is known. Where nobody is refused for it, many are counted together, a little later."""
+    if recording.uncounted is not None:
+        _waiting.append((call.key.id, recording.uncounted))
+        if len(_waiting) >= MOST_WAITING:
+            count_waiting()
+        return
     usage = recording.usage
     if usage is None:
         return
-    tokens, cost = usage.input_tokens + usage.output_tokens, recording.cost
-    with _lock:
-        account = account_of(call.key.id, is_locked=True)
-        for count in (account.minute, account.day):
-            count.tokens += tokens
-            if cost:
-                count.cost += cost
+    tokens = usage.input_tokens + usage.output_tokens
+    _add(call.key.id, tokens, recording.cost)
     if call.key.tokens_per_minute is not None and shared.is_there():
         shared.note_tokens(call.key.prefix, tokens)
 
 
+def count_waiting() -> None:
+    while _waiting:
+        try:
+            key, uncounted = _waiting.popleft()
+        except IndexError:  # somebody else was quicker
+            return
+        usage = uncounted.usage()
+        _add(key, usage.input_tokens + usage.output_tokens, uncounted.cost(usage))
+
+
+def _add(key: int, tokens: int, cost: Decimal) -> None:
+    with _lock:
+        account = account_of(key, is_locked=True)
+        for count in (account.minute, account.day):
+            count.tokens += tokens
+            if cost:
+                count.cost += cost
+
+
 def sync() -> None:
     """The background's job: write what this process counted, read what all of them did."""
+    count_waiting()
     with _lock:
         active = {key: account for key, account in _accounts.items() if _is_active(account)}
         for key in _accounts.keys() - active.keys():
@@ -236,6 +262,7 @@ def running_here() -> int:
 
 
 def forget_all() -> None:
+    _waiting.clear()
     with _lock:
         _accounts.clear()
 

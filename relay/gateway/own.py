@@ -93,6 +93,7 @@ def _model(dialect: str, name: str, route: Route | None) -> dict[str, Any]:
 
 
 async def _standing(key: ApiKey) -> dict[str, Any]:
+    limits.count_waiting()
     account = limits.account_of(key.pk)
     try:
         total = await in_database(uses.total_of, key.pk, minute=limits.this_minute(), day=limits.today())

@@ -16,13 +16,13 @@ from django.conf import settings
 from history import counters
 from history.entries import Usage
 from history.models import ApiKey
+from relay.gateway.addresses import ANTHROPIC
 from relay.gateway.calls import Call
 from relay.gateway.headers import Pairs
-from relay.gateway.journal import Journal, Losses
+from relay.gateway.journal import WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.records import Accepted, Ended
 from relay.gateway.routes import Upstream
-from relay.gateway.usage import estimated, usage_in
-from relay.prices import cost_of
+from relay.gateway.usage import Uncounted
 
 OFF = "off"
 EDGE_BYTES = 16 * 1024
@@ -70,6 +70,7 @@ class Recording:
         self._tail: list[bytes] = []
         self._tail_size = 0
         self.upstream: Upstream | None = None
+        self.uncounted: Uncounted | None = None
         self.usage: Usage | None = None
         self.cost = Decimal(0)
         self._has_ended = False
@@ -140,7 +141,9 @@ class Recording:
             return
         self._has_ended = True
         counters.ended["relay", reason] += 1
-        self._count(status)
+        self.uncounted = self._to_count(status)
+        if self.uncounted is not None and not self._can_wait:
+            self._count(self.uncounted)
         if self.is_kept:
             self.journal.end(
                 Ended(
@@ -151,22 +154,37 @@ class Recording:
                     first_byte_at=self.first_byte_at,
                     attempts=self.call.attempts,
                     response_headers=headers or [],
+                    is_counted=self.uncounted is None,
                     usage_hint=_hint(self.usage),
                     error=error,
                     metadata=metadata | self._instead | ({"cost": str(self.cost)} if self.usage else {}),
                 )
             )
 
-    def _count(self, status: int) -> None:
-        """What it used. Where a reply has begun and nobody says it, what went through is counted."""
+    @property
+    def _can_wait(self) -> bool:
+        """Nobody is refused for what it used, and whoever digests it reads it anyway."""
+        return self.is_kept and not self.call.is_limited and self.call.recording not in WITHOUT_REPLIES
+
+    def _to_count(self, status: int) -> Uncounted | None:
         upstream, call = self.upstream, self.call
         if upstream is None or call.address.kind != "chat" or status >= 400 or not self.size:
-            return
-        found = usage_in(upstream.dialect, self.head, self.tail)
-        if found is None or not (found.input_tokens or found.output_tokens):
-            found = estimated(call.told, reply_size=self.size, is_stream=call.wants_stream)
-        self.usage = found
-        self.cost = cost_of(found, provider=upstream.provider.name, model=upstream.model)
+            return None
+        return Uncounted(
+            upstream.dialect,
+            self.head if upstream.dialect == ANTHROPIC else b"",
+            self.tail,
+            len(call.told),
+            self.size,
+            call.wants_stream,
+            upstream.provider.name,
+            upstream.model,
+        )
+
+    def _count(self, uncounted: Uncounted) -> None:
+        self.usage = uncounted.usage()
+        self.cost = uncounted.cost(self.usage)
+        self.uncounted = None
 
 
 def _hint(usage: Usage | None) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     first_byte_at: float | None = None
     attempts: list[Attempt] = []
     response_headers: list[tuple[str, str]] = []
+    # Not yet where that can wait until it is digested; then there is no hint and no cost.
+    is_counted: bool = True
     usage_hint: dict[str, Any] = {}
     reply_size: int = 0
     lost_bytes: int = 0

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 from history.assembly import merged_usage
 from history.dialects.anthropic_messages.replies import usage_from as anthropic_usage
@@ -17,6 +18,7 @@ from history.dialects.openai_chat.replies import usage_from as chat_usage
 from history.dialects.openai_responses.replies import usage_from as responses_usage
 from history.entries import Usage
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from relay.prices import cost_of
 
 READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
     ANTHROPIC: (b'"usage"', anthropic_usage),
@@ -40,10 +42,33 @@ def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     return merged_usage(usage, read(last)) if last else usage
 
 
-def estimated(request: bytes, *, reply_size: int, is_stream: bool) -> Usage:
+class Uncounted(NamedTuple):
+    """All that it takes to count a call that has ended."""
+
+    dialect: str
+    head: bytes
+    tail: bytes
+    request_size: int
+    reply_size: int
+    is_stream: bool
+    provider: str
+    model: str
+
+    def usage(self) -> Usage:
+        """Where a reply has begun and nobody says what it used, what went through is counted."""
+        found = usage_in(self.dialect, self.head, self.tail)
+        if found is not None and (found.input_tokens or found.output_tokens):
+            return found
+        return estimated(self.request_size, reply_size=self.reply_size, is_stream=self.is_stream)
+
+    def cost(self, usage: Usage) -> Decimal:
+        return cost_of(usage, provider=self.provider, model=self.model)
+
+
+def estimated(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:
     per_token = BYTES_PER_STREAMED_TOKEN if is_stream else BYTES_PER_TOKEN
     return Usage(
-        input_tokens=len(request) // BYTES_PER_TOKEN, output_tokens=reply_size // per_token, source="estimated"
+        input_tokens=request_size // BYTES_PER_TOKEN, output_tokens=reply_size // per_token, source="estimated"
     )
 
 

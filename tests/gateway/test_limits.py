@@ -132,8 +132,19 @@ def test_what_was_used_is_written_once_and_found_again_by_another_process(relay:
     wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 429, seconds=5)
 
 
-def test_a_stream_whose_end_nobody_heard_is_counted_by_its_size(relay: Relay, ada: User, vendors: Vendors) -> None:
+def test_what_nobody_is_refused_for_is_counted_a_little_later_and_once(relay: Relay, ada: User) -> None:
     key = key_with(ada)
+    ask(relay, CHAT, HI, x_api_key=key)
+    (ended,) = relay.ended()
+    assert (ended.is_counted, ended.usage_hint) == (False, {})
+    assert ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["day"]["tokens"] == TOKENS
+    limits.sync()
+    limits.sync()
+    assert (KeyUse.objects.get().requests, KeyUse.objects.get().tokens) == (1, TOKENS)
+
+
+def test_a_stream_whose_end_nobody_heard_is_counted_by_its_size(relay: Relay, ada: User, vendors: Vendors) -> None:
+    key = key_with(ada, tokens_per_day=100_000)
     vendors.plays("openai-chat", replace(says(*["word "] * 50), delay=0.05))
     with asking(relay, CHAT, json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}) as first:
         first.response.read(1_000)

@@ -6,13 +6,17 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from history import keys
 from history.models import Exchange, Session, ToolCall
+from project.accounts.models import User
 from relay.database import close_connections
 from relay.gateway.digest.digester import Digester
+from relay.prices import Price
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from tests.digest.relayed import database_away, path_of, sessions
@@ -102,6 +106,20 @@ def test_what_the_sdk_tries_again_is_one_exchange(
     digest(relay, ends=2)
     assert Exchange.objects.get().attempts == 2
     assert path_of(sessions()[0]) == ["u:hi", "a:Hello."]
+
+
+def test_what_a_call_cost_is_on_its_exchange_and_in_its_session_whether_its_key_has_limits_or_not(
+    relay: Relay, ada: User, settings: Any
+) -> None:
+    settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(2_000_000)),)
+    for limit in (None, 1_000):
+        made = keys.create(name="priced", owner=ada, recording="full", tokens_per_day=limit)
+        ask(relay, "/v1/messages", {**HI, "max_tokens": 9}, x_api_key=made.secret)
+    digest(relay, ends=2)
+    costs = set(Exchange.objects.values_list("cost", flat=True))
+    assert len(costs) == 1
+    assert costs == set(Session.objects.values_list("cost", flat=True))
+    assert min(costs) > 0
 
 
 @pytest.mark.parametrize("upstream", ["anthropic-messages"], indirect=True)

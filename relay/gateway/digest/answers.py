@@ -21,6 +21,7 @@ from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
 from history.events import Failed
 from relay.gateway.records import Accepted, Ended
+from relay.gateway.usage import estimated
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The caller had all of it, and we had no room for it.
@@ -126,7 +127,7 @@ def _output(
 
 def _usage(folded: Assembler, asked: Accepted, ended: Ended) -> Usage | None:
     if folded.ended or folded.failed:
-        return folded.usage or _hinted(ended)
+        return folded.usage or _hinted(ended) or _estimated(asked, ended)
     written = sum(tokens.estimate_text(text) for text in _texts(folded))
     if folded.usage:
         return replace(folded.usage, output_tokens=max(folded.usage.output_tokens, written), source="partial")
@@ -134,6 +135,13 @@ def _usage(folded: Assembler, asked: Accepted, ended: Ended) -> Usage | None:
         return hinted
     read = asked.body_size // BYTES_PER_TOKEN
     return Usage(input_tokens=read, output_tokens=written, source="estimated") if written else None
+
+
+def _estimated(asked: Accepted, ended: Ended) -> Usage | None:
+    """Of a call that was not counted when it ended, and of which the vendor says nothing either."""
+    if ended.is_counted or ended.status >= 400 or not ended.reply_size:
+        return None
+    return estimated(asked.body_size, reply_size=ended.reply_size, is_stream=asked.stream)
 
 
 def _texts(folded: Assembler) -> list[str]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from history import bodies, redaction, rows
 from history.entries import Usage, thawed
 from history.models import Exchange
+from relay import prices
 from relay.gateway.digest.answers import answered_by
 from relay.gateway.digest.plans import Plan
 from relay.gateway.records import Ended
 
+NOTHING = Decimal(0)
 # Its sign of life is the journal. Should that never be read again, it counts as lost after so long.
 WAITS_FOR = timedelta(days=1)
 
@@ -61,11 +63,15 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
 
 
 def cost_of(plan: Plan) -> Decimal:
-    ended = plan.under.ended
+    """As it was told when it ended, or at the price of that day."""
+    ended, answer = plan.under.ended, plan.answer
+    if ended is not None and answer is not None and not ended.is_counted:
+        by, day = answered_by(plan.asked.record, ended), date.fromtimestamp(ended.at)
+        return prices.cost_of(answer.usage, provider=by.provider, model=by.model, on=day) if answer.usage else NOTHING
     try:
-        return Decimal(str(ended.metadata.get("cost", 0))) if ended else Decimal(0)
+        return Decimal(str(ended.metadata.get("cost", 0))) if ended else NOTHING
     except InvalidOperation:
-        return Decimal(0)
+        return NOTHING
 
 
 def redacted(plan: Plan, text: str) -> str:
