@@ -10,6 +10,7 @@ const line = document.getElementById("connection");
 let socket = null;
 let wrapper = null; // the extension's handle on whichever socket is the current one
 let wasOpen = false;
+let pressedEarly = null; // a button of the conversation, before there was a connection
 let isStale = false; // what is live on the page is from before the connection was lost
 let heardAt = 0;
 let waiting = 0;
@@ -141,12 +142,16 @@ function aboutToSend(event) {
   event.preventDefault();
   const isMessage = event.target.id === "composer";
   // Where there never was a socket, the form goes the plain way. Else it waits: sent twice it would be two messages.
-  if (!wasOpen && isMessage) event.target.submit();
+  if (!wasOpen && event.target.matches("form[action]")) event.target.submit();
   else if (isMessage) event.target.dataset.waiting = "";
+  else if (!wasOpen) pressedEarly = event.target;
   show(isMessage ? "waiting" : "away");
 }
 
 function sendWhatWaits() {
+  if (pressedEarly?.localName === "form") pressedEarly.requestSubmit();
+  else pressedEarly?.click();
+  pressedEarly = null;
   const composer = document.querySelector("#composer[data-waiting]");
   if (!composer) return;
   delete composer.dataset.waiting;

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.test import Client
 from django.utils import timezone
-from playwright.sync_api import Browser, Page, WebSocketRoute, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
 from relay.models import Agent
-from tests.browser.conftest import enter
+from tests.browser.conftest import enter, go_and_listen, opened, until
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
@@ -40,12 +39,6 @@ def slow(disk: str) -> bool:
 - [x] looked at the processor
 - [ ] 再看一次磁盘
 """
-
-
-@pytest.fixture
-def signed_in(page: Page, site: str, ada: Any) -> Page:
-    enter(page, site, ada)
-    return page
 
 
 @pytest.fixture
@@ -103,6 +96,8 @@ def test_a_conversation_opens_at_its_end_and_everything_in_it_can_be_opened(
     page.goto(f"/s/{conversation.pk}/")
     expect(page.locator("#m7")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    for beside in ("#rail", "#panel"):
+        expect(page.locator(beside)).to_be_visible()
     see("chat-session")
     page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
     see("chat-session-top")
@@ -111,14 +106,6 @@ def test_a_conversation_opens_at_its_end_and_everything_in_it_can_be_opened(
     expect(page.get_by_text("timed out", exact=True)).to_be_visible()
     page.evaluate("document.querySelector('#talk').scrollTo(0, -1e6)")
     see("chat-session-open")
-
-
-def test_on_a_wide_screen_the_list_and_the_panel_stand_beside_the_conversation(
-    signed_in: Page, conversation: Session
-) -> None:
-    signed_in.goto(f"/s/{conversation.pk}/")
-    expect(signed_in.locator("#rail")).to_be_visible()
-    expect(signed_in.locator("#panel")).to_be_visible()
 
 
 @pytest.mark.parametrize("look", [(390, "light"), (390, "dark")], indirect=True)
@@ -222,12 +209,13 @@ def test_what_grows_at_the_end_is_followed_there_and_nowhere_else(signed_in: Pag
     page.evaluate(grow)
     expect(page.get_by_text("and so on").last).to_be_in_viewport()
     page.evaluate("document.querySelector('#talk').scrollTo(0, -600)")
-    page.wait_for_timeout(100)
+    expect(page.locator("#to-end")).to_be_visible()
     before = position(page, "#m15")
     page.evaluate(grow)
-    page.wait_for_timeout(100)
+    new = page.get_by_role("link", name="New", exact=True)
+    expect(new).to_be_visible()
     assert abs(position(page, "#m15") - before) < 2
-    page.get_by_role("link", name="New", exact=True).click()
+    new.click()
     expect(page.get_by_text("and so on").last).to_be_in_viewport()
     expect(page.locator("#to-end")).to_be_hidden()
 
@@ -241,6 +229,7 @@ def transferred(page: Page, address: str) -> int:
     return sum(sizes)
 
 
+@pytest.mark.usefixtures("anew")
 @pytest.mark.parametrize("length", [10, 10_000])
 def test_the_first_load_is_small_however_long_the_conversation_is(signed_in: Page, ada: Any, length: int) -> None:
     texts = [f"Message {number}: {ANSWER}" for number in range(1, 21)]
@@ -284,9 +273,10 @@ def test_the_box_grows_with_a_draft_which_outlives_the_page_and_belongs_to_its_s
     page, other = signed_in, chat_of(ada, "something else")
     page.goto(f"/s/{conversation.pk}/")
     box = page.get_by_label("Message", exact=True)
-    empty = box.bounding_box() or {"height": 0}
+    height = "(box) => box.offsetHeight"
+    empty = box.evaluate(height)
     box.fill("not yet\nfinished\nbut long")
-    page.wait_for_function("(before) => document.activeElement.offsetHeight > before + 20", arg=empty["height"])
+    until(page, lambda: bool(box.evaluate(height) > empty + 20))
     see("chat-draft")
     page.reload()
     expect(box).to_have_value("not yet\nfinished\nbut long")
@@ -406,35 +396,37 @@ class Sockets:
         if intent["type"] == "ping" and self.answers_pings:
             socket.send('<div id="pong" hidden></div>')
 
+    def sent(self) -> list[dict[str, Any]]:
+        return [intent for intent in self.heard if intent["type"] == "send"]
 
+
+@pytest.mark.usefixtures("anew")
 def test_a_socket_whose_other_end_is_silent_is_replaced(signed_in: Page, conversation: Session) -> None:
     page, sockets = signed_in, Sockets(signed_in, answers_pings=False)
     page.clock.install()
-    page.goto(f"/s/{conversation.pk}/")
-    page.wait_for_timeout(300)
+    go_and_listen(page, f"/s/{conversation.pk}/")
     assert len(sockets.opened) == 1
     page.clock.run_for(20_500)
-    assert sockets.heard == [{"type": "ping"}]
+    until(page, lambda: sockets.heard == [{"type": "ping"}])
     sockets.answers_pings = True
-    page.clock.run_for(10_500)
-    page.wait_for_timeout(300)
-    assert len(sockets.opened) == 2
+    until(page, lambda: len(sockets.opened) == 2, doing=lambda: page.clock.run_for(1_000))
     assert "shown=7" in sockets.opened[1].url
+    opened(page, times=2)
     expect(page.locator("#connection")).to_be_hidden()
-    page.clock.run_for(9_500)
-    page.wait_for_timeout(300)
-    assert len(sockets.heard) == 2
-    page.clock.run_for(10_500)
+    until(page, lambda: len(sockets.heard) == 2, doing=lambda: page.clock.run_for(1_000))
+    expect(page.locator("#pong")).to_have_count(1)
+    page.clock.run_for(15_000)
     assert len(sockets.opened) == 2  # this one answers, and stays
 
 
+@pytest.mark.usefixtures("anew")
 def test_what_is_sent_without_a_connection_stays_in_the_box_and_goes_once_when_it_is_back(
     signed_in: Page, conversation: Session, see: See
 ) -> None:
     page, sockets = signed_in, Sockets(signed_in)
-    page.goto(f"/s/{conversation.pk}/")
-    page.wait_for_timeout(300)
-    page.evaluate("htmx.config.wsReconnectDelay = () => 10_000")
+    page.clock.install()
+    go_and_listen(page, f"/s/{conversation.pk}/")
+    page.evaluate("htmx.config.wsReconnectDelay = () => 600_000")
     sockets.opened[0].close(code=1011)
     expect(page.get_by_text("No connection. Trying again")).to_be_visible()
     box = page.get_by_label("Message", exact=True)
@@ -444,19 +436,17 @@ def test_what_is_sent_without_a_connection_stays_in_the_box_and_goes_once_when_i
     expect(page.get_by_text("Your message is sent as soon as it is back.")).to_be_visible()
     expect(box).to_have_value("are you there?")
     see("chat-offline")
-    expect(page.locator("#connection")).to_be_hidden(timeout=20_000)
+    page.clock.fast_forward(600_000)
+    expect(page.locator("#connection")).to_be_hidden()
     expect(box).to_have_value("")
-    assert [(it["text"], it["after"], it["leaf"]) for it in sockets.heard if it["type"] == "send"] == [
-        ("are you there?", "7", "")
-    ]
-    assert "csrfmiddlewaretoken" not in sockets.heard[0]
-    assert "HEADERS" not in sockets.heard[0]
+    until(page, lambda: bool(sockets.sent()))
+    assert [(it["text"], it["after"], it["leaf"]) for it in sockets.sent()] == [("are you there?", "7", "")]
+    assert not {"csrfmiddlewaretoken", "HEADERS"} & set(sockets.sent()[0])
 
 
 def test_words_that_were_refused_come_back_into_the_box(signed_in: Page, conversation: Session) -> None:
     page, sockets = signed_in, Sockets(signed_in)
-    page.goto(f"/s/{conversation.pk}/")
-    page.wait_for_timeout(300)
+    go_and_listen(page, f"/s/{conversation.pk}/")
     box = page.get_by_label("Message", exact=True)
     box.fill("too much")
     box.press("Enter")
@@ -468,17 +458,41 @@ def test_words_that_were_refused_come_back_into_the_box(signed_in: Page, convers
 
 def test_a_connection_that_the_server_ends_for_good_says_so(signed_in: Page, conversation: Session) -> None:
     page, sockets = signed_in, Sockets(signed_in)
-    page.goto(f"/s/{conversation.pk}/")
-    page.wait_for_timeout(300)
+    go_and_listen(page, f"/s/{conversation.pk}/")
     sockets.opened[0].close(code=4401)
     expect(page.get_by_text("The server has ended this connection.")).to_be_visible()
     page.get_by_role("link", name="Load the page again").click()
     expect(page.locator("#connection")).to_be_hidden()
 
 
+SLOW = """
+    window.said = [];
+    window.WebSocket = class extends EventTarget {
+        static OPEN = 1;
+        OPEN = 1;
+        readyState = 0;
+        constructor() { super(); window.slow = this; }
+        send(text) { window.said.push(JSON.parse(text).type); }
+        open() { this.readyState = 1; this.onopen(new Event("open")); }
+    };
+"""
+
+
+def test_a_button_pressed_before_there_is_a_connection_does_its_work_once_there_is(
+    signed_in: Page, conversation: Session
+) -> None:
+    page = signed_in
+    page.add_init_script(SLOW)
+    page.goto(f"/s/{conversation.pk}/")
+    page.get_by_role("button", name="Continue").click()
+    assert page.evaluate("window.said") == []
+    page.evaluate("window.slow.open()")
+    until(page, lambda: bool(page.evaluate("window.said") == ["continue"]))
+
+
 def test_a_page_that_never_got_a_socket_posts_its_form(signed_in: Page, conversation: Session) -> None:
     page = signed_in
-    page.add_init_script("window.WebSocket = class extends EventTarget { static OPEN = 1; readyState = 0; };")
+    page.add_init_script(SLOW)
     page.goto(f"/s/{conversation.pk}/")
     page.get_by_label("Message", exact=True).fill("/title By post")
     page.get_by_role("button", name="Send").click()
@@ -488,28 +502,21 @@ def test_a_page_that_never_got_a_socket_posts_its_form(signed_in: Page, conversa
 # Without
 
 
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("look", [(1280, "light"), (390, "light")], indirect=True)
 def test_it_can_be_read_and_its_older_pages_found_without_javascript(
-    browser: Browser, site: str, ada: Any, width: int, conversation: Session
+    plain: Page, site: str, ada: Any, conversation: Session
 ) -> None:
-    client = Client()
-    client.force_login(ada)
-    context = browser.new_context(
-        base_url=site, java_script_enabled=False, viewport={"width": width, "height": 800}, color_scheme="light"
-    )
-    context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
-    page = context.new_page()
+    page = plain
+    enter(page, site, ada)
     page.goto(f"/s/{conversation.pk}/")
     expect(page.get_by_text("The answer was cut short.")).to_be_in_viewport()
     expect(page.get_by_role("button", name="Copy", exact=True).first).to_be_hidden()
     expect(page.get_by_role("button", name="Send")).to_be_visible()
-    page.screenshot(path=f"artefacts/chat-no-script-{width}.png")
     session = chat_of(ada, *[f"text {number}" for number in range(1, 51)])
     page.goto(f"/s/{session.pk}/")
     expect(page.locator("#m50")).to_be_in_viewport()
     page.get_by_role("link", name="Older", exact=True).click()
     expect(page.locator("#m30")).to_be_in_viewport()
-    context.close()
 
 
 def test_on_paper_there_is_the_conversation_and_nothing_else(signed_in: Page, conversation: Session) -> None:
@@ -519,7 +526,6 @@ def test_on_paper_there_is_the_conversation_and_nothing_else(signed_in: Page, co
     for part in ("#rail", "#panel", "#composer", ".entry-actions >> nth=0"):
         expect(page.locator(part)).to_be_hidden()
     assert page.evaluate("document.documentElement.scrollHeight > 900")  # all of it, not one screen
-    page.pdf(path="artefacts/chat-print.pdf")
 
 
 # Formulas and diagrams
