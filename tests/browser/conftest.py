@@ -1,16 +1,21 @@
 """A real browser on a real server: uvicorn in a thread of this process, Chromium beside it.
 
+Both are started once in each process, and so is the browser's context: a test gets a page of its own in it, whose
+scripts and styles are compiled already. Between tests the page goes, the server ends whatever it still does, and the
+browser forgets who was signed in and what it kept.
+
 Run apart from the other tests (`pytest -m browser tests/browser`): a process in which sync Playwright has run cannot
 run async tests any more.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,17 +23,23 @@ import pytest
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings as live_settings
-from django.test import Client
-from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, sync_playwright
+from django.test import Client, override_settings
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
 from pytest_django.fixtures import Settings
 
+from project import background
 from relay.database import close_connections
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
 CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+# One process for all pages: to start another costs more than to show a page.
+OPTIONS = ["--renderer-process-limit=1", "--disable-site-isolation-trials"]
 
 Look = tuple[int, str]
 LOOKS: tuple[Look, ...] = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
+
+# A machine that does many things at once may take this long for anything; who waits for it waits no longer than needed.
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="session")
@@ -40,31 +51,73 @@ def browser() -> Iterator[Browser]:
         # Sync Playwright keeps an event loop on this thread, and Django would refuse every query beside it.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         # Chromium refuses its sandbox to root.
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        options = [*OPTIONS, "--no-sandbox"] if os.geteuid() == 0 else OPTIONS
         running = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
         yield running
         running.close()
 
 
-@pytest.fixture
-def site(transactional_db: None, settings: Settings) -> Iterator[str]:
-    """The address of the whole application."""
-    settings.PARLEY_BACKGROUND = False
-    from project.asgi import application
+@pytest.fixture(scope="session")
+def server(django_db_setup: None) -> Iterator[uvicorn.Server]:
+    """The whole application."""
+    with override_settings(PARLEY_BACKGROUND=False):
+        from project.asgi import application
 
-    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="warning", lifespan="on"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive(), "the server did not start"
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    settings.PARLEY_URL = f"http://127.0.0.1:{port}"
-    yield settings.PARLEY_URL
-    server.should_exit = True
-    thread.join(20)
-    assert not thread.is_alive(), "the server did not end"
+        server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="warning", lifespan="on"))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive(), "the server did not start"
+            time.sleep(0.01)
+        yield server
+        server.should_exit = True
+        thread.join(20)
+        assert not thread.is_alive(), "the server did not end"
+
+
+@pytest.fixture(scope="session")
+def address(server: uvicorn.Server) -> str:
+    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+
+@pytest.fixture
+def site(server: uvicorn.Server, address: str, transactional_db: None, settings: Settings) -> Iterator[str]:
+    """The address of the whole application, which after the test does nothing any more."""
+    settings.PARLEY_URL = address
+    yield address
+    loop, tasks = server.servers[0].get_loop(), server.server_state.tasks
+    if not is_empty(tasks, seconds=5):
+        # channels_redis may swallow the end of a socket, which then lasts until the next message to this process.
+        for task in list(tasks):
+            loop.call_soon_threadsafe(task.cancel)
+        assert is_empty(tasks, seconds=15), "the server still answers somebody"
+    asyncio.run_coroutine_threadsafe(background.drain(), loop).result(20)
     close_connections()
+
+
+def is_empty(tasks: Collection[object], *, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while tasks and time.monotonic() < end:
+        time.sleep(0.01)
+    return not tasks
+
+
+@pytest.fixture(scope="session")
+def known(browser: Browser, address: str) -> Iterator[BrowserContext]:
+    """A browser that has been here before. The page that stays open keeps its process alive."""
+    context = new_context(browser, address)
+    context.new_page().goto("/static/css/tokens.css")
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def anew() -> None:
+    """Asked for by a test that changes the clock or the network, or wants nothing cached: a browser so far unused."""
+
+
+def new_context(browser: Browser, address: str) -> BrowserContext:
+    return browser.new_context(base_url=address, reduced_motion="reduce", locale="en-GB", viewport=viewport(LOOKS[0]))
 
 
 @pytest.fixture
@@ -75,28 +128,48 @@ def look(request: pytest.FixtureRequest) -> Look:
 
 
 @pytest.fixture
-def page(browser: Browser, site: str, look: Look) -> Iterator[Page]:
+def page(
+    browser: Browser, known: BrowserContext, site: str, look: Look, request: pytest.FixtureRequest
+) -> Iterator[Page]:
     """A page of one width and one colour scheme; whatever the console complains of fails the test."""
-    context = browser.new_context(
-        base_url=site,
-        viewport=viewport(look),
-        color_scheme=scheme(look),
-        reduced_motion="reduce",
-        locale="en-GB",
-    )
+    context = new_context(browser, site) if "anew" in request.fixturenames else known
     page = context.new_page()
+    wear(page, look)
     page.set_default_timeout(30_000)
     complaints: list[str] = []
     page.on("console", lambda message: complaints.append(message.text) if is_complaint(message) else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     yield page
-    context.close()
+    forget(browser, known)
     assert complaints == []
 
 
+def forget(browser: Browser, known: BrowserContext) -> None:
+    """Close what a test has opened, and leave the browser as it found it."""
+    for context in browser.contexts:
+        if context is not known:
+            context.close()
+    first, *others = known.pages
+    for page in others:
+        page.close()
+    known.clear_cookies()
+    known.clear_permissions()
+    first.evaluate("localStorage.clear()")
+
+
+# A page that is gone (410) or missing (404) on purpose is not the page's fault, nor that it asks for something while a
+# test has taken the network away or while it is left. What htmx says of it, Chromium says too where it is a fault.
+NO_COMPLAINTS = (
+    "the server responded with a status of 4",
+    "net::ERR_INTERNET_DISCONNECTED",
+    "htmx:afterRequest",
+    "htmx:sendAbort",
+    "htmx:sendError",
+)
+
+
 def is_complaint(message: ConsoleMessage) -> bool:
-    # A page that is gone (410) or missing (404) on purpose is not the page's fault.
-    return message.type in ("error", "warning") and "the server responded with a status of 4" not in message.text
+    return message.type in ("error", "warning") and not any(words in message.text for words in NO_COMPLAINTS)
 
 
 @pytest.fixture
@@ -124,11 +197,48 @@ def see(page: Page, look: Look, request: pytest.FixtureRequest) -> Callable[[str
     return see
 
 
+@pytest.fixture
+def signed_in(page: Page, site: str, ada: Any) -> Page:
+    enter(page, site, ada)
+    return page
+
+
+@pytest.fixture
+def plain(page: Page) -> Page:
+    """The page of somebody who runs no scripts."""
+    page.context.new_cdp_session(page).send("Emulation.setScriptExecutionDisabled", {"value": True})
+    return page
+
+
 def enter(page: Page, site: str, person: Any) -> None:
     """Signed in, without the form."""
     client = Client()
     client.force_login(person)
     page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
+
+
+def go_and_listen(page: Page, address: str) -> None:
+    """Until the socket of the page is open: from then on it hears everything."""
+    page.add_init_script("""
+        let opened = 0;
+        document.addEventListener("htmx:wsOpen", () => (document.documentElement.dataset.opened = ++opened));
+    """)
+    page.goto(address)
+    opened(page, times=1)
+
+
+def opened(page: Page, *, times: int) -> None:
+    """So many sockets of the page have been opened, one after another."""
+    expect(page.locator("html")).to_have_attribute("data-opened", str(times))
+
+
+def until(page: Page, happened: Callable[[], bool], *, doing: Callable[[], None] = lambda: None) -> None:
+    """Wait for what no element of the page tells."""
+    end = time.monotonic() + 20
+    while not happened():
+        assert time.monotonic() < end, "it never happened"
+        doing()
+        page.wait_for_timeout(20)
 
 
 def viewport(look: Look) -> ViewportSize:
@@ -156,7 +266,8 @@ def picture(page: Page, name: str) -> None:
 
 
 def judge(page: Page, name: str) -> None:
-    found = Axe().run(page)
+    # Diagrams draw themselves in frames that nobody else may look into.
+    found = Axe().run(page, options={"resultTypes": ["violations"], "iframes": False})
     assert found.violations_count == 0, f"{name}: {found.generate_report()}"
     too_wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert too_wide <= 0, f"{name} is {too_wide} px wider than the screen"

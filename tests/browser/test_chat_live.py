@@ -16,7 +16,7 @@ from relay import live_runs
 from relay.models import Agent, Run
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
-from tests.browser.conftest import enter
+from tests.browser.conftest import enter, until
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
@@ -35,14 +35,12 @@ def scripted() -> Iterator[Scripted]:
     registry.use(None)
 
 
-@pytest.fixture
-def signed_in(page: Page, site: str, ada: Any) -> Page:
-    enter(page, site, ada)
+@pytest.fixture(autouse=True)
+def _one_agent(transactional_db: None) -> None:
     Agent.objects.all().delete()
     Agent.objects.create(
         name="assistant", label="Assistant", is_default=True, tools=["sys_monitor", "current_time", "ask_user"]
     )
-    return page
 
 
 def let_go(gate: asyncio.Event) -> None:
@@ -69,6 +67,12 @@ def finished(page: Page) -> None:
     expect(page.get_by_role("button", name="Stop")).to_have_count(0)
 
 
+def answered(page: Page, words: str) -> None:
+    """By one answer that says this, and no other."""
+    expect(page.locator("article.answer").last).to_contain_text(words)
+    expect(page.locator("article.answer")).to_have_count(1)
+
+
 def announced(page: Page, words: str) -> None:
     expect(page.locator("#announcer")).to_have_text(words)
 
@@ -88,9 +92,7 @@ def test_a_first_message_becomes_a_conversation_that_is_answered_as_one_watches(
     let_go(gate)
     announced(signed_in, "The answer is finished.")
     finished(signed_in)
-    expect(signed_in.locator("article.live")).to_have_count(0)
-    expect(signed_in.locator("article.answer")).to_contain_text("And then they stop.")
-    expect(signed_in.get_by_role("button", name="Stop")).to_have_count(0)
+    answered(signed_in, "And then they stop.")
     expect(signed_in.locator("#composer-text")).to_have_value("")
     expect(signed_in.locator("#panel .lanes").first).to_be_attached()
     expect(signed_in.locator("#rail .rail-answering")).to_have_count(0)
@@ -146,26 +148,20 @@ def test_a_reload_in_mid_stream_and_another_browser_show_the_same_and_go_on(
     let_go(gate)
     for each in (signed_in, other):
         finished(each)
-        expect(each.locator("article.answer")).to_have_count(1)
-        expect(each.locator("article.answer .prose")).to_have_text("one two three four five")
-    context.close()
+        answered(each, "one two three four five")
 
 
-def test_closing_the_tab_loses_nothing(
-    signed_in: Page, scripted: Scripted, browser: Browser, site: str, ada: Any
-) -> None:
+def test_closing_the_tab_loses_nothing(signed_in: Page, scripted: Scripted) -> None:
     gate = asyncio.Event()
     scripted(["A long ", gate, "answer."])
-    context = browser.new_context(base_url=site)
-    tab = context.new_page()
-    enter(tab, site, ada)
+    tab = signed_in.context.new_page()
     begin(tab, "Write")
     expect(tab.locator("article.live")).to_contain_text("A long")
     address = tab.url
-    context.close()
+    tab.close()
     let_go(gate)
     signed_in.goto(address)
-    expect(signed_in.locator("article.answer .prose")).to_have_text("A long answer.")
+    answered(signed_in, "A long answer.")
 
 
 def test_stop_keeps_the_text_and_the_page_offers_to_continue(signed_in: Page, scripted: Scripted) -> None:
@@ -175,7 +171,7 @@ def test_stop_keeps_the_text_and_the_page_offers_to_continue(signed_in: Page, sc
     signed_in.get_by_role("button", name="Stop").click()
     announced(signed_in, "The answer was stopped.")
     finished(signed_in)
-    expect(signed_in.locator("article.answer")).to_contain_text("The first half")
+    answered(signed_in, "The first half")
     signed_in.get_by_role("button", name="Continue").click()
     finished(signed_in)
     expect(signed_in.locator("article.answer").last).to_contain_text("and the second.")
@@ -220,20 +216,20 @@ def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: P
     begin(signed_in, "A question")
     finished(signed_in)
     signed_in.locator("article.answer").get_by_role("button", name="Answer again").click()
-    expect(signed_in.locator("article.answer")).to_contain_text("Second answer.")
-    versions = signed_in.locator("article.answer .versions")
-    expect(versions).to_contain_text("2")
+    answered(signed_in, "Second answer.")
+    finished(signed_in)
+    expect(signed_in.locator("article.answer .versions").last).to_contain_text("2")
     signed_in.locator("article.answer").get_by_role("link", name="Previous version").click()
-    expect(signed_in.locator("article.answer")).to_contain_text("First answer.")
+    answered(signed_in, "First answer.")
     signed_in.goto(signed_in.url.split("?")[0])
     signed_in.locator("article.you").hover()
     signed_in.locator("article.you").get_by_role("button", name="Edit").click()
     box = signed_in.locator("article.you textarea")
     box.fill("A better question")
     box.press("Enter")
-    expect(signed_in.locator("article.you")).to_contain_text("A better question")
-    expect(signed_in.locator("article.answer")).to_contain_text("Third answer.")
-    expect(signed_in.locator("article.live")).to_have_count(0)
+    expect(signed_in.locator("article.you").last).to_contain_text("A better question")
+    answered(signed_in, "Third answer.")
+    finished(signed_in)
     assert Message.objects.filter(kind="model_output").count() == 3
 
 
@@ -277,16 +273,17 @@ def test_two_tabs_that_write_at_once_get_two_branches(signed_in: Page, scripted:
     other.goto(signed_in.url)
     seen = other.locator("#composer-after").input_value()
     say(signed_in, "one")
-    expect(signed_in.locator("article.answer").last).to_contain_text("You said one.")
+    expect(other.locator("article.answer").last).to_contain_text("You said one.")
     finished(other)  # nothing comes any more that would tell it where the next message goes
+    expect(other.locator("#composer-after")).to_have_value(str(int(seen) + 2))
     other.evaluate("(seen) => { document.getElementById('composer-after').value = seen; }", seen)
     say(other, "two")
     expect(other.locator("#notices")).to_contain_text("branch")
     expect(other.locator("article.answer").last).to_contain_text("You said two.")
     assert Message.objects.filter(kind="model_input").count() == 3
-    other.close()
 
 
+@pytest.mark.usefixtures("anew")
 def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back(
     signed_in: Page, scripted: Scripted
 ) -> None:
@@ -298,11 +295,10 @@ def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back
     signed_in.evaluate("() => window.dispatchEvent(new Event('offline'))")
     expect(signed_in.locator("#connection")).to_be_visible(timeout=40_000)
     let_go(gate)
-    while Run.objects.filter(ended_at=None).exists():
-        signed_in.wait_for_timeout(50)
+    until(signed_in, lambda: not Run.objects.filter(ended_at=None).exists())
     signed_in.context.set_offline(False)
-    expect(signed_in.locator("article.answer .prose")).to_have_text("Before and after.", timeout=40_000)
-    expect(signed_in.locator("article.answer")).to_have_count(1)
+    expect(signed_in.locator("article.answer .prose").last).to_have_text("Before and after.", timeout=40_000)
+    answered(signed_in, "Before and after.")
 
 
 def test_older_messages_are_summarised_shown_and_brought_back(

@@ -10,30 +10,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
 from django.utils import timezone
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from history import keys, recorder, tallies
 from history.models import DayTally, Session
+from tests.browser.conftest import enter
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
 
 See = Callable[[str], None]
 twice = pytest.mark.parametrize("look", [(1280, "light"), (390, "light")], indirect=True, ids=["1280", "390"])
-
-
-def sign_in(page: Page, site: str, person: Any) -> Page:
-    client = Client()
-    client.force_login(person)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
-    return page
-
-
-@pytest.fixture
-def signed_in(page: Page, site: str, ada: Any) -> Page:
-    return sign_in(page, site, ada)
 
 
 @pytest.fixture
@@ -194,11 +182,11 @@ def test_a_long_list_goes_on_as_one_scrolls(signed_in: Page, ada: Any) -> None:
     expect(signed_in.locator(".hit")).to_have_count(40)
 
 
-def test_without_a_script_everything_can_be_reached(browser: Browser, site: str, ada: Any) -> None:
+def test_without_a_script_everything_can_be_reached(plain: Page, site: str, ada: Any) -> None:
     for number in range(35):
         chat_of(ada, f"words of {number}", title=f"Session {number}", source="relay" if number % 2 else "chat")
-    without = browser.new_context(java_script_enabled=False, base_url=site, viewport={"width": 1280, "height": 800})
-    page = sign_in(without.new_page(), site, ada)
+    page = plain
+    enter(page, site, ada)
     page.goto("/history/")
     page.get_by_role("link", name="Older").click()
     expect(page.locator(".hit")).to_have_count(5)
@@ -212,4 +200,3 @@ def test_without_a_script_everything_can_be_reached(browser: Browser, site: str,
     page.locator(".pick").first.check()
     page.get_by_role("button", name="Archive").click()
     expect(page).to_have_url(re.compile(r"q=words"))
-    without.close()

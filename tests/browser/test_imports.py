@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from history.views import imports
 from project.accounts.models import User
-from tests.browser.test_people import sign_in_by_link
+from tests.browser.conftest import enter
 from tests.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
 
 pytestmark = pytest.mark.browser
@@ -38,10 +37,11 @@ FILES: list[FilePayload] = [
 
 
 def test_files_are_sent_in_pieces_and_the_report_leads_to_what_was_imported(
-    page: Page, see: See, ada: User, monkeypatch: pytest.MonkeyPatch
+    page: Page, site: str, see: See, ada: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(imports, "PIECE", 300)
-    sign_in_by_link(page, ada)
+    enter(page, site, ada)
+    page.goto("/")
     page.get_by_text("ada", exact=True).first.click()
     page.get_by_role("link", name="Import").first.click()
     see("import")
@@ -56,13 +56,10 @@ def test_files_are_sent_in_pieces_and_the_report_leads_to_what_was_imported(
     expect(page.get_by_text("Hi.", exact=True)).to_be_visible()
 
 
-def test_it_works_without_javascript(browser: Browser, site: str, ada: User, tmp_path: Path) -> None:
-    without = browser.new_context(java_script_enabled=False, base_url=site)
-    plain = without.new_page()
-    sign_in_by_link(plain, ada)
+def test_it_works_without_javascript(plain: Page, site: str, ada: User) -> None:
+    enter(plain, site, ada)
     plain.goto("/import/")
     plain.get_by_label("Files or archives").set_input_files(FILES)
     plain.get_by_role("button", name="Import").click()
-    expect(plain.get_by_text("done", exact=True)).to_be_visible(timeout=15_000)
+    expect(plain.get_by_text("done", exact=True)).to_be_visible()
     expect(plain.get_by_role("link", name="A greeting")).to_be_visible()
-    without.close()

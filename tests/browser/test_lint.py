@@ -7,22 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.test import Client
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import enter
 from tests.linting.test_page import UNANSWERED
 
 pytestmark = pytest.mark.browser
 
 See = Callable[[str], None]
-
-
-@pytest.fixture
-def signed_in(page: Page, site: str, ada: Any) -> Page:
-    client = Client()
-    client.force_login(ada)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
-    return page
 
 
 @pytest.mark.parametrize("look", [(1280, "light"), (390, "dark")], indirect=True, ids=["1280", "390"])
@@ -44,15 +36,11 @@ def test_a_conversation_is_pasted_judged_compared_and_copied(signed_in: Page, se
     expect(button).to_have_text("Copied")
 
 
-def test_it_works_without_javascript(browser: Browser, site: str, ada: Any) -> None:
-    client = Client()
-    client.force_login(ada)
-    context = browser.new_context(base_url=site, java_script_enabled=False)
-    context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
-    page = context.new_page()
+def test_it_works_without_javascript(plain: Page, site: str, ada: Any) -> None:
+    page = plain
+    enter(page, site, ada)
     page.goto("/lint/")
     page.get_by_label("A conversation as JSON").fill(json.dumps(UNANSWERED))
     page.get_by_role("button", name="Look at it").first.click()
     expect(page.locator(".lint-verdict.rejected")).to_have_count(4)
     expect(page.locator("[data-copy-json]").first).to_be_hidden()
-    context.close()

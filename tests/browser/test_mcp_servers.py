@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from project.accounts.models import User
 from relay.mcp.using import connections
@@ -51,14 +51,9 @@ def test_staff_set_a_server_look_at_it_and_see_what_it_offers(
     see("mcp-servers")
 
 
-def test_a_server_that_cannot_be_reached_says_why_also_without_javascript(
-    browser: Browser, site: str, staff: User
-) -> None:
+def test_a_server_that_cannot_be_reached_says_why_also_without_javascript(plain: Page, site: str, staff: User) -> None:
     McpServer.objects.create(name="gone", transport="stdio", command="/nowhere/to/be/found")
-    without = browser.new_context(java_script_enabled=False, base_url=site)
-    plain = without.new_page()
     enter(plain, site, staff)
     plain.goto("/mcp-servers/")
     plain.get_by_role("button", name="Look at it · gone").click()
     expect(plain.get_by_role("status")).to_contain_text("gone cannot be used")
-    without.close()

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from project.accounts.models import User
 from relay.providers import registry
-from tests.browser.test_people import sign_in_by_link
+from tests.browser.conftest import enter
 from tests.vendors import KEYS, Vendors, refuses, says
 
 pytestmark = pytest.mark.browser
@@ -32,11 +32,11 @@ def _two_vendors(vendors: Vendors, settings: Any) -> None:
 
 
 def test_staff_try_a_provider_that_works_and_one_that_does_not(
-    page: Page, see: See, staff: User, vendors: Vendors
+    page: Page, site: str, see: See, staff: User, vendors: Vendors
 ) -> None:
     vendors.plays("anthropic-messages", says("OK"))
     vendors.plays("gemini-generate", refuses("billing", "You have run out of credit."))
-    sign_in_by_link(page, staff)
+    enter(page, site, staff)
     page.goto("/providers/")
     see("providers")
     page.get_by_role("button", name="Try it · Anthropic").click()
@@ -49,11 +49,8 @@ def test_staff_try_a_provider_that_works_and_one_that_does_not(
     see("providers-tried")
 
 
-def test_it_works_without_javascript(browser: Browser, site: str, staff: User) -> None:
-    without = browser.new_context(java_script_enabled=False, base_url=site)
-    plain = without.new_page()
-    sign_in_by_link(plain, staff)
+def test_it_works_without_javascript(plain: Page, site: str, staff: User) -> None:
+    enter(plain, site, staff)
     plain.goto("/providers/")
     plain.get_by_role("button", name="Try it · Anthropic").click()
     expect(plain.get_by_text("It works.")).to_be_visible()
-    without.close()

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.test import Client
 from playwright.sync_api import Page, expect
 
 from history import recorder
@@ -56,14 +55,6 @@ $$
    - and once more at night
 2. 再看一次磁盘
 """
-
-
-@pytest.fixture
-def signed_in(page: Page, site: str, ada: Any) -> Page:
-    client = Client()
-    client.force_login(ada)
-    page.context.add_cookies([{"name": "parley_session", "value": client.cookies["parley_session"].value, "url": site}])
-    return page
 
 
 @pytest.fixture
