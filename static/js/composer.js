@@ -51,6 +51,10 @@ function restoreDraft() {
     sessionStorage.removeItem("parley-begun");
     localStorage.removeItem(key("new"));
   }
+  // What went the plain way comes back as a message; a draft of it would be sent twice.
+  const posted = sessionStorage.getItem("parley-posted");
+  if (posted) localStorage.removeItem(posted);
+  sessionStorage.removeItem("parley-posted");
   if (!text.value) put(localStorage.getItem(key(here)) ?? "");
 }
 
@@ -115,6 +119,7 @@ if (composer) {
   // Before htmx: what is empty goes nowhere.
   composer.addEventListener("submit", submitted, { capture: true });
   document.addEventListener("htmx:wsAfterSend", sent);
+  document.addEventListener("parley:posted", () => sessionStorage.setItem("parley-posted", key(composer.dataset.session)));
   document.addEventListener("htmx:wsAfterMessage", answered);
   window.addEventListener("pageshow", () => delete composer.dataset.isSent);
 }

@@ -142,8 +142,10 @@ function aboutToSend(event) {
   event.preventDefault();
   const isMessage = event.target.id === "composer";
   // Where there never was a socket, the form goes the plain way. Else it waits: sent twice it would be two messages.
-  if (!wasOpen && event.target.matches("form[action]")) event.target.submit();
-  else if (isMessage) event.target.dataset.waiting = "";
+  if (!wasOpen && event.target.matches("form[action]")) {
+    if (isMessage) document.dispatchEvent(new CustomEvent("parley:posted"));
+    event.target.submit();
+  } else if (isMessage) event.target.dataset.waiting = "";
   else if (!wasOpen) pressedEarly = event.target;
   show(isMessage ? "waiting" : "away");
 }

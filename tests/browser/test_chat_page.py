@@ -497,6 +497,7 @@ def test_a_page_that_never_got_a_socket_posts_its_form(signed_in: Page, conversa
     page.get_by_label("Message", exact=True).fill("/title By post")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("By post")
+    expect(page.get_by_label("Message", exact=True)).to_have_value("")
 
 
 # Without
