@@ -95,7 +95,7 @@ async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool)
     endpoint = await upstream.provider.reach()
     request = make(upstream, endpoint)
     session = sessions.session(keeps_alive=upstream.provider.keeps_alive, is_bare=True)
-    with words_of(endpoint, has_begun=False):
+    with words_of(endpoint, has_begun=False, sending=len(request.body)):
         response = await session.request(
             call.method,
             _address(request.url),

@@ -13,6 +13,8 @@ from relay.providers.answers import network_errors
 from relay.providers.endpoints import Endpoint
 
 LOOK_SECONDS = 0.25
+# While we are still speaking, nobody is silent: a request may take as long as it takes at so many bytes a second.
+SLOWEST = 64 * 1024
 
 
 class _Watch:
@@ -47,18 +49,22 @@ def _watch() -> _Watch:
 
 
 class words_of(network_errors):  # noqa: N801 - reads as a clause: with words_of(endpoint, has_begun=True)
-    """Around each wait for an upstream's next words; may be entered again and again. The network's errors are ours."""
+    """Around each wait for an upstream's next words; may be entered again and again. The network's errors are ours.
 
-    __slots__ = ("is_over", "task", "until", "watch")
+    `sending`: so many bytes are to be sent before it can say anything.
+    """
 
-    def __init__(self, endpoint: Endpoint, *, has_begun: bool) -> None:
+    __slots__ = ("is_over", "seconds", "task", "until", "watch")
+
+    def __init__(self, endpoint: Endpoint, *, has_begun: bool, sending: int = 0) -> None:
         super().__init__(endpoint, has_begun=has_begun)
         self.watch = _watch()
+        self.seconds = endpoint.patience.idle + sending / SLOWEST
         self.is_over = False
 
     def __enter__(self) -> None:
         self.task = asyncio.current_task()
-        self.until = self.watch.loop.time() + self.endpoint.patience.idle
+        self.until = self.watch.loop.time() + self.seconds
         self.watch.add(self)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
