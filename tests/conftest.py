@@ -145,7 +145,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What has been imported and collected stays: from now on nobody looks through it for garbage."""
+    """What has been imported and collected stays: nobody looks through it for garbage, and seldom elsewhere."""
+    gc.set_threshold(10_000, 50, 50)
     gc.enable()
     gc.freeze()
 

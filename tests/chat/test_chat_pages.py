@@ -23,6 +23,8 @@ from relay.providers.base import Model
 from tests.chat.conftest import Scripted, Talk
 from tests.talk import answered, call, chat_of, result, results, said
 
+pytestmark = pytest.mark.any_database
+
 
 @pytest.fixture
 def reader(client: Client, ada: Any) -> Client:
