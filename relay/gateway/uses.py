@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from django.db import connection
 from django.db.models import F, Sum
 from django.utils import timezone
 
@@ -18,6 +19,12 @@ from history.transactions import writing
 from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse
 
 MOST_TOKENS = 10**12
+# Several times a second wherever a key is in use, hence by hand.
+ADD_DAY = """
+    INSERT INTO relay_keyuse (key_id, day, requests, tokens, cost) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (key_id, day) DO UPDATE SET requests = relay_keyuse.requests + excluded.requests,
+        tokens = relay_keyuse.tokens + excluded.tokens, cost = relay_keyuse.cost + excluded.cost
+"""
 # A process that has not written for so long carries nothing any more.
 ALIVE = timedelta(seconds=5)
 # The vendors keep answers for a month.
@@ -66,15 +73,17 @@ def add_days(days: Mapping[int, tuple[date, Use]]) -> None:
     amounts = [*left, *((key, day, use) for key, (day, use) in days.items() if use)]
     if not amounts:
         return
-    with writing():
-        KeyUse.objects.bulk_create([KeyUse(key_id=key, day=day) for key, day, _ in amounts], ignore_conflicts=True)
-        for key, day, use in amounts:
-            KeyUse.objects.filter(key_id=key, day=day).update(
-                requests=F("requests") + use.requests,
-                tokens=F("tokens") + max(0, min(use.tokens, MOST_TOKENS)),
-                cost=F("cost") + use.cost.quantize(Decimal("0.000001")),
-            )
+    # In one order, against deadlocks.
+    rows = [_row(key, day, use) for key, day, use in sorted(amounts)]
+    with writing(), connection.cursor() as cursor:
+        cursor.executemany(ADD_DAY, rows)
     del _left[: len(left)]
+
+
+def _row(key: int, day: date, use: Use) -> tuple[Any, ...]:
+    cost = connection.ops.adapt_decimalfield_value(use.cost.quantize(Decimal("0.000001")), 14, 6)
+    tokens = max(0, min(use.tokens, MOST_TOKENS))
+    return key, connection.ops.adapt_datefield_value(day), use.requests, tokens, cost
 
 
 def add_minutes(minutes: Mapping[int, tuple[int, Use]], *, running: Mapping[int, int]) -> None:
