@@ -16,7 +16,7 @@ from relay import live_runs
 from relay.models import Agent, Run
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
-from tests.browser.conftest import enter, until
+from tests.browser.conftest import enter, go_and_listen, until
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.browser
@@ -119,7 +119,7 @@ def test_a_screen_reader_hears_that_the_answer_is_finished_and_none_of_its_words
 ) -> None:
     gates = [asyncio.Event() for _ in range(3)]
     scripted(["one ", gates[0], "two ", gates[1], "three ", gates[2], "four"])
-    signed_in.goto(f"/s/{chat_of(ada, 'Hello?', 'Hello.').pk}/")
+    go_and_listen(signed_in, f"/s/{chat_of(ada, 'Hello?', 'Hello.').pk}/")
     signed_in.evaluate(LISTEN)
     say(signed_in, "Count")
     for gate, word in zip(gates, ("one", "two", "three"), strict=True):
@@ -307,7 +307,7 @@ def test_older_messages_are_summarised_shown_and_brought_back(
     page, gate = signed_in, asyncio.Event()
     scripted([gate, "## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row, until it is done."])
     session = chat_of(ada, *["one row, and then another one " * 30] * 8)
-    page.goto(f"/s/{session.pk}/")
+    go_and_listen(page, f"/s/{session.pk}/")
     expect(page.locator("#summarising")).to_be_empty()
     page.locator("#panel").get_by_role("button", name="Summarise").press("Enter")
     expect(page.get_by_role("status").filter(has_text="Summarising older messages …")).to_be_visible()
