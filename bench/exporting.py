@@ -136,7 +136,7 @@ def _restore(table: Table, file: Path, folder: Path, messages: int) -> None:
             [sys.executable, "-m", "bench.exporting", str(file)],
             env=os.environ | {"DATABASE_URL": url},
             check=True,
-            capture_output=True,
+            stdout=subprocess.PIPE,
             text=True,
         )
     grown, taken, differs, findings = told.stdout.split()
