@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Collection
 from typing import Any
@@ -19,6 +20,7 @@ class History:
     def __init__(self, url: str) -> None:
         self.file = url.removeprefix("sqlite:///") if url.startswith("sqlite") else ""
         self.url = url
+        self._own = threading.local()
 
     def stored(self) -> tuple[int, int]:
         """Calls that have ended, and answers."""
@@ -51,6 +53,12 @@ class History:
         if self.file:
             with sqlite3.connect(f"file:{self.file}?mode=ro", uri=True, timeout=30) as connection:
                 return connection.execute(query).fetchall()
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            cursor = connection.execute(query.encode())
-            return cursor.fetchall() if cursor.description else []
+        cursor = self._connection().execute(query.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        """One for each thread: a new one for each look would be a process of the server's fifty times a second."""
+        if not hasattr(self._own, "connection"):
+            self._own.connection = psycopg.connect(self.url, autocommit=True)
+        connection: psycopg.Connection[Any] = self._own.connection
+        return connection
