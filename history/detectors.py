@@ -21,12 +21,13 @@ TOKEN_CHARS = 16
 SHORTEST = 6
 # No secret that only its name gives away is longer.
 LONGEST_VALUE = 4096
+MARKED = "[redacted:"
 _TOKEN_RUN = b"a" * TOKEN_CHARS
 _TOKEN_TABLE = bytes(ord("a") if chr(code) in f"{ascii_letters}{digits}_-" else ord(" ") for code in range(256))
 
 
 def placeholder(name: str) -> str:
-    return f"[redacted:{name}]"
+    return f"{MARKED}{name}]"
 
 
 def glance(text: str) -> str:
@@ -262,8 +263,11 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
 
 
 def is_secret_beside(name: str, value: str) -> Detector | None:
-    """The detector for which `{name: value}` is a secret, although neither text shows it alone."""
-    if len(value) > LONGEST_VALUE:
+    """The detector for which `{name: value}` is a secret, although neither text shows it alone.
+
+    Where something was taken out of the value already, what is left is no secret any more.
+    """
+    if len(value) > LONGEST_VALUE or MARKED in value:
         return None
     seen = glance(name)
     for detector in SECRETS:

@@ -157,13 +157,11 @@ class Walk:
 
     def _beside(self, key: str, item: Any) -> Any:
         """The value of a name: `{"password": "…"}` is a secret that neither text shows alone."""
-        kept = self.item(item)
-        if kept is item and isinstance(item, str) and self.redactors.credentials:
-            detector = is_secret_beside(key, item)
-            if detector:
-                self.hits[detector.name] += 1
-                return detector.mark
-        return kept
+        detector = is_secret_beside(key, item) if self.redactors.credentials and isinstance(item, str) else None
+        if detector:
+            self.hits[detector.name] += 1
+            return detector.mark
+        return self.item(item)
 
     def json_text(self, text: str) -> str:
         """Arguments as the model wrote them: only tokens that hold a secret are rewritten, so JSON stays JSON."""

@@ -317,6 +317,16 @@ def test_redacting_twice_finds_nothing_more(entry: Entry) -> None:
     assert redacted(once, CREDENTIALS).hits == Counter()
 
 
+def test_a_password_goes_as_a_whole_even_where_a_part_of_it_looks_like_a_key() -> None:
+    key = FOUND["anthropic-key"][0]
+    said = {"password": f"x1={key}", "note": f"a={key}"}
+    once = redacted(ModelInput(metadata=said), CREDENTIALS)
+    assert once.entry.metadata["password"] == "[redacted:assigned-secret]"
+    assert once.entry.metadata["note"] == "a=[redacted:anthropic-key]"
+    again = {**once.entry.metadata, "password": once.entry.metadata["note"]}
+    assert redacted(ModelInput(metadata=again), CREDENTIALS).hits == Counter()
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(trees(planted() | plain), st.booleans(), st.sampled_from([None, 2]))
 def test_arguments_that_are_json_stay_json_of_the_same_shape(tree: Any, escape: bool, indent: int | None) -> None:
