@@ -17,6 +17,7 @@ from django.db import connection
 from django.test import TransactionTestCase, override_settings
 from django.utils import translation
 from hypothesis import settings as hypothesis_settings
+from hypothesis.internal.conjecture import providers as hypothesis_values
 
 from history import exchanges
 from history.dialects import DIALECTS
@@ -37,6 +38,8 @@ os.environ.update(HERMETIC)
 # The same examples for everybody, so that a failure is one that can be had again; `make faults` takes new ones.
 hypothesis_settings.register_profile("parley", derandomize=True, deadline=None)
 hypothesis_settings.load_profile("parley")
+# It would take texts out of whichever of our modules are loaded, and so have other examples in another order of files.
+hypothesis_values._get_local_constants = lambda: hypothesis_values._local_constants
 
 LONG_FILES = frozenset(
     f"test_{name}.py"
