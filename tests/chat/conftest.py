@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from channels.layers import channel_layers
 
 from history import exchanges
 from history.models import Message, Session
@@ -20,6 +21,14 @@ from relay.providers import registry, sessions
 from relay.providers.scripted import Answer, ScriptedProvider
 
 Scripted = Callable[..., ScriptedProvider]
+
+
+@pytest.fixture(autouse=True)
+def _a_channel_layer_of_its_own() -> Iterator[None]:
+    """Each test has an event loop of its own, and what a layer holds or waits for belongs to one loop."""
+    channel_layers.backends.clear()
+    yield
+    channel_layers.backends.clear()
 
 
 @pytest.fixture

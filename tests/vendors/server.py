@@ -60,6 +60,7 @@ class Vendors:
     def __init__(self) -> None:
         self.requests: list[Seen] = []
         self.models: dict[str, list[dict[str, Any]]] = {}
+        self.models_wait = False
         self.pages: dict[str, web.Response | dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]] = {}
         self.signatures: dict[str, set[str]] = defaultdict(set)
         self._plays: dict[str, deque[Play]] = defaultdict(deque)
@@ -162,6 +163,8 @@ class Vendors:
         if not _has_key(request, vendor):
             dialect = next(name for name, owner in VENDOR_OF_DIALECT.items() if owner == vendor)
             return _refusal(dialect, Failed(message="Incorrect API key provided.", kind="authentication"))
+        while self.models_wait:  # noqa: ASYNC110  a test ends it from its own thread
+            await asyncio.sleep(0.01)
         listed = self.models.get(vendor, [])
         return web.json_response({"models": listed} if vendor == "gemini" else {"object": "list", "data": listed})
 
