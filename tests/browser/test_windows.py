@@ -1,6 +1,6 @@
-"""Every window on a conversation, opened with the cookie of a browser by four people: its owner, staff who may read,
-staff who may only list, and a stranger. Who may not read meets no word of it anywhere. How the pages look, their own
-tests see; here only those that staff who may list are shown instead.
+"""Every window on a conversation, opened in a browser by four people: its owner, staff who may read, staff who may only
+list, and a stranger. Who may not read meets no word of it anywhere. How the pages look, their own tests see; here only
+those that staff who may list are shown instead.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def conversation(ada: Any) -> Session:
 
 def look_through(page: Page, session: Session, *, place: int, reads: bool) -> None:
     for address, statuses in WINDOWS.items():
-        response = page.request.get(address.format(id=session.pk))
+        is_page = not address.startswith("/api/history/")
+        response = (page.goto if is_page else page.request.get)(address.format(id=session.pk))
+        assert response is not None
         told = response.text()
         assert response.status == statuses[place], address
         assert reads or SECRET not in told, f"{address} shows what they may not read"
