@@ -210,7 +210,7 @@ class _Import:
         counted.begin()
         with closing(counted.open()) as stream:
             owner = None if self.restore_owners else self.owner
-            for restored in jsonl.restore_in_steps(raw_lines(stream), owner=owner, under=self.under):
+            for restored in jsonl.restore(raw_lines(stream), owner=owner, under=self.under):
                 yield None if restored is None else _item(restored, piece.name)
 
 

@@ -74,4 +74,4 @@ def wipe() -> None:
 
 def restored(file: bytes | Iterable[bytes], **how: Any) -> list[jsonl.Restored]:
     lines = file.splitlines(keepends=True) if isinstance(file, bytes) else file
-    return list(jsonl.restore(lines, **how))
+    return [told for told in jsonl.restore(lines, **how) if told is not None]

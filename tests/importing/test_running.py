@@ -448,7 +448,7 @@ def test_a_long_session_of_our_own_export_stops_between_its_batches(ada: User, m
     exported = everything()
     wipe()
     monkeypatch.setattr(restoring, "BATCH", 7)
-    steps = list(jsonl.restore_in_steps([*exported.splitlines(keepends=True)], owner=ada))
+    steps = list(jsonl.restore([*exported.splitlines(keepends=True)], owner=ada))
     assert [step and step.outcome for step in steps] == [None, None, None, "imported"]
 
 
@@ -460,7 +460,7 @@ def test_a_line_of_our_own_format_that_never_ends_is_read_past(bring: Any, monke
         read.extend(map(len, lines))
         return ()
 
-    monkeypatch.setattr(jsonl, "restore_in_steps", restore)
+    monkeypatch.setattr(jsonl, "restore", restore)
     head = b'{"format":"parley","type":"header","version":1}\n'
     bring("x.gz", gzip.compress(head + b"x" * 3_000_000 + b"\n" + head))
     assert read == [len(head), 1, len(head)]

@@ -18,7 +18,7 @@ after a restore by `history verify`.
 
 from history.formats.jsonl.lines import FORMAT, VERSION, is_header
 from history.formats.jsonl.reports import Restored
-from history.formats.jsonl.restoring import restore, restore_in_steps
+from history.formats.jsonl.restoring import restore
 from history.formats.jsonl.sections import Section, register_section, sections
 from history.formats.jsonl.writing import Writer
 
@@ -31,6 +31,5 @@ __all__ = [
     "is_header",
     "register_section",
     "restore",
-    "restore_in_steps",
     "sections",
 ]

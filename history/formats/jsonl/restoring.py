@@ -41,27 +41,16 @@ def restore(
     owners: Mapping[str, Any] | None = None,
     under: ApiKey | None = None,
     deletions: bool = False,
-) -> Iterator[Restored]:
+) -> Iterator[Restored | None]:
     """Lay down what an export holds, and tell what became of each session. Raises FormatError for no export at all.
+
+    None after each batch: nothing is locked then, and somebody else may go on.
 
     Without `owner` this is the operator's: sessions go to whoever has the owner's user name here or is named for it in
     `owners`, and sections of others are taken. With `owner` everything becomes that person's, recorded under the key
     `under` if there is one. Doing it again changes nothing; a file that knows more of a session than we do extends it.
     `deletions`: what the file says was deleted is put into the trash here, too.
     """
-    steps = restore_in_steps(lines, owner=owner, owners=owners, under=under, deletions=deletions)
-    return (restored for restored in steps if restored is not None)
-
-
-def restore_in_steps(
-    lines: Iterable[bytes],
-    *,
-    owner: Any = None,
-    owners: Mapping[str, Any] | None = None,
-    under: ApiKey | None = None,
-    deletions: bool = False,
-) -> Iterator[Restored | None]:
-    """The same; None after each batch, where nothing is locked and somebody else may go on."""
     refuse_when_off()
     run = _Restore(People(owner=owner, owners=owners, under=under), deletions=deletions)
     for number, line in enumerate(lines):
