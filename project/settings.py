@@ -248,11 +248,11 @@ CACHES: dict[str, dict[str, Any]]
 if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "channels_redis.core.RedisChannelLayer",
+            "BACKEND": "relay.redis_layer.PatientRedisLayer",
             # A page that stays open for a day is not forgotten: a month is long enough for everybody.
             "CONFIG": {
-                # Longer than the layer waits for the next message, or a page on which nothing happens loses its socket.
-                "hosts": [{"address": REDIS_URL, "socket_timeout": 30}],
+                # No limit of its client's: it loses cancellations, and a page on which nothing happens its socket.
+                "hosts": [{"address": REDIS_URL, "socket_timeout": None}],
                 "capacity": _CAPACITY,
                 "group_expiry": 30 * 24 * 3600,
                 "prefix": "parley",

@@ -126,7 +126,8 @@ def _client() -> Any:
 
     loop = asyncio.get_running_loop()
     if loop not in _clients:
-        _clients[loop] = Redis.from_url(settings.REDIS_URL)
+        # No limit of its own, which may lose a cancellation (`relay.redis_layer`): whoever asks has one.
+        _clients[loop] = Redis.from_url(settings.REDIS_URL, socket_timeout=None)
     return _clients[loop]
 
 

@@ -143,7 +143,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, number)
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), SECONDS_TO_END)
+            async with asyncio.timeout(SECONDS_TO_END):
+                await process.wait()
         if process.returncode is not None and number is not None:
             return
 
