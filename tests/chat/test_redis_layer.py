@@ -12,7 +12,8 @@ from django.conf import settings
 from relay import redis_layer
 from relay.redis_layer import PatientRedisLayer
 
-pytestmark = pytest.mark.skipif(not settings.REDIS_URL, reason="there is no Redis")
+# Redis is where the second database is, and there only those run that ask for one.
+pytestmark = [pytest.mark.django_db, pytest.mark.skipif(not settings.REDIS_URL, reason="there is no Redis")]
 # From the first step of a command to where it waits for Redis, and some more.
 STEPS = 120
 
