@@ -15,6 +15,7 @@ let isStale = false; // what is live on the page is from before the connection w
 let heardAt = 0;
 let waiting = 0;
 let tries = 0;
+let focused = ""; // where the person was before a message came
 
 Idiomorph.defaults.ignoreActiveValue = true;
 // What somebody has unfolded stays so; and the line that they clicked on is no field whose words are theirs.
@@ -103,10 +104,16 @@ function closed(event) {
 
 function heard() {
   heardAt = Date.now();
+  focused = document.activeElement?.id;
   if (isOpen()) show("");
   // What the server sends first after a pause is all that is going on; what we had of it is out of date.
   if (isStale) for (const row of document.querySelectorAll("#rows > .live")) row.remove();
   isStale = false;
+}
+
+/** What a message puts in the place of a button is that button: whoever was about to press it still is. */
+function keepFocus() {
+  if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
 }
 
 function followed() {
@@ -172,6 +179,7 @@ if (chat?.hasAttribute("ws-connect")) {
   chat.addEventListener("htmx:wsOpen", opened);
   chat.addEventListener("htmx:wsClose", closed);
   chat.addEventListener("htmx:wsBeforeMessage", heard);
+  chat.addEventListener("htmx:wsAfterMessage", keepFocus);
   chat.addEventListener("htmx:wsAfterMessage", followed);
   chat.addEventListener("htmx:wsAfterMessage", ended);
   chat.addEventListener("htmx:wsConfigSend", aboutToSend);

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from history import recorder
 from history.events import ReasoningPiece, ToolCallPiece
 from history.models import Message, Session
-from relay import live_runs
+from relay import broadcast, live_runs
 from relay.models import Agent, Run
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
@@ -299,6 +300,40 @@ def test_a_server_that_is_away_is_said_and_what_was_missed_comes_when_it_is_back
     signed_in.context.set_offline(False)
     expect(signed_in.locator("article.answer .prose").last).to_have_text("Before and after.", timeout=40_000)
     answered(signed_in, "Before and after.")
+
+
+@pytest.mark.parametrize("name", ["Summarise", "Send"])
+def test_whoever_is_about_to_press_a_button_stays_there_while_the_page_is_brought_up_to_date(
+    signed_in: Page, ada: Any, name: str
+) -> None:
+    page, session = signed_in, chat_of(ada, "one row")
+    go_and_listen(page, f"/s/{session.pk}/")
+    button = page.get_by_role("button", name=name, exact=True)
+    button.focus()
+    recorder.rename(session, title="A long carpet")
+    broadcast.tell_session_from_thread(session.pk, broadcast.CHANGED)
+    expect(page.get_by_role("heading", level=1)).to_have_text("A long carpet")
+    expect(button).to_be_focused()
+
+
+def test_whoever_is_about_to_stop_an_answer_stays_there_when_a_part_of_it_is_stored(
+    signed_in: Page, ada: Any, scripted: Scripted
+) -> None:
+    page, first, second = signed_in, asyncio.Event(), asyncio.Event()
+    call = ToolCallPiece(part="c", call_id="c", name="current_time", arguments="{}")
+    scripted([first, call], ["And", second, "so on."])
+    session = chat_of(ada, "one row", "Yes.")
+    go_and_listen(page, f"/s/{session.pk}/")
+    say(page, "What time is it?")
+    stop = page.get_by_role("button", name="Stop", exact=True)
+    stop.focus()
+    let_go(first)
+    expect(page.locator("#rows .live")).to_contain_text("And")
+    expect(stop).to_be_focused()
+    stop.press("Enter")
+    expect(page.locator("#announcer")).to_have_text("The answer was stopped.")
+    expect(stop).to_have_count(0)
+    expect(page.get_by_role("button", name="Send", exact=True)).to_be_visible()
 
 
 def test_older_messages_are_summarised_shown_and_brought_back(
