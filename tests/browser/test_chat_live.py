@@ -311,7 +311,7 @@ def test_whoever_is_about_to_press_a_button_stays_there_while_the_page_is_brough
     button = page.get_by_role("button", name=name, exact=True)
     button.focus()
     recorder.rename(session, title="A long carpet")
-    broadcast.tell_session_from_thread(session.pk, broadcast.CHANGED)
+    broadcast.have_session_looked_at(session.pk)
     expect(page.get_by_role("heading", level=1)).to_have_text("A long carpet")
     expect(button).to_be_focused()
 
