@@ -21,6 +21,7 @@ from django.conf import settings
 from faults import crowd, kill, stream
 from faults.relay import chunks, disk, outage, worker
 from tests.history.elsewhere import Elsewhere, elsewhere_in
+from tests.house.databases import folder_of_this_run
 from tests.on_postgres import postgres
 
 FAULTS: dict[str, Callable[[Elsewhere, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
@@ -56,6 +57,7 @@ def run_on(engine: str, names: list[str], rounds: int) -> int:
     failed = 0
     # Out of the home folder: PostgreSQL runs as a user of its own when we are root.
     with (
+        folder_of_this_run(),
         tempfile.TemporaryDirectory(prefix="parley-faults-", ignore_cleanup_errors=True) as folder,
         server(engine, Path(folder)),
         elsewhere_in(Path(folder)) as place,
