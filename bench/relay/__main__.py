@@ -2,8 +2,8 @@
 
 --server S     uvicorn, daphne or granian
 --database D   sqlite or postgresql
---seconds N    how long each measurement lasts (5)
---rounds N     how often the two take turns (3; the median counts; streams in step with people always five times)
+--seconds N    how long each measurement lasts (2; streams in step with people always 5)
+--rounds N     how often the two take turns (9; the median counts; streams in step with people always five times)
 --quick        one short round, to see that it works
 
 The worker's own CPU is read from /proc. One worker each, recording in full; what the digester does is a process of its
@@ -34,6 +34,7 @@ from bench.relay.upstream import TEXT
 AT_ONCE = 16
 PACED_AT_ONCE = 20
 PACED_ROUNDS = 5
+PACED_SECONDS = 5.0
 LARGE = 400 * 1024
 SHORT = b'{"model":"m","messages":[{"role":"user","content":"hi"}]%s}'
 SAID = "One more thing, if you please: " + "word " * 200
@@ -90,7 +91,7 @@ def bursts(table: Table, both: Sides, given: argparse.Namespace) -> None:
 
 def paced(table: Table, both: Sides, given: argparse.Namespace) -> None:
     body = always(SHORT % b',"stream":true,"paced":1')
-    case = Case(body=body, at_once=PACED_AT_ONCE, seconds=given.seconds, spread=1.0)
+    case = Case(body=body, at_once=PACED_AT_ONCE, seconds=1.0 if given.quick else PACED_SECONDS, spread=1.0)
     pairs = in_turns(both, case, rounds=1 if given.quick else PACED_ROUNDS)
     for name, share, goal in (("p50", 0.5, 1.0), ("p95", 0.95, 4.0)):
         spread = [quantile(bare.firsts, share) for _, bare in pairs]
@@ -201,8 +202,8 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.relay", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--server", choices=["uvicorn", "daphne", "granian"], default="uvicorn")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--quick", action="store_true")
