@@ -37,6 +37,7 @@ from history.transactions import writing
 logger = logging.getLogger(__name__)
 
 FRESH_SECONDS = 1.0
+RENEWED_SECONDS = 0.5
 TRUSTED_SECONDS = 600.0
 USE_NOTED_EVERY = timedelta(minutes=1)
 
@@ -139,30 +140,32 @@ class KeyRing:
             self._note_use(api_key)
         return api_key
 
-    def recall(self, raw: str, *, scope: str | None = None) -> ApiKey | None:
-        """Like :meth:`authenticate`, but never waits: None when the database has to be asked. For an event loop."""
+    def recall(
+        self, raw: str, *, scope: str | None = None, when_due: Callable[[str], None] | None = None
+    ) -> ApiKey | None:
+        """Like :meth:`authenticate`, but never waits: None when the database has to be asked. For an event loop.
+
+        `when_due` is called, with the key, for one of its callers: it should `renew` it, so that nobody has to wait.
+        """
         digest = hash_of(raw)
         seen = self._known.get(digest) or self._strangers.get(digest)
         if seen is None:
             self._read(raw)  # whatever is no key need not be looked for
             return None
-        if not self._is_fresh(seen):
+        now = self._clock()
+        age = now - seen.looked_up
+        if age >= FRESH_SECONDS:
             return None
         api_key, (passed, for_scope) = seen.api_key, seen.passed
+        if api_key and when_due and age >= RENEWED_SECONDS and now - seen.renewed >= RENEWED_SECONDS:
+            seen.renewed = now
+            when_due(raw)
         if api_key is not None and passed is api_key and for_scope == scope:
             return api_key
         accepted = self._accepted(api_key, scope)
         if accepted.expires_at is None:
             seen.passed = (accepted, scope)
         return accepted
-
-    def is_due(self, api_key: ApiKey) -> bool:
-        """Whether somebody should `renew` this key now, so that no caller has to wait for it. True for one of them."""
-        seen, now = self._known.get(api_key.secret_hash), self._clock()
-        if seen is None or now - max(seen.looked_up, seen.renewed) < FRESH_SECONDS / 2:
-            return False
-        seen.renewed = now
-        return True
 
     def renew(self, raw: str) -> None:
         """Ask the database ahead of time. What it says is told to whoever comes next; here nobody waits for it."""

@@ -20,16 +20,19 @@ class KeyMissing(ApiKeyError):
 async def identified(headers: Mapping[str, str], query: str) -> ApiKey:
     """The caller's key, good for the relay; else an ApiKeyError that says why not."""
     raw = _key(headers, query)
-    known = keys.recall(raw, scope=SCOPE)
-    if known is None:
-        return await in_database(keys.authenticate, raw, scope=SCOPE)
-    if keys.ring.is_due(known):
-        begin_in_database(keys.ring.renew, raw)
-    return known
+    if known := keys.recall(raw, scope=SCOPE, when_due=_renew):
+        return known
+    return await in_database(keys.authenticate, raw, scope=SCOPE)
+
+
+def _renew(raw: str) -> None:
+    begin_in_database(keys.ring.renew, raw)
 
 
 def _key(headers: Mapping[str, str], query: str) -> str:
     """Some clients send two: theirs in one place and ours in another."""
+    if (given := headers.get("authorization", "")).startswith("Bearer parley_"):
+        return given[7:].strip()
     others = ""
     for word in _given(headers, query):
         if word.startswith("parley_"):
