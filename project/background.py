@@ -71,7 +71,7 @@ JOBS: list[Job] = [
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),
     Job(name="run imports", run="history.importing.turns.work", every=1, once_per="process"),
-    Job(name="count what keys use", run="relay.gateway.limits.sync", every=0.4, once_per="process", at_end=True),
+    Job(name="count what keys use", run="relay.gateway.accounts.sync", every=0.4, once_per="process", at_end=True),
     Job(
         name="note issued answers", run="relay.gateway.ownership.write_issued", every=1, once_per="process", at_end=True
     ),

@@ -18,14 +18,13 @@ Send = Callable[[Message], Awaitable[None]]
 
 def paced(send: Send) -> Send:
     """The same `send`, or where the server does not wait by itself, one that does."""
-    request = _request_behind(send)
+    request = _request_behind(send) if isinstance(send, partial) else None
     return send if request is None else _Paced(send, request)
 
 
-def _request_behind(send: Send) -> Any:
+def _request_behind(send: partial[Awaitable[None]]) -> Any:
     """Twisted's request, where Daphne is the server: its `send` is a function with the request already filled in."""
-    filled_in = send.args if isinstance(send, partial) else ()
-    return next((one for one in filled_in if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
+    return next((one for one in send.args if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
 
 
 class _Paced:

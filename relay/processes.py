@@ -20,7 +20,7 @@ import psutil
 from django.conf import settings
 
 from history import counters
-from relay.gateway import limits, recording
+from relay.gateway import accounts, recording
 
 SIZE = 4096
 
@@ -61,7 +61,7 @@ def fares() -> Fares:
     return Fares(
         process=str(os.getpid()),
         resident=psutil.Process().memory_info().rss,
-        calls=limits.running_here(),
+        calls=accounts.running_here(),
         sockets=counters.now["sockets"],
         untold_calls=untold.calls,
         untold_bytes=untold.lost_bytes,

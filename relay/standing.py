@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.models import ApiKey, Session
 from history.selectors import sessions_owned_by
-from relay.gateway import limits
+from relay.gateway import uses
 from relay.gateway.uses import Use
 from relay.models import KeyUse
 
@@ -89,7 +89,7 @@ def standings(keys: Sequence[ApiKey]) -> list[Standing]:
 
 
 def _used(keys: Sequence[ApiKey], *, since_first: bool) -> dict[int, Use]:
-    today = limits.today()
+    today = uses.today()
     rows = KeyUse.objects.filter(key__in=keys, day__gte=today.replace(day=1) if since_first else today, day__lte=today)
     sums = rows.order_by().values("key").annotate(Sum("requests"), Sum("tokens"), Sum("cost"))
     return {row["key"]: Use(row["requests__sum"], row["tokens__sum"], row["cost__sum"]) for row in sums}

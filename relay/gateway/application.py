@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.conf import settings
 
 from history.keyring import ApiKeyError
 from relay.errors import NoSuchModel, ProviderError
-from relay.gateway import addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
+from relay.gateway import accounts, addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
-from relay.gateway.calls import Call, Scope
+from relay.gateway.calls import Call, Scope, new_id
 from relay.gateway.carrying import carry
 from relay.gateway.client import Client
 from relay.gateway.leaving import Leaving
@@ -39,7 +40,7 @@ def serves(path: str) -> bool:
 
 async def application(scope: Scope, receive: Any, send: Any) -> None:
     client = Client(receive, send)
-    pairs, exchange = heads.read(scope["headers"]), uuid4()
+    pairs, exchange = heads.read(scope["headers"]), new_id()
     try:
         await _answer(scope, pairs, receive, client, exchange)
     except Refusal as refusal:
@@ -64,6 +65,7 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
     if method == "GET" and await own.answer(path, headers, key, client):
         return
     call = Call(
+        loop=client.loop,
         exchange=exchange,
         method=method,
         path=path,
@@ -106,7 +108,7 @@ async def _read_body(call: Call, receive: Any) -> None:
         raise Refusal("The request has no proper content-length.") from None
     if call.address.kind == "other":
         return
-    call.asked = bodies.glanced_at(call.told)
+    call.see(bodies.glanced_at(call.told))
     call.recording = mode_of(call.key)
     call.naming = naming.named(call.headers, call.asked, key=call.key.id)
     if naming.BODY_FIELD in call.asked:
@@ -119,7 +121,7 @@ async def _send_on(call: Call, client: Client) -> None:
     upstreams = _upstreams(call)
     recording = Recording(call)
     recording.accept(upstreams[0])
-    leaving = Leaving()
+    leaving = Leaving(client.loop)
     client.watch(leaving.client_is_gone)
     try:
         await _carried(call, upstreams, client, recording)
@@ -133,19 +135,20 @@ async def _send_on(call: Call, client: Client) -> None:
     finally:
         leaving.close()
         recording.end("client_gone" if client.is_gone else "server_lost")
-        limits.note(call, recording)
-        ownership.note_issued(call, recording.head)
+        if (usage := recording.usage) is not None:
+            accounts.note(call.key, usage.input_tokens + usage.output_tokens, recording.cost)
+        if recording.edges is not None:
+            ownership.note_issued(call, recording.edges.head)
 
 
-async def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> None:
+def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
     """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
     native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
     if len(native) == len(upstreams) or (native and call.address.kind != "chat"):
-        await carry(call, native, client, recording)
-    elif call.address.kind == "chat":
-        await translate(call, upstreams, client, recording)
-    else:
-        await count(call, client, recording)
+        return carry(call, native, client, recording)
+    if call.address.kind == "chat":
+        return translate(call, upstreams, client, recording)
+    return count(call, client, recording)
 
 
 def _upstreams(call: Call) -> list[Upstream]:
@@ -163,7 +166,7 @@ def _passing(call: Call) -> list[Upstream]:
     if provider := routes.listed_by(call.method, call.path):
         return [Upstream(provider=provider, model="", dialect=call.address.dialect)]
     asked = bodies.glanced_at(call.told)
-    call.asked = {"model": asked.get("model") or bodies.model_in_form(call.told)}
+    call.see({"model": asked.get("model") or bodies.model_in_form(call.told)})
     found = routes.passing(call.address.dialect, model=call.model)
     if not found:
         raise Refusal(f"No provider here takes {call.path}.", "not_found")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from random import getrandbits
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from history.dialects.loose import items, string
 from history.models import ApiKey
@@ -19,17 +21,23 @@ from relay.gateway.records import Attempt
 Scope = Mapping[str, Any]
 
 
+def new_id() -> UUID:
+    """Unique but no secret, so the system need not be asked for chance each time, which takes far longer."""
+    return UUID(int=getrandbits(128), version=4)
+
+
 @dataclass(slots=True, kw_only=True)
 class Call:
     """`body` is what goes on, `told` the same as it can be read; `asked` is what a glance at it shows."""
 
+    loop: AbstractEventLoop  # in which it is carried; to ask for it takes a system call
     method: str
     path: str
     query: str
     pairs: heads.Pairs
     headers: dict[str, str]
     peer: str
-    exchange: UUID = field(default_factory=uuid4)
+    exchange: UUID
     name: str = ""
     at: float = field(default_factory=time.time)
     key: ApiKey
@@ -39,6 +47,7 @@ class Call:
     body: bytes = b""
     told: bytes = b""
     asked: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
     naming: Naming = NOT_NAMED
     has_lost_session_field: bool = False
     is_changed: bool = False
@@ -47,9 +56,9 @@ class Call:
     def __post_init__(self) -> None:
         self.name = str(self.exchange)  # it is asked for several times
 
-    @property
-    def model(self) -> str:
-        return self.address.model or string(self.asked.get("model"))
+    def see(self, asked: Mapping[str, Any]) -> None:
+        self.asked = asked
+        self.model = self.address.model or string(asked.get("model"))
 
     @property
     def wants_stream(self) -> bool:

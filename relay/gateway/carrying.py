@@ -27,7 +27,7 @@ ANTHROPIC_VERSION = "anthropic-version"
 
 
 async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
-    reply = await dial(call, upstreams, lambda upstream, endpoint: request(call, upstream, endpoint))
+    reply = await dial(call, upstreams, request)
     if reply.upstream is not upstreams[0]:
         recording.answered_by(reply.upstream)
     await pass_back(call, reply, client, recording)
@@ -39,20 +39,21 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
             # Whoever followed it would show our caller's key to a stranger.
             recording.end("upstream_error", **_told(reply))
             raise Refusal("The upstream sends us to another address: check its base URL.", "server", status=502)
-        await client.begin(reply.status, _headers(call, reply), keepalive=_keepalive(reply))
+        headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
+        if reply.is_stream:
+            headers, keepalive = _of_stream(headers, reply)
+        await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive)
         await _pass_on(reply, client, recording)
     except Cut as cut:
         # The caller must see that it is not whole: the connection ends without its proper end.
         recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
         client.cut()
-    else:
-        done = "client_gone" if client.is_gone else "done"
-        recording.end(done if reply.status < 400 else "upstream_error", **_told(reply))
     finally:
         reply.response.close() if not client.is_told_all else reply.response.release()
 
 
 async def _pass_on(reply: Reply, client: Client, recording: Recording) -> None:
+    """Its end is recorded before the last of it is sent: whoever has all of a reply finds all of it in the record."""
     content = reply.response.content
     chunk = reply.first or await reply.next()
     while chunk:
@@ -61,6 +62,8 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording) -> None:
             break
         await client.write(chunk)
         chunk = await reply.next()
+    done = "client_gone" if client.is_gone else "done"
+    recording.end(done if reply.status < 400 else "upstream_error", **_told(reply))
     await client.write(chunk, is_last=True)
 
 
@@ -76,23 +79,17 @@ def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
     given = endpoint.request_headers(endpoint.switches)
     if ANTHROPIC_VERSION in call.headers and ANTHROPIC_VERSION not in endpoint.headers:
         given.pop(ANTHROPIC_VERSION, None)
-    passed = heads.sent(call.pairs, given.items())
+    passed = heads.sent(call.pairs, given.items(), connection=call.headers.get("connection", ""))
     if body is not call.body or call.is_changed:
         passed.popall("content-encoding", None)
     return Request(url=url, headers=passed, body=body)
 
 
-def _headers(call: Call, reply: Reply) -> list[tuple[bytes, bytes]]:
-    passed = heads.returned(reply.response.raw_headers)
-    if reply.is_stream:
-        # Whatever length was told, our comments would make it wrong; and no proxy is to gather a stream.
-        passed = [pair for pair in passed if pair[0] != b"content-length"] + [(b"x-accel-buffering", b"no")]
-    return passed + our_headers(call)
-
-
-def _keepalive(reply: Reply) -> float:
+def _of_stream(headers: list[tuple[bytes, bytes]], reply: Reply) -> tuple[list[tuple[bytes, bytes]], float]:
+    """Whatever length was told, our comments would make it wrong; and no proxy is to gather a stream."""
+    passed = [pair for pair in headers if pair[0] != b"content-length"] + [(b"x-accel-buffering", b"no")]
     is_plain = "content-encoding" not in reply.response.headers
-    return settings.PARLEY_RELAY_KEEPALIVE_SECONDS if reply.is_stream and is_plain else 0
+    return passed, settings.PARLEY_RELAY_KEEPALIVE_SECONDS if is_plain else 0
 
 
 def _told(reply: Reply) -> dict[str, Any]:

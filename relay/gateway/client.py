@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
-from weakref import WeakKeyDictionary
+
+from relay.per_loop import PerLoop
 
 Send = Callable[[Any], Awaitable[None]]
 Receive = Callable[[], Awaitable[Any]]
@@ -48,22 +49,20 @@ class _Patrol:
         return asyncio.get_running_loop().call_later(WATCH_AFTER, self._go_round)
 
 
-_patrols: WeakKeyDictionary[asyncio.AbstractEventLoop, _Patrol] = WeakKeyDictionary()
-
-
-def _patrol(loop: asyncio.AbstractEventLoop) -> _Patrol:
-    found = _patrols.get(loop)
-    if found is None:
-        found = _patrols[loop] = _Patrol()
-    return found
+_patrols = PerLoop(_Patrol)
 
 
 class Client:
+    __slots__ = (
+        *("_comment", "_is_busy", "_keepalive", "_last", "_patrol", "_receive", "_send", "_tail", "_timer", "_watch"),
+        *("has_begun", "is_gone", "is_told_all", "loop"),
+    )
+
     def __init__(self, receive: Receive, send: Send) -> None:
         self.is_gone = self.has_begun = self.is_told_all = False
         self._receive, self._send = receive, send
         self._watch: asyncio.Task[None] | None = None
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._patrol: _Patrol | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
@@ -73,19 +72,19 @@ class Client:
 
     def watch(self, when_gone: Callable[[], None]) -> None:
         """Once the body has been read, the next thing that the server has to say is that the caller has left."""
-        self._patrol = _patrol(self._loop)
+        self._patrol = _patrols.of(self.loop)
         self._patrol.add(self, when_gone)
 
     def watch_now(self, when_gone: Callable[[], None]) -> None:
-        self._watch = self._loop.create_task(self._wait(when_gone))
+        self._watch = self.loop.create_task(self._wait(when_gone))
 
     async def begin(self, status: int, headers: Headers, *, keepalive: float = 0) -> None:
         """`keepalive`: seconds of silence after which a stream of events gets a comment; 0: it gets none."""
         self.has_begun = True
         await self._pass({"type": "http.response.start", "status": status, "headers": headers})
         if keepalive:
-            self._keepalive, self._last = keepalive, self._loop.time()
-            self._timer = self._loop.call_later(keepalive, self._look)
+            self._keepalive, self._last = keepalive, self.loop.time()
+            self._timer = self.loop.call_later(keepalive, self._look)
 
     async def write(self, chunk: bytes, *, is_last: bool = False) -> None:
         if self._comment is not None:
@@ -94,7 +93,7 @@ class Client:
         await self._pass({"type": "http.response.body", "body": chunk, "more_body": not is_last})
         self._is_busy, self.is_told_all = False, is_last
         if self._keepalive:
-            self._last = self._loop.time()
+            self._last = self.loop.time()
             self._tail = chunk[-4:] if len(chunk) >= 4 else (self._tail + chunk)[-4:]
 
     def cut(self) -> None:
@@ -129,11 +128,11 @@ class Client:
 
     def _look(self) -> None:
         """Due a comment? Only between two events, and only if nothing is just being sent."""
-        left = self._last + self._keepalive - self._loop.time()
+        left = self._last + self._keepalive - self.loop.time()
         if left <= 0 and not self._is_busy and (not self._tail or self._tail.endswith(EVENT_ENDS)):
-            self._comment = self._loop.create_task(self._say())
-            self._last, left = self._loop.time(), self._keepalive
-        self._timer = self._loop.call_later(max(left, 0.05), self._look)
+            self._comment = self.loop.create_task(self._say())
+            self._last, left = self.loop.time(), self._keepalive
+        self._timer = self.loop.call_later(max(left, 0.05), self._look)
 
     async def _say(self) -> None:
         try:

@@ -7,6 +7,7 @@ decide by them whether to try again. So nothing is tried twice here at the same 
 from __future__ import annotations
 
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,7 @@ from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
 from relay.gateway.silence import words_of
 from relay.providers import sessions
-from relay.providers.endpoints import Endpoint, Patience, host_of
+from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.retries import retry_after
 
 # What another upstream may do better: it is busy, broken, or does not know us any more.
@@ -42,6 +43,7 @@ class Reply:
 
     upstream: Upstream
     endpoint: Endpoint
+    loop: AbstractEventLoop
     response: aiohttp.ClientResponse
     first: bytes = b""
     waiting: words_of | None = None
@@ -59,12 +61,12 @@ class Reply:
         if content.exception() is None and (there := content.read_nowait()):
             return there
         if self.waiting is None:
-            self.waiting = words_of(self.endpoint, has_begun=True)
+            self.waiting = words_of(self.endpoint, self.loop, has_begun=True)
         with self.waiting:
             return await content.readany()
 
 
-Make = Callable[[Upstream, Endpoint], Request]
+Make = Callable[[Call, Upstream, Endpoint], Request]
 
 
 async def dial(call: Call, upstreams: Sequence[Upstream], make: Make) -> Reply:
@@ -93,24 +95,25 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make: Make) -> Reply:
 
 async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool) -> Reply:
     endpoint = await upstream.provider.reach()
-    request = make(upstream, endpoint)
-    session = sessions.session(keeps_alive=upstream.provider.keeps_alive, is_bare=True)
-    with words_of(endpoint, has_begun=False, sending=len(request.body)):
+    request = make(call, upstream, endpoint)
+    session = sessions.session(call.loop, keeps_alive=upstream.provider.keeps_alive, is_bare=True)
+    with words_of(endpoint, call.loop, has_begun=False, sending=len(request.body)):
         response = await session.request(
             call.method,
             _address(request.url),
             data=request.body or None,
             headers=request.headers,
-            timeout=_timeout(endpoint.patience),
+            timeout=_timeout(endpoint.patience.connect),
             allow_redirects=False,
         )
-    if is_last or response.status in ANOTHER_MAY_HELP:
-        return Reply(upstream=upstream, endpoint=endpoint, response=response)
-    try:
-        return Reply(upstream=upstream, endpoint=endpoint, response=response, first=await _first(endpoint, response))
-    except BaseException:
-        response.close()
-        raise
+    reply = Reply(upstream=upstream, endpoint=endpoint, loop=call.loop, response=response)
+    if not is_last and reply.status not in ANOTHER_MAY_HELP:
+        try:
+            reply.first = await _first(reply)
+        except BaseException:
+            response.close()
+            raise
+    return reply
 
 
 @lru_cache(maxsize=1_000)
@@ -119,15 +122,16 @@ def _address(url: str) -> URL:
 
 
 @lru_cache(maxsize=100)
-def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
+def _timeout(connect: float) -> aiohttp.ClientTimeout:
     """For how long it may be silent is looked after in `silence`."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect)
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
 
 
-async def _first(endpoint: Endpoint, response: aiohttp.ClientResponse) -> bytes:
+async def _first(reply: Reply) -> bytes:
     """While there is somebody else to ask, an answer counts only once it has begun."""
-    with words_of(endpoint, has_begun=False):
-        first = await response.content.readany()
-    if not first and response.status == 200:
+    endpoint = reply.endpoint
+    with words_of(endpoint, reply.loop, has_begun=False):
+        first = await reply.response.content.readany()
+    if not first and reply.status == 200:
         raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
     return first

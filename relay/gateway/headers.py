@@ -41,9 +41,12 @@ def read(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
 
 
-def sent(pairs: Pairs, ours: Iterable[tuple[str, str]]) -> CIMultiDict[str]:
-    """What goes to the vendor: the caller's, with those of the provider in the place of the same ones."""
-    named = _named_by_connection(pairs)
+def sent(pairs: Pairs, ours: Iterable[tuple[str, str]], *, connection: str = "") -> CIMultiDict[str]:
+    """What goes to the vendor: the caller's, with those of the provider in the place of the same ones.
+
+    `connection` is the caller's header of that name, which may name others that are between two hops.
+    """
+    named = {word.strip().lower() for word in connection.split(",")} if connection else ()
     passed: CIMultiDict[str] = CIMultiDict(
         [
             pair
@@ -63,14 +66,11 @@ def returned(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 
 def kept(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    return read([pair for pair in raw if (lower := pair[0].lower()) in KEPT or lower.startswith(KEPT_BEGINNINGS)])
-
-
-def _named_by_connection(pairs: Pairs) -> set[str]:
-    for name, value in pairs:
-        if name == "connection" and value.lower() not in ("keep-alive", "close"):
-            return {word.strip().lower() for word in value.split(",")}
-    return set()
+    return [
+        (lower.decode("latin-1"), value.decode("latin-1"))
+        for name, value in raw
+        if (lower := name.lower()) in KEPT or lower.startswith(KEPT_BEGINNINGS)
+    ]
 
 
 # A key may also stand in the address, where every log would show it.

@@ -20,8 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from relay.gateway import segments
-from relay.gateway.records import CREDENTIALS, Accepted, Ended, Lost, ReplyBytes, to_bytes
+from relay.gateway.records import Accepted, Ended, Lost, head_of, head_of_reply
 from relay.gateway.segments import bytes_in, frame, read
 
 __all__ = ["Journal", "Losses", "read"]
@@ -41,6 +43,16 @@ MOST_BYTES = 1024 * 1024 * 1024
 MOST_OWED = 1_000
 # How many pieces the kernel takes in one write.
 MOST_PIECES = 500
+
+_this_process = os.getpid()  # known, because the system is slow to say it
+
+
+def _note_fork() -> None:
+    global _this_process
+    _this_process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
 
 NOTHING = "off"
 WITHOUT_BODIES = "metadata"
@@ -92,18 +104,17 @@ class Journal:
         """What was lost since the journal could last say so."""
         return self._untold
 
-    def accept(self, record: Accepted) -> bool:
+    def accept(self, record: Accepted, body: bytes = b"") -> bool:
         """Write that a call is about to be sent. False if it is not recorded: by its mode, or because it was lost."""
-        if record.recording == NOTHING:
+        mode = record.recording
+        if mode == NOTHING:
             return False
-        size = record.body_size or len(record.body)
-        headers = [(name, value) for name, value in record.headers if name.lower() not in CREDENTIALS]
-        body = b"" if record.recording == WITHOUT_BODIES else record.body
-        if not self._write(frame(to_bytes(record, headers=headers, body=body, body_size=size))):
+        if mode == WITHOUT_BODIES:
+            body = b""
+        if not self._write(frame(head_of(record), body)):
             self._lose_call(len(body))
             return False
-        keeps_reply = record.recording not in WITHOUT_REPLIES
-        self._open[record.exchange.int] = _Open(exchange=record.exchange, keeps_reply=keeps_reply)
+        self._open[record.exchange.int] = _Open(record.exchange, mode not in WITHOUT_REPLIES)
         self._wake()
         return True
 
@@ -131,10 +142,10 @@ class Journal:
         under_way = self._open.pop(record.exchange.int, None)
         if under_way is None:
             return
-        gathered = _gathered(under_way)
-        if not self._write([*gathered, *_framed_end(record, under_way)]):
+        if not self._write(_end(record, under_way)):
             self._lose(under_way, under_way.waiting)
-            end = _framed_end(record, under_way)
+            under_way.pieces.clear()
+            end = _end(record, under_way)
             if not self._write(end) and len(self._owed) < 2 * MOST_OWED:
                 self._owed += end
 
@@ -154,8 +165,7 @@ class Journal:
     # Writing
 
     def _flush(self, under_way: _Open) -> None:
-        gathered = _gathered(under_way)
-        if gathered and not self._write(gathered):
+        if under_way.pieces and not self._write(_gathered(under_way)):
             self._lose(under_way, under_way.waiting)
         under_way.pieces.clear()
         under_way.waiting = 0
@@ -164,26 +174,31 @@ class Journal:
         """All of them or none."""
         size = sum(map(len, pieces))
         try:
-            if not self._has_room(size):
-                raise OSError(f"the journal holds its {self.most_bytes} bytes already")
+            if self._room < size or time.monotonic() - self._measured > MEASURE_SECONDS:
+                self._measure(size)
+            if self._pid != _this_process or self._length + size > SEGMENT_BYTES:
+                self._begin_segment()
             self._append(pieces, size)
         except OSError as error:
             self._note(str(error))
             return False
+        self._length += size
+        self._room -= size
         if self._owed or self._untold.why:
             self._catch_up()
         return True
 
     def _append(self, pieces: list[bytes], size: int) -> None:
-        if self._pid != os.getpid() or self._length + size > SEGMENT_BYTES:
-            self._begin_segment()
         try:
-            _write_all(self._fd, pieces, size)
+            written = os.writev(self._fd, pieces) if len(pieces) <= MOST_PIECES else 0
+            if written < size:
+                # Rare: a disk that is nearly full, or a great many ends at once.
+                rest = memoryview(b"".join(pieces))[written:]
+                while rest:
+                    rest = rest[os.write(self._fd, rest) :]
         except OSError:
             self._cut_back()
             raise
-        self._length += size
-        self._room -= size
 
     def _cut_back(self) -> None:
         """Half a record must not stand before whole ones: take it away, or leave this segment to its torn end."""
@@ -194,11 +209,11 @@ class Journal:
 
     def _begin_segment(self) -> None:
         """The new one before the old one is left: a reader takes a writer without any for dead."""
-        if not self._writer.startswith(f"{os.getpid()}-"):
+        if not self._writer.startswith(f"{_this_process}-"):
             self._writer = segments.new_writer()
         fd = segments.create(self.folder, writer=self._writer)[1]
         self._close_segment()
-        self._fd, self._pid, self._begun, self._length = fd, os.getpid(), time.monotonic(), len(segments.MAGIC)
+        self._fd, self._pid, self._begun, self._length = fd, _this_process, time.monotonic(), len(segments.MAGIC)
 
     def _close_segment(self) -> None:
         # After a fork the file is the parent's: its copy of the descriptor is only closed here.
@@ -206,11 +221,12 @@ class Journal:
             os.close(self._fd)
         self._fd, self._pid = -1, 0
 
-    def _has_room(self, size: int) -> bool:
+    def _measure(self, size: int) -> None:
         now = time.monotonic()
         if now - self._measured > (MEASURE_SECONDS if self._room >= size else MEASURE_SECONDS / 4):
             self._room, self._measured = self.most_bytes - bytes_in(self.folder), now
-        return self._room >= size
+        if self._room < size:
+            raise OSError(f"the journal holds its {self.most_bytes} bytes already")
 
     # What could not be written
 
@@ -234,7 +250,7 @@ class Journal:
         owed, self._owed = self._owed, []
         untold, self._untold = self._untold, Losses()
         told = Lost(at=time.time(), calls=untold.calls, lost_bytes=untold.lost_bytes, why=untold.why)
-        if self._write([*owed, *frame(to_bytes(told))] if untold.calls else owed):
+        if self._write([*owed, *frame(head_of(told))] if untold.calls else owed):
             logger.warning(
                 "The relay's journal is written again: %d calls, %d bytes lost.", told.calls, told.lost_bytes
             )
@@ -244,18 +260,20 @@ class Journal:
     # Time
 
     def _wake(self) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
+        if self._timer is not None and self._loop is not None and self._loop.is_running():
             return
-        if self._timer is None or self._loop is not loop:
-            self._loop, self._timer = loop, loop.call_later(GATHER_SECONDS, self._tick)
+        with contextlib.suppress(RuntimeError):  # there is no loop
+            self._loop = asyncio.get_running_loop()
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self.flush()
+        if self._owed or self._untold.why:
+            self._catch_up()
         age = time.monotonic() - self._begun
-        if not self._open and age >= IDLE_SECONDS:
+        # While the end of a call is owed it is not idle: a reader takes a call without an end for lost.
+        if not self._open and not self._owed and age >= IDLE_SECONDS:
             self._close_segment()
         elif age >= SEGMENT_SECONDS and self._fd >= 0:
             with contextlib.suppress(OSError):
@@ -265,19 +283,10 @@ class Journal:
 
 
 def _gathered(under_way: _Open) -> list[bytes]:
-    if not under_way.pieces:
-        return []
-    return frame(to_bytes(ReplyBytes(exchange=under_way.exchange, at=time.time(), data=b"".join(under_way.pieces))))
+    return frame(head_of_reply(under_way.exchange, time.time()), b"".join(under_way.pieces))
 
 
-def _framed_end(record: Ended, under_way: _Open) -> list[bytes]:
-    return frame(to_bytes(record, reply_size=under_way.size, lost_bytes=record.lost_bytes + under_way.lost))
-
-
-def _write_all(fd: int, pieces: list[bytes], size: int) -> None:
-    written = os.writev(fd, pieces) if len(pieces) <= MOST_PIECES else 0
-    if written < size:
-        # Rare: a disk that is nearly full, or a great many ends at once.
-        rest = memoryview(b"".join(pieces))[written:]
-        while rest:
-            rest = rest[os.write(fd, rest) :]
+def _end(record: Ended, under_way: _Open) -> list[bytes]:
+    if under_way.lost or record.reply_size != under_way.size:
+        record = replace(record, reply_size=under_way.size, lost_bytes=record.lost_bytes + under_way.lost)
+    return frame(head_of(record), b"".join(under_way.pieces))

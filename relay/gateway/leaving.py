@@ -14,8 +14,13 @@ _drained: set[Leaving] = set()
 
 
 class Leaving:
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
+    """Of the task in which it is made."""
+
+    __slots__ = ("_let_go", "_loop", "_task", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._task = asyncio.current_task(loop)
         self._timer: asyncio.TimerHandle | None = None
         self._let_go = False
 
@@ -23,7 +28,7 @@ class Leaving:
         if settings.PARLEY_RELAY_ON_DISCONNECT == "drain" and len(_drained) < settings.PARLEY_RELAY_DRAINS:
             _drained.add(self)
             seconds = settings.PARLEY_RELAY_DRAIN_SECONDS
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.let_go)
+            self._timer = self._loop.call_later(seconds, self.let_go)
         else:
             self.let_go()
 

@@ -32,6 +32,8 @@ OF_CLIENTS = (
     *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
     *("x-session-id", "x-session-affinity"),
 )
+# In each of all these names, and in few others.
+_TELLING = re.compile(r"session|thread|conversation")
 _LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
 LONGEST = 200
 _HALF = 8
@@ -51,6 +53,8 @@ NOT_NAMED = Naming()
 
 
 def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
+    if not _TELLING.search(" ".join(headers)) and "metadata" not in body and BODY_FIELD not in body:
+        return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
     if explicit.lower() == "new" or _is_forced_new(headers):

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError
 from history.dialects.loose import as_bytes
 from history.models import ApiKey
 from relay.database import in_database
-from relay.gateway import limits, uses
+from relay.gateway import accounts, uses
 from relay.gateway.addresses import ANTHROPIC, GEMINI, spoken_by
 from relay.gateway.client import Client
 from relay.gateway.recording import mode_of
@@ -93,13 +93,15 @@ def _model(dialect: str, name: str, route: Route | None) -> dict[str, Any]:
 
 
 async def _standing(key: ApiKey) -> dict[str, Any]:
-    limits.count_waiting()
-    account = limits.account_of(key.pk)
+    account = accounts.account_of(key.pk)
     try:
-        total = await in_database(uses.total_of, key.pk, minute=limits.this_minute(), day=limits.today())
+        total = await in_database(uses.total_of, key.pk, minute=uses.this_minute(), day=uses.today())
     except (DatabaseError, InterfaceError):
         total = Total()
-    minute = total.minute if limits.is_limited(key) else account.minute.known
+    minute = total.minute
+    if not accounts.is_limited(key):
+        # Its tokens are counted by the digester, its requests by this process alone.
+        minute += account.minute.known
     day = total.day + account.day.writing + account.day.new
     return {
         "object": "key",
@@ -108,7 +110,7 @@ async def _standing(key: ApiKey) -> dict[str, Any]:
         "scopes": key.scopes,
         "expires_at": key.expires_at.isoformat() if key.expires_at else None,
         "recording": mode_of(key),
-        "limits": {name: _plain(getattr(key, name)) for name in limits.LIMITS},
+        "limits": {name: _plain(getattr(key, name)) for name in accounts.LIMITS},
         "use": {
             "minute": _told(minute + account.minute.writing + account.minute.new),
             "day": _told(day),

@@ -1,7 +1,7 @@
 """What the journal is told of a call. In the way of nothing: every line here is a few microseconds and raises nothing.
 
-Besides the journal, the beginning and the end of a reply are kept for a moment: that is where a vendor says how many
-tokens were used, which limits and costs want to know at once, whatever is recorded.
+Of a key with limits, and where a reply is not recorded, the edges of the reply are kept for a moment as well: that is
+where a vendor says how many tokens were used. Everything else is counted by whoever digests the journal.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from django.conf import settings
 from history import counters
 from history.entries import Usage
 from history.models import ApiKey
-from relay.gateway.addresses import ANTHROPIC
+from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.headers import Pairs
 from relay.gateway.journal import WITHOUT_REPLIES, Journal, Losses
-from relay.gateway.records import Accepted, Ended
+from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
-from relay.gateway.usage import Uncounted
+from relay.gateway.usage import Edges, usage_of
+from relay.prices import cost_of
 
 OFF = "off"
-EDGE_BYTES = 16 * 1024
+NOTHING = Decimal(0)
 
 
 def mode_of(key: ApiKey) -> str:
@@ -60,79 +61,47 @@ def begin_anew() -> None:
 class Recording:
     """One call in the journal, from before it is sent until it has ended, once."""
 
+    __slots__ = (
+        *("_has_ended", "_instead", "call", "cost", "edges", "first_byte_at", "is_counted_here", "is_kept", "journal"),
+        *("size", "upstream", "usage"),
+    )
+
     def __init__(self, call: Call) -> None:
         self.call = call
         self.journal = journal()
-        self.is_kept = False
+        self.is_kept = self.is_counted_here = self._has_ended = False
+        self.edges: Edges | None = None
         self.first_byte_at: float | None = None
         self.size = 0
-        self._head: list[bytes] = []
-        self._tail: list[bytes] = []
-        self._tail_size = 0
         self.upstream: Upstream | None = None
-        self.uncounted: Uncounted | None = None
         self.usage: Usage | None = None
-        self.cost = Decimal(0)
-        self._has_ended = False
-        self._instead: dict[str, str] = {}
+        self.cost = NOTHING
+        self._instead: dict[str, str] | None = None
 
     def accept(self, upstream: Upstream) -> None:
         call, self.upstream = self.call, upstream
-        if call.recording == OFF:
-            return
-        self.is_kept = self.journal.accept(
-            Accepted(
-                exchange=call.exchange,
-                at=call.at,
-                key=call.key.id,
-                owner=call.key.owner_id,
-                recording=call.recording,
-                dialect=call.address.dialect,
-                kind=call.address.kind,
-                method=call.method,
-                path=call.path,
-                query=call.query,
-                headers=call.pairs,
-                body=call.told,
-                provider=upstream.provider.name,
-                model=upstream.model,
-                stream=call.wants_stream,
-                session=call.naming.session,
-                recognised_by=call.naming.recognised_by,
-                new_session=call.naming.is_new,
-                removed_session_field=call.has_lost_session_field,
-                peer=call.peer,
-                upstream_dialect=upstream.dialect,
-            )
-        )
+        if call.recording != OFF:
+            self.is_kept = self.journal.accept(_accepted(call, upstream), call.told)
+        is_digested = self.is_kept and not call.is_limited and call.recording not in WITHOUT_REPLIES
+        self.is_counted_here = call.address.kind == "chat" and not is_digested
+        if self.is_counted_here or call.address.kind == "other" or upstream.dialect == RESPONSES:
+            self.edges = Edges()
 
     def answered_by(self, upstream: Upstream) -> None:
         """Not the one that was asked first: its language, its prices."""
         self.upstream = upstream
         self._instead = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
+        self.edges = self.edges or Edges()
 
     def reply(self, chunk: bytes) -> None:
         """Bytes of the upstream, untouched."""
-        if self.first_byte_at is None:
+        if not self.size:
             self.first_byte_at = time.time()
-        if self.size < EDGE_BYTES:
-            self._head.append(chunk)
         self.size += len(chunk)
-        self._tail.append(chunk)
-        self._tail_size += len(chunk)
-        if self._tail_size > 4 * EDGE_BYTES:
-            self._tail = [self.tail]
-            self._tail_size = EDGE_BYTES
+        if self.edges is not None:
+            self.edges.add(chunk)
         if self.is_kept:
             self.journal.reply(self.call.exchange, chunk)
-
-    @property
-    def head(self) -> bytes:
-        return b"".join(self._head)[:EDGE_BYTES]
-
-    @property
-    def tail(self) -> bytes:
-        return b"".join(self._tail)[-EDGE_BYTES:]
 
     def end(
         self, reason: str, *, status: int = 0, headers: Pairs | None = None, error: str = "", **metadata: Any
@@ -141,9 +110,13 @@ class Recording:
             return
         self._has_ended = True
         counters.ended["relay", reason] += 1
-        self.uncounted = self._to_count(status)
-        if self.uncounted is not None and not self._can_wait:
-            self._count(self.uncounted)
+        is_used = self.size > 0 and status < 400 and self.call.address.kind == "chat"
+        if is_used and self.is_counted_here:
+            self._count()
+        if self._instead is not None:
+            metadata |= self._instead
+        if self.usage is not None:
+            metadata["cost"] = str(self.cost)
         if self.is_kept:
             self.journal.end(
                 Ended(
@@ -154,37 +127,48 @@ class Recording:
                     first_byte_at=self.first_byte_at,
                     attempts=self.call.attempts,
                     response_headers=headers or [],
-                    is_counted=self.uncounted is None,
+                    is_counted=self.is_counted_here or not is_used,
                     usage_hint=_hint(self.usage),
+                    reply_size=self.size,
                     error=error,
-                    metadata=metadata | self._instead | ({"cost": str(self.cost)} if self.usage else {}),
+                    metadata=metadata,
                 )
             )
 
-    @property
-    def _can_wait(self) -> bool:
-        """Nobody is refused for what it used, and whoever digests it reads it anyway."""
-        return self.is_kept and not self.call.is_limited and self.call.recording not in WITHOUT_REPLIES
-
-    def _to_count(self, status: int) -> Uncounted | None:
+    def _count(self) -> None:
         upstream, call = self.upstream, self.call
-        if upstream is None or call.address.kind != "chat" or status >= 400 or not self.size:
-            return None
-        return Uncounted(
-            upstream.dialect,
-            self.head if upstream.dialect == ANTHROPIC else b"",
-            self.tail,
-            len(call.told),
-            self.size,
-            call.wants_stream,
-            upstream.provider.name,
-            upstream.model,
-        )
+        if upstream is None or self.edges is None:
+            return
+        sizes = {"request_size": len(call.told), "reply_size": self.size}
+        self.usage = usage_of(upstream.dialect, self.edges, is_stream=call.wants_stream, **sizes)
+        self.cost = cost_of(self.usage, provider=upstream.provider.name, model=upstream.model)
 
-    def _count(self, uncounted: Uncounted) -> None:
-        self.usage = uncounted.usage()
-        self.cost = uncounted.cost(self.usage)
-        self.uncounted = None
+
+def _accepted(call: Call, upstream: Upstream) -> Accepted:
+    naming = call.naming
+    return Accepted(
+        exchange=call.exchange,
+        at=call.at,
+        key=call.key.id,
+        owner=call.key.owner_id,
+        recording=call.recording,
+        dialect=call.address.dialect,
+        kind=call.address.kind,
+        method=call.method,
+        path=call.path,
+        query=call.query,
+        headers=without_credentials(call.pairs),
+        body_size=len(call.told),
+        provider=upstream.provider.name,
+        model=upstream.model,
+        stream=call.wants_stream,
+        session=naming.session,
+        recognised_by=naming.recognised_by,
+        new_session=naming.is_new,
+        removed_session_field=call.has_lost_session_field,
+        peer=call.peer,
+        upstream_dialect=upstream.dialect,
+    )
 
 
 def _hint(usage: Usage | None) -> dict[str, Any]:

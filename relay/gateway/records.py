@@ -1,14 +1,15 @@
 """What the relay's journal says of one call: accepted, bytes of the reply, ended. Plain values and their bytes.
 
 A record is a payload of bytes behind one letter for its kind. Whatever is long (the body of a request, the bytes of a
-reply) lies in it untouched; the rest is JSON. Fields that a reader does not know are left out and fields that a writer
-did not know have their defaults, so that an older journal can be digested by a newer process and the other way round.
+reply) lies in it untouched, behind a head; the head is JSON. Fields that a reader does not know are left out and fields
+that a writer did not know have their defaults, so that an older journal can be digested by a newer process.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterable
 from typing import Any, Literal
 from uuid import UUID
 
@@ -16,7 +17,7 @@ import msgspec
 
 Kind = Literal["chat", "count", "other"]
 
-# They never reach the journal, whatever the caller hands over.
+# They never reach the journal.
 CREDENTIALS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key", "cookie", "set-cookie"}
 )
@@ -37,7 +38,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query: str = ""
     headers: list[tuple[str, str]] = []
     body: bytes = b""
-    # As received, also where the body itself is not kept; the journal fills it in.
+    # As received, also where the body itself is not kept.
     body_size: int = 0
     provider: str = ""
     model: str = ""
@@ -68,7 +69,8 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How it ended, and what is known of it beside the bytes. `lost_bytes` of the reply could not be kept."""
+    """How it ended, and what is known of it. `reply` is the last of the reply, or all of it: whatever was not written
+    before; `lost_bytes` of it could not be kept."""
 
     exchange: UUID
     at: float
@@ -80,6 +82,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     # Not yet where that can wait until it is digested; then there is no hint and no cost.
     is_counted: bool = True
     usage_hint: dict[str, Any] = {}
+    reply: bytes = b""
     reply_size: int = 0
     lost_bytes: int = 0
     error: str = ""
@@ -109,15 +112,20 @@ class NotARecordError(ValueError):
     """The bytes are whole, but not those of a record that we know how to read."""
 
 
-def to_bytes(record: Record, **instead: Any) -> tuple[bytes, ...]:
-    """The payload in pieces, so that a long body is not copied to be written; some fields as told `instead`."""
-    if isinstance(record, ReplyBytes):
-        return b"R" + _REPLY.pack(record.exchange.bytes, record.at), record.data
-    body = (instead.get("body", record.body),) if isinstance(record, Accepted) else ()
-    if body:
-        instead["body"] = b""
-    head = _head_of(msgspec.structs.replace(record, **instead))
-    return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head, *body
+def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Headers as a record may hold them; their names are in small letters."""
+    return [pair for pair in headers if pair[0] not in CREDENTIALS]
+
+
+def head_of(record: Accepted | Ended | Lost) -> bytes:
+    """All of a record but what lies behind its head untouched; that is empty in here."""
+    head = _as_json(record)
+    return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head
+
+
+def head_of_reply(exchange: UUID, at: float) -> bytes:
+    """Behind it lie the bytes."""
+    return b"R" + _REPLY.pack(exchange.bytes, at)
 
 
 def from_bytes(payload: memoryview) -> Record:
@@ -133,7 +141,7 @@ def from_bytes(payload: memoryview) -> Record:
     raise NotARecordError(f"no kind {letter!r}")
 
 
-def _head_of(record: Accepted | Ended | Lost) -> bytes:
+def _as_json(record: Accepted | Ended | Lost) -> bytes:
     """Without what is as by default."""
     try:
         return _encoder.encode(record)
@@ -148,4 +156,6 @@ def _from_head(letter: bytes, payload: memoryview) -> Record:
         record = _decoders[letter].decode(payload[start:end])
     except msgspec.DecodeError:
         record = msgspec.convert(json.loads(bytes(payload[start:end])), _KINDS[letter])
-    return msgspec.structs.replace(record, body=bytes(payload[end:])) if letter == b"A" else record
+    if letter == b"L" or end == len(payload):
+        return record
+    return msgspec.structs.replace(record, **{"body" if letter == b"A" else "reply": bytes(payload[end:])})

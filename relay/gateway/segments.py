@@ -23,7 +23,8 @@ from zlib import crc32
 
 from relay.gateway.records import NotARecordError, Record, from_bytes
 
-MAGIC = b"parley journal 1\n"
+MAGIC = b"parley journal 2\n"
+EARLIER = (b"parley journal 1\n",)  # in which the end of a call never had bytes of its reply with it
 FRAME = struct.Struct("<II")
 SUFFIX = ".journal"
 
@@ -37,13 +38,9 @@ class Place:
     end: int
 
 
-def frame(pieces: tuple[bytes, ...]) -> list[bytes]:
-    """One record as it is written: length, checksum, and the pieces of its payload."""
-    check, length = 0, 0
-    for piece in pieces:
-        check = crc32(piece, check)
-        length += len(piece)
-    return [FRAME.pack(length, check), *pieces]
+def frame(head: bytes, untouched: bytes = b"") -> list[bytes]:
+    """One record as it is written, in pieces, so that a long body is not copied: length and checksum come first."""
+    return [FRAME.pack(len(head) + len(untouched), crc32(untouched, crc32(head))), head, untouched]
 
 
 def new_writer() -> str:
@@ -106,6 +103,15 @@ def is_written(path: Path) -> bool:
     return False
 
 
+def is_ours(path: Path) -> bool:
+    """Whether it is written in a way that we know: what a later version has written is left to it."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) in (MAGIC, *EARLIER)
+    except FileNotFoundError:
+        return True
+
+
 def whole_records(path: Path, start: int = 0) -> Iterator[tuple[Place, Record]]:
     """The records from there on, up to the first that is not whole. One that we cannot understand is passed over."""
     try:
@@ -114,7 +120,7 @@ def whole_records(path: Path, start: int = 0) -> Iterator[tuple[Place, Record]]:
         return
     with file:
         size = os.fstat(file.fileno()).st_size
-        if file.read(len(MAGIC)) != MAGIC:
+        if file.read(len(MAGIC)) not in (MAGIC, *EARLIER):
             return
         at = max(start, len(MAGIC))
         file.seek(at)
@@ -161,7 +167,7 @@ class Reader:
     def read(self) -> Iterator[tuple[Place, Record]]:
         there = [name for name in names(self.folder) if name not in self.finished]
         # Asked before they are read: what is there afterwards of a segment that had no writer is all there will be.
-        ended = {name for name in there if not is_written(self.folder / name)}
+        ended = {name for name in there if not is_written(self.folder / name) and is_ours(self.folder / name)}
         for place, record in read(self.folder, self.read_to, only=there):
             self.read_to[place.segment] = place.end
             yield place, record

@@ -7,8 +7,9 @@ so one timer looks after all calls of an event loop a few times a second, and ca
 from __future__ import annotations
 
 import asyncio
-from weakref import WeakKeyDictionary
+from asyncio import AbstractEventLoop
 
+from relay.per_loop import PerLoop
 from relay.providers.answers import network_errors
 from relay.providers.endpoints import Endpoint
 
@@ -20,32 +21,26 @@ SLOWEST = 64 * 1024
 class _Watch:
     """All that is waited for in one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self) -> None:
         self.waiting: set[words_of] = set()
         self.timer: asyncio.TimerHandle | None = None
 
     def add(self, one: words_of) -> None:
         self.waiting.add(one)
         if self.timer is None:
-            self.timer = self.loop.call_later(LOOK_SECONDS, self._look)
+            self.timer = self._later()
 
     def _look(self) -> None:
-        now = self.loop.time()
+        now = asyncio.get_running_loop().time()
         for one in [one for one in self.waiting if one.until <= now]:
             one.give_up()
-        self.timer = self.loop.call_later(LOOK_SECONDS, self._look) if self.waiting else None
+        self.timer = self._later() if self.waiting else None
+
+    def _later(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look)
 
 
-_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
-
-
-def _watch() -> _Watch:
-    loop = asyncio.get_running_loop()
-    found = _watches.get(loop)
-    if found is None:
-        found = _watches[loop] = _Watch(loop)
-    return found
+_watches = PerLoop(_Watch)
 
 
 class words_of(network_errors):  # noqa: N801 - reads as a clause: with words_of(endpoint, has_begun=True)
@@ -54,17 +49,18 @@ class words_of(network_errors):  # noqa: N801 - reads as a clause: with words_of
     `sending`: so many bytes are to be sent before it can say anything.
     """
 
-    __slots__ = ("is_over", "seconds", "task", "until", "watch")
+    __slots__ = ("is_over", "loop", "seconds", "task", "until", "watch")
 
-    def __init__(self, endpoint: Endpoint, *, has_begun: bool, sending: int = 0) -> None:
-        super().__init__(endpoint, has_begun=has_begun)
-        self.watch = _watch()
+    def __init__(self, endpoint: Endpoint, loop: AbstractEventLoop, *, has_begun: bool, sending: int = 0) -> None:
+        self.loop = loop
+        self.endpoint, self.has_begun = endpoint, has_begun
         self.seconds = endpoint.patience.idle + sending / SLOWEST
         self.is_over = False
 
     def __enter__(self) -> None:
-        self.task = asyncio.current_task()
-        self.until = self.watch.loop.time() + self.seconds
+        self.task = asyncio.current_task(self.loop)
+        self.until = self.loop.time() + self.seconds
+        self.watch = _watches.of(self.loop)
         self.watch.add(self)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

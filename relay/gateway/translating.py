@@ -64,7 +64,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     notes, dialect = CallNotes(), call.address.dialect
     decoded = cache(lambda: _decoded(call))
 
-    def make(upstream: Upstream, endpoint: Endpoint) -> Request:
+    def make(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
         if upstream.is_native(dialect):
             return request(call, upstream, endpoint)
         return _request(decoded(), upstream, endpoint, notes)
@@ -149,8 +149,10 @@ class Translation:
             failed = Failed(message=cut.message, kind=cut.kind)
             self.recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **self.told(), error=cut.message)
             await outlet.take([failed])
+        if failed is None:  # before its last words are sent, as in `carrying`
+            self.recording.end("done", **self.told())
         await outlet.end()
-        self.recording.end("upstream_error" if failed else "done", **self.told())
+        self.recording.end("upstream_error", **self.told())
 
     async def _events(self) -> AsyncIterator[list[Event]]:
         upstream = self.reply.upstream

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from history.assembly import merged_usage
 from history.dialects.anthropic_messages.replies import usage_from as anthropic_usage
@@ -18,7 +17,6 @@ from history.dialects.openai_chat.replies import usage_from as chat_usage
 from history.dialects.openai_responses.replies import usage_from as responses_usage
 from history.entries import Usage
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
-from relay.prices import cost_of
 
 READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
     ANTHROPIC: (b'"usage"', anthropic_usage),
@@ -26,6 +24,7 @@ READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
     RESPONSES: (b'"usage"', responses_usage),
     GEMINI: (b'"usageMetadata"', gemini_usage),
 }
+EDGE_BYTES = 16 * 1024
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 _DECODER = json.JSONDecoder()
@@ -42,27 +41,41 @@ def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     return merged_usage(usage, read(last)) if last else usage
 
 
-class Uncounted(NamedTuple):
-    """All that it takes to count a call that has ended."""
+class Edges:
+    """The beginning and the end of a reply, as it passes by."""
 
-    dialect: str
-    head: bytes
-    tail: bytes
-    request_size: int
-    reply_size: int
-    is_stream: bool
-    provider: str
-    model: str
+    __slots__ = ("_head", "_size", "_tail", "_tail_size")
 
-    def usage(self) -> Usage:
-        """Where a reply has begun and nobody says what it used, what went through is counted."""
-        found = usage_in(self.dialect, self.head, self.tail)
-        if found is not None and (found.input_tokens or found.output_tokens):
-            return found
-        return estimated(self.request_size, reply_size=self.reply_size, is_stream=self.is_stream)
+    def __init__(self) -> None:
+        self._head: list[bytes] = []
+        self._tail: list[bytes] = []
+        self._size = self._tail_size = 0
 
-    def cost(self, usage: Usage) -> Decimal:
-        return cost_of(usage, provider=self.provider, model=self.model)
+    def add(self, chunk: bytes) -> None:
+        if self._size < EDGE_BYTES:
+            self._head.append(chunk)
+        self._size += len(chunk)
+        self._tail.append(chunk)
+        self._tail_size += len(chunk)
+        if self._tail_size > 4 * EDGE_BYTES:
+            self._tail = [self.tail]
+            self._tail_size = EDGE_BYTES
+
+    @property
+    def head(self) -> bytes:
+        return b"".join(self._head)[:EDGE_BYTES]
+
+    @property
+    def tail(self) -> bytes:
+        return b"".join(self._tail)[-EDGE_BYTES:]
+
+
+def usage_of(dialect: str, edges: Edges, *, request_size: int, reply_size: int, is_stream: bool) -> Usage:
+    """Where a reply has begun and nobody says what it used, what went through is counted."""
+    found = usage_in(dialect, edges.head, edges.tail)
+    if found is not None and (found.input_tokens or found.output_tokens):
+        return found
+    return estimated(request_size, reply_size=reply_size, is_stream=is_stream)
 
 
 def estimated(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:

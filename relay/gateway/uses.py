@@ -1,16 +1,24 @@
-"""What keys have used, in the database: added to by every process, read back by every process."""
+"""What keys have used, in the database: added to by every process, read back by every process.
+
+By minutes, which are the clock's and counted since 1970, and by days, which are those of PARLEY_TIME_ZONE.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
+from django.conf import settings
 from django.db import connection
 from django.db.models import F, Sum
 from django.utils import timezone
@@ -19,11 +27,15 @@ from history.transactions import writing
 from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse
 
 MOST_TOKENS = 10**12
-# Several times a second wherever a key is in use, hence by hand.
+# Several times a second wherever a key is in use, hence by hand. What others have added is added to.
 ADD_DAY = """
     INSERT INTO relay_keyuse (key_id, day, requests, tokens, cost) VALUES (%s, %s, %s, %s, %s)
     ON CONFLICT (key_id, day) DO UPDATE SET requests = relay_keyuse.requests + excluded.requests,
         tokens = relay_keyuse.tokens + excluded.tokens, cost = relay_keyuse.cost + excluded.cost
+"""
+ADD_MINUTE = """
+    INSERT INTO relay_keyminute (key_id, minute, requests, tokens) VALUES (%s, %s, 0, %s)
+    ON CONFLICT (key_id, minute) DO UPDATE SET tokens = relay_keyminute.tokens + excluded.tokens
 """
 # A process that has not written for so long carries nothing any more.
 ALIVE = timedelta(seconds=5)
@@ -58,6 +70,24 @@ class Total:
     elsewhere: int = 0
 
 
+def this_minute() -> int:
+    return int(time.time()) // 60
+
+
+def day_of(minute: int) -> date:
+    """In PARLEY_TIME_ZONE."""
+    return _day_of(minute, settings.TIME_ZONE)
+
+
+@lru_cache(maxsize=4)
+def _day_of(minute: int, zone: str) -> date:
+    return datetime.fromtimestamp(minute * 60, ZoneInfo(zone)).date()
+
+
+def today() -> date:
+    return day_of(this_minute())
+
+
 _left: list[tuple[int, date, Use]] = []  # of days that ended before they were written
 _token = secrets.token_hex(4)
 
@@ -82,8 +112,25 @@ def add_days(days: Mapping[int, tuple[date, Use]]) -> None:
 
 def _row(key: int, day: date, use: Use) -> tuple[Any, ...]:
     cost = connection.ops.adapt_decimalfield_value(use.cost.quantize(Decimal("0.000001")), 14, 6)
-    tokens = max(0, min(use.tokens, MOST_TOKENS))
-    return key, connection.ops.adapt_datefield_value(day), use.requests, tokens, cost
+    return key, connection.ops.adapt_datefield_value(day), use.requests, _bounded(use.tokens), cost
+
+
+def _bounded(tokens: int) -> int:
+    return max(0, min(tokens, MOST_TOKENS))
+
+
+def add_tokens(amounts: Iterable[tuple[int, float, Use]]) -> None:
+    """What the digester has counted: key, moment and tokens of each call, within its transaction."""
+    days: dict[tuple[int, date], Use] = defaultdict(Use)
+    minutes: dict[tuple[int, int], int] = defaultdict(int)
+    for key, moment, use in amounts:
+        minute = int(moment) // 60
+        days[key, day_of(minute)] += use
+        minutes[key, minute] += use.tokens
+    if days:
+        with connection.cursor() as cursor:
+            cursor.executemany(ADD_DAY, [_row(key, day, use) for (key, day), use in sorted(days.items())])
+            cursor.executemany(ADD_MINUTE, [(*place, _bounded(tokens)) for place, tokens in sorted(minutes.items())])
 
 
 def add_minutes(minutes: Mapping[int, tuple[int, Use]], *, running: Mapping[int, int]) -> None:
@@ -95,7 +142,7 @@ def add_minutes(minutes: Mapping[int, tuple[int, Use]], *, running: Mapping[int,
         for key, (minute, use) in minutes.items():
             if use:
                 KeyMinute.objects.filter(key_id=key, minute=minute).update(
-                    requests=F("requests") + use.requests, tokens=F("tokens") + max(0, min(use.tokens, MOST_TOKENS))
+                    requests=F("requests") + use.requests, tokens=F("tokens") + _bounded(use.tokens)
                 )
         KeyStreams.objects.bulk_create(
             [KeyStreams(key_id=key, process=_process(), count=count, at=now) for key, count in running.items()],

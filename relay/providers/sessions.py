@@ -9,31 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Iterable
 from functools import lru_cache
-from weakref import WeakKeyDictionary
 
 import aiohttp
 from django.conf import settings
+from multidict import CIMultiDict
 
 from relay.errors import AccessRefused
+from relay.per_loop import PerLoop
 
 USER_AGENT = "Parley"
 # Kept open between calls for so long; vendors close after a minute or more.
 KEEPALIVE_SECONDS = 30.0
-NONE_OF_OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+NOT_ADDED = CIMultiDict[None]((name, None) for name in ("User-Agent", "Accept", "Accept-Encoding", "Content-Type"))
 
-_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[bool, bool, bool], aiohttp.ClientSession]] = (
-    WeakKeyDictionary()
-)
+_sessions: PerLoop[dict[tuple[bool, bool, bool], aiohttp.ClientSession]] = PerLoop(dict)
 
 
-def session(*, keeps_alive: bool = True, is_bare: bool = False) -> aiohttp.ClientSession:
-    """`keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment.
+def session(
+    loop: asyncio.AbstractEventLoop | None = None, *, keeps_alive: bool = True, is_bare: bool = False
+) -> aiohttp.ClientSession:
+    """`loop`: the running one, where that is known.
+
+    `keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment.
 
     `is_bare`: it adds nothing to a request and unpacks nothing of a reply, for bytes that are somebody else's.
     """
-    of_loop = _sessions.setdefault(asyncio.get_running_loop(), {})
-    stays_here = settings.PARLEY_LOOPBACK_ONLY
+    of_loop, stays_here = _sessions.of(loop or asyncio.get_running_loop()), settings.PARLEY_LOOPBACK_ONLY
     found = of_loop.get((keeps_alive, is_bare, stays_here))
     if found is None or found.closed:
         found = _new_session(keeps_alive=keeps_alive, is_bare=is_bare, stays_here=stays_here)
@@ -43,8 +46,15 @@ def session(*, keeps_alive: bool = True, is_bare: bool = False) -> aiohttp.Clien
 
 async def close() -> None:
     """End the sessions of the running loop, and every call that still goes on in them."""
-    for found in _sessions.pop(asyncio.get_running_loop(), {}).values():
+    for found in (_sessions.pop(asyncio.get_running_loop()) or {}).values():
         await found.close()
+
+
+class _AsGiven(aiohttp.ClientRequest):
+    """Without headers that the caller has not sent. To name them with each request is a tenth of what it costs."""
+
+    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
+        self._skip_auto_headers = NOT_ADDED
 
 
 def _new_session(*, keeps_alive: bool, is_bare: bool, stays_here: bool) -> aiohttp.ClientSession:
@@ -57,7 +67,7 @@ def _new_session(*, keeps_alive: bool, is_bare: bool, stays_here: bool) -> aioht
         cookie_jar=aiohttp.DummyCookieJar(),
         # Never compressed: a stream must not wait until a block is full.
         headers=None if is_bare else {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-        skip_auto_headers=NONE_OF_OURS if is_bare else None,
+        request_class=_AsGiven if is_bare else aiohttp.ClientRequest,
         auto_decompress=not is_bare,
         trust_env=False,
         middlewares=(_stay_here,) if stays_here else (),

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from history import keys
 from history.models import ApiKey, Session
-from relay.gateway import limits
+from relay.gateway import uses
 from relay.models import KeyUse
 from tests.browser.conftest import enter
 from tests.talk import chat_of
@@ -42,7 +42,7 @@ def test_a_key_is_made_and_shown_once_by_keyboard(page: Page, see: See, site: st
 
 def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See, site: str, ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, tokens_per_month=2_000_000, cost_per_day=Decimal(3)).api_key
-    KeyUse.objects.create(key=key, day=limits.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
+    KeyUse.objects.create(key=key, day=uses.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
     for number in range(3):
         chat_of(ada, "Hello", "Hi", api_key=key, source="relay", title=f"Relayed {number}")
     enter(page, site, ada)

@@ -93,7 +93,7 @@ class Relay:
                 kind=kind,
                 path=path,
                 headers=list(sent.items()),
-                body=raw,
+                body_size=len(raw),
                 provider="vendor",
                 model=str(fields.get("model", "model-1")),
                 stream=stream,
@@ -101,7 +101,8 @@ class Relay:
                 recognised_by=naming.recognised_by,
                 new_session=naming.is_new,
                 upstream_dialect=upstream or dialect,
-            )
+            ),
+            raw,
         )
         return exchange
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import uvicorn
 
 from relay.database import close_connections
+from relay.gateway import accounts, ownership, recording, routes, shared
 from relay.gateway import application as gateway
-from relay.gateway import limits, ownership, recording, routes, shared
 from relay.gateway.journal import Journal, read
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
 from relay.providers import sessions
@@ -36,7 +36,13 @@ class Relay:
         return self._of(Accepted)
 
     def replied(self) -> bytes:
-        return b"".join(found.data for found in self._of(ReplyBytes))
+        """What came back, whether it was written in pieces or with the end."""
+        pieces = [
+            record.data if isinstance(record, ReplyBytes) else record.reply
+            for _, record in read(self.journal.folder)
+            if isinstance(record, ReplyBytes | Ended)
+        ]
+        return b"".join(pieces)
 
     def _of(self, kind: type[R]) -> list[R]:
         return [record for _, record in read(self.journal.folder) if isinstance(record, kind)]
@@ -56,7 +62,7 @@ def relaying() -> Iterator[Relay]:
         server.should_exit = True
         thread.join(10)
         close_connections()
-        for forget in (limits.forget_all, ownership.forget_all, routes.forget_all, recording.begin_anew):
+        for forget in (accounts.forget_all, ownership.forget_all, routes.forget_all, recording.begin_anew):
             forget()
 
 

@@ -97,6 +97,16 @@ def test_headers_pass_unless_they_are_credentials_between_hops_or_ours(relay: Re
     assert key not in heard.head
 
 
+def test_a_request_gets_no_header_that_its_caller_did_not_send(relay: Relay, key: str, bare: Bare) -> None:
+    at = urlsplit(relay.url)
+    head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: {len(BODY)}\r\n\r\n"
+    with socket.create_connection((at.hostname, at.port), timeout=10) as caller:
+        caller.sendall(head.encode() + BODY)
+        assert b" 200 " in caller.recv(65_536)
+    ours = {"host", "content-length", "accept-encoding", "x-api-key", "anthropic-version"}
+    assert bare.heard[0].headers.keys() == ours
+
+
 def test_no_credential_is_written_to_the_journal(relay: Relay, key: str, bare: Bare) -> None:
     ask(relay, f"/v1/messages?key={key}", BODY, x_api_key=key, authorization=f"Bearer {key}")
     relay.ended()

@@ -1,13 +1,11 @@
 """What the relay reads of a call and of its reply without parsing them: a few fields, and the edges."""
 
 import json
-from unittest.mock import Mock
 
 import pytest
 
 from relay.gateway import bodies
-from relay.gateway.recording import EDGE_BYTES, Recording
-from relay.gateway.usage import usage_in
+from relay.gateway.usage import EDGE_BYTES, Edges, usage_in
 
 pytestmark = pytest.mark.any_database
 
@@ -31,11 +29,10 @@ def test_what_is_no_object_shows_nothing(broken: bytes) -> None:
 @pytest.mark.parametrize("size", [10, 1000, 100_000])
 def test_the_edges_of_a_reply_are_kept_however_it_is_cut_into_pieces(size: int) -> None:
     said = bytes(number % 251 for number in range(5 * EDGE_BYTES))
-    recording = Recording(Mock())
+    edges = Edges()
     for start in range(0, len(said), size):
-        recording.reply(said[start : start + size])
-    assert (recording.head, recording.tail) == (said[:EDGE_BYTES], said[-EDGE_BYTES:])
-    assert recording.size == len(said)
+        edges.add(said[start : start + size])
+    assert (edges.head, edges.tail) == (said[:EDGE_BYTES], said[-EDGE_BYTES:])
 
 
 def test_the_last_count_of_a_reply_is_the_one_that_holds() -> None:

@@ -24,7 +24,8 @@ from history.dialects import DIALECTS
 from history.models import ApiKey
 from project.accounts.models import User
 from project.background import JOBS
-from relay.gateway import limits, uses
+from relay.gateway import accounts, uses
+from relay.gateway.digest.digester import Digester
 from relay.models import KeyMinute, KeyStreams, KeyUse
 from relay.prices import Price
 from tests.gateway.asking import CALLS, HI, ask, asking
@@ -111,7 +112,7 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     key = key_with(ada, **{limit: TOKENS})
     assert ask(relay, CHAT, HI, x_api_key=key).status == 200
     relay.ended()
-    limits.sync()
+    accounts.sync()
     answered = ask(relay, CHAT, HI, x_api_key=key)
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
@@ -122,25 +123,45 @@ def test_what_was_used_is_written_once_and_found_again_by_another_process(relay:
     key = key_with(ada, tokens_per_day=TOKENS * 2)
     ask(relay, CHAT, HI, x_api_key=key)
     relay.ended()
-    limits.sync()
-    limits.sync()
+    accounts.sync()
+    accounts.sync()
     row = KeyUse.objects.get()
     assert (row.requests, row.tokens) == (1, TOKENS)
-    limits.forget_all()
+    accounts.forget_all()
     assert ask(relay, CHAT, HI, x_api_key=key).status == 200
     relay.ended(2)
     wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 429, seconds=5)
 
 
-def test_what_nobody_is_refused_for_is_counted_a_little_later_and_once(relay: Relay, ada: User) -> None:
+def test_what_nobody_is_refused_for_is_counted_by_the_digester_with_the_exchange(
+    relay: Relay, ada: User, settings: Any
+) -> None:
+    settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000)),)
     key = key_with(ada)
     ask(relay, CHAT, HI, x_api_key=key)
     (ended,) = relay.ended()
     assert (ended.is_counted, ended.usage_hint) == (False, {})
-    assert ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["day"]["tokens"] == TOKENS
-    limits.sync()
-    limits.sync()
-    assert (KeyUse.objects.get().requests, KeyUse.objects.get().tokens) == (1, TOKENS)
+    accounts.sync()
+    accounts.sync()
+    assert (KeyUse.objects.get().requests, KeyUse.objects.get().tokens) == (1, 0)
+    for _ in range(2):
+        Digester(relay.journal.folder, name="test", patience=0).step()
+    row = KeyUse.objects.get()
+    assert (row.requests, row.tokens, row.cost) == (1, TOKENS, Decimal(TOKENS))
+    used = ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]
+    told = {"requests": 1, "tokens": TOKENS, "cost": TOKENS}
+    assert (used["day"], used["month"]) == (told, told)
+    assert used["minute"]["requests"] == 1
+    assert KeyMinute.objects.get().tokens == TOKENS
+
+
+def test_a_limit_that_is_set_later_knows_what_was_used_before(relay: Relay, ada: User) -> None:
+    secret = key_with(ada)
+    ask(relay, CHAT, HI, x_api_key=secret)
+    relay.ended()
+    Digester(relay.journal.folder, name="test", patience=0).step()
+    keys.change(ApiKey.objects.get(), actor=ada, tokens_per_day=TOKENS)
+    assert ask(relay, CHAT, HI, x_api_key=secret).status == 429
 
 
 def test_a_stream_whose_end_nobody_heard_is_counted_by_its_size(relay: Relay, ada: User, vendors: Vendors) -> None:
@@ -172,7 +193,7 @@ def test_counts_of_minutes_and_of_processes_that_are_over_go(relay: Relay, ada: 
 
 def test_what_is_counted_elsewhere_is_known_within_a_second() -> None:
     """One writes and another reads, each as often as this, at worst one just after the other."""
-    (job,) = [job for job in JOBS if job.run == "relay.gateway.limits.sync"]
+    (job,) = [job for job in JOBS if job.run == "relay.gateway.accounts.sync"]
     assert 2 * job.every < 1
 
 
@@ -182,10 +203,10 @@ def test_a_key_that_rests_costs_nothing_and_its_next_call_knows_what_others_coun
     secret = key_with(ada, tokens_per_day=2 * TOKENS)
     assert ask(relay, CHAT, HI, x_api_key=secret).status == 200
     wait_for(lambda: _counted(relay, secret) == (TOKENS, 0), seconds=10, what="the end of the call")
-    limits.sync()
-    monkeypatch.setattr(limits, "BUSY_SECONDS", 0.0)
+    accounts.sync()
+    monkeypatch.setattr(accounts, "BUSY_SECONDS", 0.0)
     with django_assert_num_queries(0):
-        limits.sync()
+        accounts.sync()
     KeyUse.objects.update(tokens=F("tokens") + TOKENS)
     assert ask(relay, CHAT, HI, x_api_key=secret).status == 429
 

@@ -17,7 +17,7 @@ IMPATIENT = Endpoint(
 
 
 async def wait_in_vain(*, has_begun: bool) -> NoReturn:
-    with words_of(IMPATIENT, has_begun=has_begun):
+    with words_of(IMPATIENT, asyncio.get_running_loop(), has_begun=has_begun):
         await asyncio.Event().wait()
     raise AssertionError("nobody was ever told anything")
 
@@ -40,7 +40,8 @@ async def test_whoever_is_cancelled_by_somebody_else_stays_cancelled() -> None:
 
 
 async def test_while_we_are_still_speaking_nobody_is_silent() -> None:
-    short, long = (words_of(IMPATIENT, has_begun=False, sending=size) for size in (100, 64 * 1024 * 1024))
+    loop = asyncio.get_running_loop()
+    short, long = (words_of(IMPATIENT, loop, has_begun=False, sending=size) for size in (100, 64 * 1024 * 1024))
     for wait in (short, long):
         with wait:
             pass

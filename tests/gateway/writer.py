@@ -16,15 +16,22 @@ from relay.gateway.records import Accepted, Ended
 KEY, OWNER = (int(word) for word in (sys.argv[2:4] if sys.argv[2:4][-1:] and sys.argv[-1].isdecimal() else (1, 1)))
 
 
-def accepted(exchange: UUID, body: bytes = b'{"model": "m"}', *, recording: str = "full") -> Accepted:
-    return Accepted(
-        exchange=exchange, at=time.time(), key=KEY, owner=OWNER, recording=recording, dialect="d", body=body
+def accept(journal: Journal, exchange: UUID, body: bytes = b'{"model": "m"}', *, recording: str = "full") -> bool:
+    record = Accepted(
+        exchange=exchange,
+        at=time.time(),
+        key=KEY,
+        owner=OWNER,
+        recording=recording,
+        dialect="d",
+        body_size=len(body),
     )
+    return journal.accept(record, body)
 
 
 def write_one(journal: Journal, body: bytes = b'{"model": "m"}') -> bool:
     exchange = uuid4()
-    kept = journal.accept(accepted(exchange, body))
+    kept = accept(journal, exchange, body)
     journal.reply(exchange, b"data: one\n\n")
     journal.reply(exchange, b"data: two\n\n")
     journal.end(Ended(exchange=exchange, at=time.time(), reason="done", status=200))
@@ -40,7 +47,7 @@ def say(line: str) -> None:
 async def go_on(journal: Journal) -> None:
     """Until somebody kills it, with one reply that never ends."""
     endless = uuid4()
-    journal.accept(accepted(endless))
+    accept(journal, endless)
     say(f"{endless} endless")
     while True:
         journal.reply(endless, b"still")

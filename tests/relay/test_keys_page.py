@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from history import keys, retention
 from history.models import ApiKey, AuditEvent, Session
-from relay.gateway import limits
+from relay.gateway import uses
 from relay.models import Allowance, KeyUse
 from tests.history.test_rights import with_right
 from tests.talk import chat_of
@@ -116,7 +116,7 @@ def test_revoking_asks_first_and_leaves_the_key_among_those_that_have_ended(read
 
 def test_use_is_shown_against_the_limits(reader: Client, key: ApiKey) -> None:
     ApiKey.objects.filter(pk=key.pk).update(tokens_per_day=10_000, cost_per_month=Decimal(5), requests_per_minute=7)
-    today = limits.today()
+    today = uses.today()
     KeyUse.objects.create(key=key, day=today, requests=3, tokens=1_234, cost=Decimal("0.5"))
     KeyUse.objects.create(key=key, day=today - timedelta(days=40), requests=9, tokens=9_999, cost=9)
     html = read(reader, f"/keys/{key.prefix}/")

@@ -114,10 +114,8 @@ def test_what_a_full_disk_loses_is_told_while_it_is_full(
 ) -> None:
     settings.PARLEY_JOURNAL_MB = 0
     journal = recording.journal()
-    record = Accepted(
-        exchange=uuid4(), at=0.0, key=1, owner=1, recording="full", dialect="openai-chat", kind="chat", body=b"x" * 99
-    )
-    assert not journal.accept(record)
+    record = Accepted(exchange=uuid4(), at=0.0, key=1, owner=1, recording="full", dialect="openai-chat", kind="chat")
+    assert not journal.accept(record, b"x" * 99)
     client.force_login(staff)
     told = scraped(client)
     assert [count for _, count in told["parley_journal_untold_calls"]] == [1]

@@ -120,6 +120,7 @@ class Digester:
                 call.pieces.append(record.data)
             elif call.ended is None:
                 call.ended = record
+                call.pieces.append(record.reply)
         return None
 
     def _take_accepted(self, place: Place, record: Accepted) -> Under | None:
@@ -150,7 +151,7 @@ class Digester:
         gone = reader.writers_gone()
         for call in self.under.values():
             if call.ended is None and call.writer in gone:
-                call.ended = Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST)
+                call.ended = Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False)
 
     # Filing.
 

@@ -6,7 +6,7 @@ costs nothing but time. A wave holds no two calls of one conversation: what one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
@@ -19,12 +19,14 @@ from history.models import ApiKey, Blob, Exchange, Session
 from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
+from relay.gateway import uses
 from relay.gateway.digest import notes, retries
 from relay.gateway.digest.answers import read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add, media_in
 from relay.gateway.digest.recognising import Spot, recognise
+from relay.gateway.uses import Use
 from relay.models import NamedReply
 
 
@@ -54,6 +56,7 @@ class Wave:
             self._write_exchanges(plans)
             self._name_replies(plans)
             notes.write_notes(plans)
+            uses.add_tokens(_uncounted(plans))
             keep_position(self.outcome)
         return self.outcome
 
@@ -194,6 +197,15 @@ def _message(plan: Plan) -> ModelOutput | None:
     if answer is None or answer.output is None or plan.asked.side or not plan.keeps_texts:
         return None
     return exchanges.message_of(answer.output, end_reason=answer.reason)
+
+
+def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
+    """What is known of the tokens of calls only now that they are read; with the same moment as their end."""
+    for plan in plans:
+        ended, answer = plan.under.ended, plan.answer
+        if ended is not None and not ended.is_counted and answer is not None and (usage := answer.usage):
+            used = Use(tokens=usage.input_tokens + usage.output_tokens, cost=cost_of(plan))
+            yield plan.key.pk, ended.at, used
 
 
 def _store_media(plans: Iterable[Plan]) -> None:
