@@ -16,6 +16,8 @@ from relay.gateway.digest.process import run  # noqa: E402
 # What is there now stays, and need not be looked through for garbage; with batches of rows that was done all the time.
 gc.freeze()
 gc.set_threshold(20_000)
+# Whoever waits for an answer comes first. Where others want all of a processor, we still get a quarter of it.
+os.nice(5)
 ended = threading.Event()
 
 
