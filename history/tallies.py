@@ -71,19 +71,28 @@ def rebuild() -> int:
 
 
 def count_day(day: date) -> None:
-    """Nothing is written where nothing has changed."""
-    with writing():
-        if connection.vendor == "postgresql":
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    """SQLite has one writer at a time, and nobody must wait for their turn while a busy day is counted: there it is
+    counted first. What is written meanwhile is counted the next time, being of the last two days or marked."""
+    if connection.vendor != "postgresql":
         counted = _counted(day)
-        stored = {_key(row): row for row in DayTally.objects.filter(day=day).values(*NAMES, *COUNTS)}
-        if counted == {key: _numbers(row) for key, row in stored.items()}:
-            return
-        DayTally.objects.filter(day=day).delete()
-        DayTally.objects.bulk_create(
-            DayTally(day=day, **dict(zip(NAMES, key, strict=True)), **numbers) for key, numbers in counted.items()
-        )
+        with writing():
+            _store(day, counted)
+        return
+    with writing():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        _store(day, _counted(day))
+
+
+def _store(day: date, counted: Mapping[Key, dict[str, Any]]) -> None:
+    """Nothing is written where nothing has changed."""
+    stored = {_key(row): row for row in DayTally.objects.filter(day=day).values(*NAMES, *COUNTS)}
+    if counted == {key: _numbers(row) for key, row in stored.items()}:
+        return
+    DayTally.objects.filter(day=day).delete()
+    DayTally.objects.bulk_create(
+        DayTally(day=day, **dict(zip(NAMES, key, strict=True)), **numbers) for key, numbers in counted.items()
+    )
 
 
 def _counted(day: date) -> dict[Key, dict[str, Any]]:
@@ -91,7 +100,9 @@ def _counted(day: date) -> dict[Key, dict[str, Any]]:
     for row in _messages(day):
         counted[_key(row)] = _numbers(row)
     for row in _calls(day):
-        numbers = counted[_key(row)]
+        numbers = counted.get(_key(row))
+        if numbers is None:  # of messages that came while we counted
+            continue
         numbers["errors"] += row["failed"]
         numbers |= {"tool_calls": row["calls"], "tool_seconds": round(row["seconds"] or 0.0, 3)}
     return {key: numbers for key, numbers in counted.items() if any(numbers.values())}

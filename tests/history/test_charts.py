@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -43,6 +44,23 @@ def counted(day: date, *names: str) -> list[tuple[Any, ...]]:
 
 
 # Counting.
+
+
+@pytest.mark.django_db(transaction=True)
+def test_where_there_is_one_writer_nobody_waits_while_a_day_is_counted(
+    ada: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talk(ada, at=LONG_AGO)
+    count, has_turn = tallies._counted, list[bool]()
+
+    def counting(day: date) -> dict[Any, Any]:
+        has_turn.append(connection.in_atomic_block)
+        return count(day)
+
+    monkeypatch.setattr(tallies, "_counted", counting)
+    tallies.recount()
+    assert set(has_turn) == {connection.vendor == "postgresql"}
+    assert counted(LONG_AGO.date(), "model", "answers") == [("", 0), ("", 0), ("model-1", 2)]
 
 
 def test_a_day_is_counted_by_owner_key_source_agent_and_model(ada: Any) -> None:
