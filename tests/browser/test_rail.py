@@ -311,6 +311,7 @@ def test_ctrl_k_leads_to_a_session_by_a_few_letters(signed_in: Page, sessions: l
     page.keyboard.press("ArrowUp")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Trip to Hangzhou")
+    page.wait_for_load_state()  # the words are there before the scripts that listen for keys
     page.keyboard.press("Control+k")
     expect(box).to_be_focused()
     page.keyboard.press("Escape")
