@@ -54,7 +54,7 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
 # calls are busy with just now, each time they make another hundred objects.
 gc.collect()
 gc.freeze()
-gc.set_threshold(1_000, 10, 5)
+gc.set_threshold(10_000, 10, 5)
 
 background.start_with_daphne()
 protocols = ProtocolTypeRouter(
