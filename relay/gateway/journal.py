@@ -146,8 +146,8 @@ class Journal:
             self._lose(under_way, under_way.waiting)
             under_way.pieces.clear()
             end = _end(record, under_way)
-            if not self._write(end) and len(self._owed) < 2 * MOST_OWED:
-                self._owed += end
+            if not self._write(end) and len(self._owed) < MOST_OWED:
+                self._owed.append(b"".join(end))
 
     def flush(self) -> None:
         """Write all bytes that are waiting, however few."""
@@ -171,7 +171,14 @@ class Journal:
         under_way.waiting = 0
 
     def _write(self, pieces: list[bytes]) -> bool:
-        """All of them or none."""
+        """All of them or none; and where there was no room before, what is owed."""
+        if not self._try(pieces):
+            return False
+        if self._owed or self._untold.why:
+            self._catch_up()
+        return True
+
+    def _try(self, pieces: list[bytes]) -> bool:
         size = sum(map(len, pieces))
         try:
             if self._room < size or time.monotonic() - self._measured > MEASURE_SECONDS:
@@ -184,8 +191,6 @@ class Journal:
             return False
         self._length += size
         self._room -= size
-        if self._owed or self._untold.why:
-            self._catch_up()
         return True
 
     def _append(self, pieces: list[bytes], size: int) -> None:
@@ -246,16 +251,14 @@ class Journal:
         self.lost.why = self._untold.why = why
 
     def _catch_up(self) -> None:
-        """There is room again: the ends that are owed, then what was missed."""
-        owed, self._owed = self._owed, []
-        untold, self._untold = self._untold, Losses()
+        """If there is room again: the ends that are owed, then what was missed."""
+        untold = self._untold
         told = Lost(at=time.time(), calls=untold.calls, lost_bytes=untold.lost_bytes, why=untold.why)
-        if self._write([*owed, *frame(head_of(told))] if untold.calls else owed):
+        if self._try([*self._owed, *frame(head_of(told))] if untold.calls else self._owed):
+            self._owed, self._untold = [], Losses()
             logger.warning(
                 "The relay's journal is written again: %d calls, %d bytes lost.", told.calls, told.lost_bytes
             )
-        else:
-            self._owed, self._untold = owed, untold
 
     # Time
 

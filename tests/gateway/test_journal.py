@@ -347,7 +347,7 @@ class TestTrouble:
         assert lost not in {record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)}
 
     async def test_an_end_that_did_not_fit_is_written_once_there_is_room_and_nobody_takes_its_call_for_lost(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setattr(journals, "IDLE_SECONDS", 0.1)
         monkeypatch.setattr(journals, "MEASURE_SECONDS", 0.1)
@@ -359,6 +359,7 @@ class TestTrouble:
         await asyncio.sleep(0.6)
         assert len(list(reader.read())) == 1
         assert reader.writers_gone() == set()
+        assert [record.levelname for record in caplog.records] == ["ERROR"], "told once, however often it is tried"
         journal.most_bytes = 100_000
         await asyncio.sleep(0.6)
         ((_place, end),) = reader.read()
