@@ -261,7 +261,8 @@ class KeyUse(models.Model):
 
 
 class KeyMinute(models.Model):
-    """The same for one minute (counted since 1970), of keys that have a limit for it: gone when the minute is."""
+    """The same for one minute (counted since 1970): of keys that have a limit for it, and of the others the tokens that
+    were digested. Gone when the minute is."""
 
     key = models.ForeignKey("history.ApiKey", on_delete=models.CASCADE, related_name="+", db_index=False)
     minute = models.PositiveBigIntegerField(db_index=True)

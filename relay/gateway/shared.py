@@ -14,9 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from django.conf import settings
+
+from relay.per_loop import PerLoop
 
 if TYPE_CHECKING:
     import redis
@@ -28,7 +29,6 @@ PREFIX = "parley:key"
 ALIVE_SECONDS = 10.0
 PATIENCE_SECONDS = 0.25
 
-_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
 _tasks: set[asyncio.Task[None]] = set()
 
 
@@ -98,7 +98,7 @@ def keep_alive(running: Mapping[str, Iterable[str]]) -> None:
 
 
 async def close() -> None:
-    client = _clients.pop(asyncio.get_running_loop(), None)
+    client = _clients.pop(asyncio.get_running_loop())
     if client is not None:
         await client.aclose()
 
@@ -122,13 +122,17 @@ def _faults() -> tuple[type[Exception], ...]:
 
 
 def _client() -> Any:
+    return _clients.of(asyncio.get_running_loop())
+
+
+def _new_client() -> Any:
     from redis.asyncio import Redis
 
-    loop = asyncio.get_running_loop()
-    if loop not in _clients:
-        # No limit of its own, which may lose a cancellation (`relay.redis_layer`): whoever asks has one.
-        _clients[loop] = Redis.from_url(settings.REDIS_URL, socket_timeout=None)
-    return _clients[loop]
+    # No limit of its own, which may lose a cancellation (`relay.redis_layer`): whoever asks has one.
+    return Redis.from_url(settings.REDIS_URL, socket_timeout=None)
+
+
+_clients = PerLoop(_new_client)
 
 
 @cache

@@ -52,8 +52,8 @@ class words_of(network_errors):  # noqa: N801 - reads as a clause: with words_of
     __slots__ = ("is_over", "loop", "seconds", "task", "until", "watch")
 
     def __init__(self, endpoint: Endpoint, loop: AbstractEventLoop, *, has_begun: bool, sending: int = 0) -> None:
+        super().__init__(endpoint, has_begun=has_begun)
         self.loop = loop
-        self.endpoint, self.has_begun = endpoint, has_begun
         self.seconds = endpoint.patience.idle + sending / SLOWEST
         self.is_over = False
 
