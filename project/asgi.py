@@ -19,6 +19,9 @@ os.umask(0o077)  # what we write, the database first of all, is nobody else's to
 # Threads of ours ask the database beside the event loop. Where one of them computes, the loop waits at most so long for
 # its turn; with Python's own five milliseconds a stream would be seen to stutter.
 sys.setswitchinterval(0.0005)
+# The REST framework would load the fields of PostgreSQL, which no model here has, and with them its driver: 7 MB of a
+# server on SQLite. It does without where there are none.
+sys.modules.setdefault("django.contrib.postgres.fields", None)  # type: ignore[arg-type]
 django_application = get_asgi_application()
 
 # Only now: these import models, which need the applications to be set up.
@@ -54,7 +57,7 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
 # calls are busy with just now, each time they make another hundred objects.
 gc.collect()
 gc.freeze()
-gc.set_threshold(10_000, 10, 5)
+gc.set_threshold(3_000, 5, 5)
 
 background.start_with_daphne()
 protocols = ProtocolTypeRouter(

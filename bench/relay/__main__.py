@@ -4,6 +4,7 @@
 --database D   sqlite or postgresql
 --seconds N    how long each measurement lasts (2; streams in step with people always 5)
 --rounds N     how often the two take turns (9; the median counts; streams in step with people always five times)
+--only P,P     some of its parts: memory, whole, bursts, paced, steady, large
 --quick        one short round, to see that it works
 
 The worker's own CPU is read from /proc. One worker each, recording in full; what the digester does is a process of its
@@ -72,7 +73,7 @@ def beside_mock(table: Table, what: str, pairs: Pairs, direct: Run) -> None:
     table.add(Line(f"{what}: against the mock itself", ours / direct.rate, "×", note=told))
 
 
-def whole(table: Table, both: Sides, given: argparse.Namespace) -> None:
+def whole(table: Table, both: Sides, _: History, given: argparse.Namespace) -> None:
     case = Case(body=always(SHORT % b""), at_once=AT_ONCE, seconds=given.seconds)
     pairs = in_turns(both, case, rounds=given.rounds)
     throughput(table, "whole replies, 16 at a time", pairs, rate=0.4, cpu=1.6)
@@ -82,14 +83,14 @@ def whole(table: Table, both: Sides, given: argparse.Namespace) -> None:
     beside_mock(table, "whole replies", pairs, load(both.mock, case))
 
 
-def bursts(table: Table, both: Sides, given: argparse.Namespace) -> None:
+def bursts(table: Table, both: Sides, _: History, given: argparse.Namespace) -> None:
     case = Case(body=always(SHORT % b',"stream":true'), at_once=AT_ONCE, seconds=given.seconds)
     pairs = in_turns(both, case, rounds=given.rounds)
     throughput(table, "bursts of 64 tokens, 16 at a time", pairs, rate=0.35, cpu=1.8)
     beside_mock(table, "bursts", pairs, load(both.mock, case))
 
 
-def paced(table: Table, both: Sides, given: argparse.Namespace) -> None:
+def paced(table: Table, both: Sides, _: History, given: argparse.Namespace) -> None:
     body = always(SHORT % b',"stream":true,"paced":1')
     case = Case(body=body, at_once=PACED_AT_ONCE, seconds=1.0 if given.quick else PACED_SECONDS, spread=1.0)
     pairs = in_turns(both, case, rounds=1 if given.quick else PACED_ROUNDS)
@@ -165,25 +166,40 @@ def memory(table: Table, both: Sides, *, goal: float | None = None) -> None:
     table.add(Line("memory of the worker", both.ours.memory(), "MB PSS", goal=goal, note=told))
 
 
-def memory_after(calls: int, table: Table, both: Sides) -> None:
+def memory_after(table: Table, both: Sides, _: History, given: argparse.Namespace) -> None:
     """Where the goal is; what it has become at the end is told as well."""
-    while both.ours.carried < calls:
+    while both.ours.carried < (1_000 if given.quick else 10_000):
         load(both.ours, Case(body=always(SHORT % b""), at_once=AT_ONCE, seconds=1.0))
     memory(table, both, goal=120.0)
+
+
+# In this order: the memory is that of a worker that has carried nothing but whole replies.
+PARTS: dict[str, Callable[[Table, Sides, History, argparse.Namespace], None]] = {
+    "memory": memory_after,
+    "whole": whole,
+    "bursts": bursts,
+    "paced": paced,
+    "steady": steady,
+    "large": large,
+}
 
 
 def measure(both: Sides, history: History, given: argparse.Namespace) -> Table:
     table = Table()
     print(HEAD)
-    memory_after(1_000 if given.quick else 10_000, table, both)
-    whole(table, both, given)
-    bursts(table, both, given)
-    paced(table, both, given)
-    steady(table, both, history, given)
+    for name, part in PARTS.items():
+        if name in given.only:
+            part(table, both, history, given)
     memory(table, both)
-    large(table, both, history, given)
     table.add(recorded(both, history))
     return table
+
+
+def parts(text: str) -> list[str]:
+    named = text.split(",")
+    if unknown := [name for name in named if name not in PARTS]:
+        raise argparse.ArgumentTypeError(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return named
 
 
 @contextmanager
@@ -206,6 +222,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--server", choices=["uvicorn", "daphne", "granian"], default="uvicorn")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--only", type=parts, default=list(PARTS))
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.quick:
