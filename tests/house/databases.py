@@ -63,10 +63,15 @@ def _new_database(file: Path, *, template: bool = False) -> Iterator[str]:
         return
     like = f' TEMPLATE "{database_with_tables()}"' if template else ""
     name = f"parley_processes_{secrets.token_hex(4)}"
+    _say(f'CREATE DATABASE "{name}"{like}')
+    yield _with_name(settings.DATABASE_URL, name)
+    _say(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _say(statement: str) -> None:
+    """By a connection of its own each time: a fault may stop the server in between."""
     with psycopg.connect(settings.DATABASE_URL, autocommit=True) as server:
-        server.execute(f'CREATE DATABASE "{name}"{like}')
-        yield _with_name(settings.DATABASE_URL, name)
-        server.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        server.execute(statement.encode())
 
 
 def _on_server() -> bool:
@@ -86,8 +91,7 @@ def database_with_tables() -> str:
     name = f"parley_tables_{_folder().name.rpartition('-')[2].lower()}"
     with _made_once(_folder() / name) as made:
         if not made:
-            with psycopg.connect(settings.DATABASE_URL, autocommit=True) as server:
-                server.execute(f'CREATE DATABASE "{name}"')
+            _say(f'CREATE DATABASE "{name}"')
             _make_tables(_with_name(settings.DATABASE_URL, name))
     return name
 
