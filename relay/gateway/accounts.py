@@ -160,6 +160,8 @@ def sync() -> None:
         for key in active.keys() - minutes.keys():
             active[key].is_loaded = False
         running = {key: len(active[key].running) for key in minutes}
+    # First: without the database, Redis must not forget them.
+    shared.keep_alive({active[key].prefix: active[key].running for key in minutes})
     uses.add_days({key: (count.period, count.writing) for key, count in days.items()})
     _written(days)
     if minutes:
@@ -167,7 +169,6 @@ def sync() -> None:
         _written(minutes)
         for key in minutes:
             _take(key, uses.total_of(key, minute=this_minute(), day=today()))
-        shared.keep_alive({active[key].prefix: active[key].running for key in minutes})
 
 
 def _written(counts: Mapping[int, Count[Any]]) -> None:

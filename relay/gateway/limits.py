@@ -49,19 +49,21 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
         if not account.is_loaded:
             await accounts.load(key.pk)
         _check_budget(key, account)
-        counted = await shared.enter(key.prefix, self.call.name) if shared.is_there() else None
-        self.is_shared = counted is not None
-        minute = counted or shared.Counted(
-            requests=account.minute.used.requests,
-            tokens=account.minute.used.tokens,
-            running=len(account.running) + account.elsewhere,
-        )
+        # Also where it does not answer in time: it may have counted all the same, or be told later (`keep_alive`).
+        self.is_shared = shared.is_there()
+        counted = await shared.enter(key.prefix, self.call.name) if self.is_shared else None
         try:
-            _check_pace(key, minute)
+            _check_pace(key, counted or _counted_here(account))
         except Refusal:
             if self.is_shared:
-                await shared.leave(key.prefix, self.call.name, request_too=True)
+                await shared.leave(key.prefix, self.call.name, refused=counted)
             raise
+
+
+def _counted_here(account: Account) -> shared.Counted:
+    used = account.minute.used
+    running = len(account.running) + account.elsewhere
+    return shared.Counted(minute=account.minute.period, requests=used.requests, tokens=used.tokens, running=running)
 
 
 def _check_pace(key: ApiKey, counted: shared.Counted) -> None:

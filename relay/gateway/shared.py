@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,14 +29,17 @@ PREFIX = "parley:key"
 # A call whose process gives no sign of life for so long is not carried any more.
 ALIVE_SECONDS = 10.0
 PATIENCE_SECONDS = 0.25
+# Of what is renewed by those who use it, and of a minute.
+KEPT_SECONDS, MINUTE_KEPT_SECONDS = 60, 120
 
 _tasks: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Before this call."""
+    """Before this call, which was counted in this minute."""
 
+    minute: int
     requests: int
     tokens: int
     running: int
@@ -48,50 +52,59 @@ def is_there() -> bool:
 async def enter(key: str, name: str) -> Counted | None:
     """Count a call in; what there was before it. None where Redis does not answer. Keys go by their prefix."""
     now = time.time()
-    minute, running = _minute(key), f"{PREFIX}:{key}:running"
+    minute, running = _of_minute(key, int(now) // 60), _running(key)
     pipeline = _client().pipeline(transaction=True)
     pipeline.hincrby(minute, "requests", 1)
     pipeline.hget(minute, "tokens")
-    pipeline.expire(minute, 120)
+    pipeline.expire(minute, MINUTE_KEPT_SECONDS)
     pipeline.zremrangebyscore(running, "-inf", now)
     pipeline.zadd(running, {name: now + ALIVE_SECONDS})
     pipeline.zcard(running)
-    pipeline.expire(running, 60)
+    pipeline.expire(running, KEPT_SECONDS)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             requests, tokens, _, _, _, count, _ = await pipeline.execute()
     except _faults() as error:
         logger.warning("Redis does not count the relay's calls (%s); this process does.", type(error).__name__)
         return None
-    return Counted(requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
+    except asyncio.CancelledError:  # nobody will count out what may have been counted in
+        _soon(leave(key, name))
+        raise
+    return Counted(minute=int(now) // 60, requests=int(requests) - 1, tokens=int(tokens or 0), running=int(count) - 1)
 
 
-async def leave(key: str, name: str, *, request_too: bool = False) -> None:
-    """Count a call out; one that was refused is no request."""
+async def leave(key: str, name: str, *, refused: Counted | None = None) -> None:
+    """Count a call out; one that was refused is no request of the minute in which it came."""
     pipeline = _client().pipeline(transaction=False)
-    pipeline.zrem(f"{PREFIX}:{key}:running", name)
-    if request_too:
-        pipeline.hincrby(_minute(key), "requests", -1)
+    pipeline.zrem(_running(key), name)
+    if refused is not None:
+        _add(pipeline, _of_minute(key, refused.minute), "requests", -1)
     await _try(pipeline.execute())
 
 
 def note_tokens(key: str, tokens: int) -> None:
     """Without waiting: the call is over."""
-    task = asyncio.get_running_loop().create_task(_try(_client().hincrby(_minute(key), "tokens", tokens)))
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+    pipeline = _client().pipeline(transaction=False)
+    _add(pipeline, _of_minute(key, int(time.time()) // 60), "tokens", tokens)
+    _soon(_try(pipeline.execute()))
 
 
-def keep_alive(running: Mapping[str, Iterable[str]]) -> None:
-    """The background's: the calls of this process go on."""
-    if not is_there():
+def keep_alive(running: Mapping[str, AbstractSet[str]]) -> None:
+    """The background's: the calls of this process go on, also where Redis has forgotten them. The sets are live."""
+    kept = {key: names for key, live in running.items() if (names := tuple(live))}
+    if not kept or not is_there():
         return
     until = time.time() + ALIVE_SECONDS
     pipeline = _plain_client().pipeline(transaction=False)
-    for key, names in running.items():
-        for name in tuple(names):
-            pipeline.zadd(f"{PREFIX}:{key}:running", {name: until}, xx=True)
+    for key, names in kept.items():
+        pipeline.zadd(_running(key), dict.fromkeys(names, until))
+        pipeline.expire(_running(key), KEPT_SECONDS)
     try:
+        pipeline.execute()
+        # Whoever left meanwhile may have been counted out before this put it back.
+        for key, names in kept.items():
+            if gone := [name for name in names if name not in running[key]]:
+                pipeline.zrem(_running(key), *gone)
         pipeline.execute()
     except _faults() as error:
         logger.warning("Redis does not answer (%s).", type(error).__name__)
@@ -111,8 +124,24 @@ async def _try(work: Any) -> None:
         logger.warning("Redis did not count the end of a call (%s).", type(error).__name__)
 
 
-def _minute(key: str) -> str:
-    return f"{PREFIX}:{key}:{int(time.time()) // 60}"
+def _soon(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.get_running_loop().create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+def _add(pipeline: Any, minute: str, name: str, amount: int) -> None:
+    """Perhaps the first in that minute: then nobody else has said how long it is kept."""
+    pipeline.hincrby(minute, name, amount)
+    pipeline.expire(minute, MINUTE_KEPT_SECONDS)
+
+
+def _of_minute(key: str, minute: int) -> str:
+    return f"{PREFIX}:{key}:{minute}"
+
+
+def _running(key: str) -> str:
+    return f"{PREFIX}:{key}:running"
 
 
 def _faults() -> tuple[type[Exception], ...]:

@@ -1,0 +1,170 @@
+"""The minute and the calls at once as Redis counts them, a real one: also when it stops, forgets or answers late."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import redis
+from django.db import OperationalError
+
+from project.accounts.models import User
+from relay.gateway import accounts, shared, uses
+from tests import on_postgres
+from tests.gateway.asking import HI, ask
+from tests.gateway.relayed import Relay
+from tests.gateway.test_limits import CHAT, early_in_the_minute, key_with
+from tests.house.processes import wait_for
+from tests.vendors import Vendors, says
+
+pytestmark = pytest.mark.any_database
+
+RUNNING = "parley:key:k:running"
+T = TypeVar("T")
+
+
+@pytest.fixture
+def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
+    """One of the test's own, whatever the others have."""
+    (folder := tmp_path / "redis").mkdir()
+    with on_postgres.redis(folder) as url:
+        settings.REDIS_URL = url
+        shared._plain_client.cache_clear()
+        with redis.Redis.from_url(url) as client:
+            yield client
+        shared._plain_client().close()
+        shared._plain_client.cache_clear()
+
+
+def done(work: Callable[[], Awaitable[T]]) -> T:
+    async def closed() -> T:
+        try:
+            return await work()
+        finally:
+            await shared.close()
+
+    return asyncio.run(closed())
+
+
+def entered(name: str) -> shared.Counted:
+    counted = done(lambda: shared.enter("k", name))
+    assert counted is not None
+    return counted
+
+
+@contextmanager
+def standing_still(store: redis.Redis) -> Iterator[Callable[[], None]]:
+    """It takes connections and bytes, and reads them when it goes on."""
+    process = int(store.info("server")["process_id"])
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield lambda: os.kill(process, signal.SIGCONT)
+    finally:
+        os.kill(process, signal.SIGCONT)
+
+
+def test_a_call_counts_for_as_long_as_it_is_carried(store: redis.Redis) -> None:
+    entered("one")
+    store.pexpire(RUNNING, 200)  # its minute is nearly over
+    shared.keep_alive({"k": {"one"}})
+    assert store.ttl(RUNNING) > 30
+    assert entered("two").running == 1
+
+
+def test_a_redis_that_has_forgotten_is_told_again_what_is_carried(store: redis.Redis) -> None:
+    entered("one")
+    store.flushall()
+    shared.keep_alive({"k": {"one"}})
+    assert entered("two").running == 1
+
+
+class Leaving(set[str]):
+    """Whoever is in it leaves as soon as it has been looked at."""
+
+    def __iter__(self) -> Iterator[str]:
+        names = list(super().__iter__())
+        self.clear()
+        return iter(names)
+
+
+def test_a_call_that_ends_while_it_is_kept_alive_is_not_put_back(store: redis.Redis) -> None:
+    shared.keep_alive({"k": Leaving({"one"})})
+    assert store.zcard(RUNNING) == 0
+
+
+def test_without_the_database_redis_still_knows_what_is_carried(
+    store: redis.Redis, relay: Relay, ada: User, vendors: Vendors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object, **__: object) -> None:
+        raise OperationalError("the database is away")
+
+    key = key_with(ada, concurrent_streams=1)
+    vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.05))
+    running = threading.Thread(target=ask, args=(relay, CHAT, {**HI, "stream": True}), kwargs={"x_api_key": key})
+    running.start()
+    vendors.wait_for(1)
+    store.flushall()
+    monkeypatch.setattr(uses, "add_days", away)
+    with pytest.raises(OperationalError):
+        accounts.sync()
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 429
+    running.join(10)
+
+
+def test_a_call_that_redis_counted_too_late_is_counted_out_all_the_same(
+    store: redis.Redis, relay: Relay, ada: User, vendors: Vendors
+) -> None:
+    key = key_with(ada, concurrent_streams=1)
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.05))
+    late = threading.Thread(target=ask, args=(relay, CHAT, {**HI, "stream": True}), kwargs={"x_api_key": key})
+    with standing_still(store) as go_on:
+        late.start()
+        vendors.wait_for(2)
+        go_on()
+        wait_for(lambda: store.keys("*:running"), seconds=5, what="the call counted late")
+        late.join(10)
+    wait_for(lambda: not store.keys("*:running"), seconds=5, what="the call counted out")
+    assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+
+
+def test_whoever_leaves_while_being_counted_takes_no_place(store: redis.Redis) -> None:
+    async def leave_early() -> None:
+        await shared.enter("k", "first")
+        with standing_still(store) as go_on:
+            entering = asyncio.ensure_future(shared.enter("k", "early"))
+            await asyncio.sleep(0.1)
+            entering.cancel()
+            await asyncio.wait([entering])
+            go_on()
+            await asyncio.sleep(0.5)
+
+    done(leave_early)
+    assert store.zrange(RUNNING, 0, -1) == [b"first"]
+
+
+def test_a_refusal_is_taken_back_from_the_minute_in_which_it_was_counted(store: redis.Redis) -> None:
+    early_in_the_minute()
+    counted = entered("one")
+    before = replace(counted, minute=counted.minute - 1)
+    done(lambda: shared.leave("k", "one", refused=before))
+    assert entered("two").requests == 1
+
+
+def test_no_minute_is_kept_for_ever(store: redis.Redis) -> None:
+    async def note() -> None:
+        shared.note_tokens("k", 5)
+        await asyncio.sleep(0.1)
+
+    done(note)
+    minutes = store.keys("parley:key:k:*")
+    assert minutes
+    assert all(0 < store.ttl(minute) <= 120 for minute in minutes)
