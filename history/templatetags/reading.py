@@ -200,6 +200,7 @@ def end_words(reason: str) -> str:
         "client_gone": _("Whoever asked went away."),
         "timeout": _("It took too long."),
         "upstream_error": _("The provider reported an error."),
+        "refused": _("The request could not be read here."),
         "upstream_cut": _("The connection to the provider broke."),
         "server_lost": _("The server went down while it was being written."),
         "not_kept": _("It was longer: the server had no room to keep the rest."),

@@ -49,7 +49,9 @@ async def application(scope: Scope, receive: Any, send: Any) -> None:
         pass
     except Exception:  # the border: whatever it is, the caller is told in a form that it reads
         logger.exception("A call to %s failed in the relay.", scope["path"])
-        if not client.has_begun:
+        if client.has_begun:
+            client.cut()
+        else:
             await _refuse(scope, dict(pairs), client, exchange, Refusal("The relay failed.", "server"))
     finally:
         client.close()
@@ -62,8 +64,9 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
     except ApiKeyError as error:
         raise refusals.of_key(error) from None
     method, path = scope["method"], scope["path"]
-    if method == "GET" and await own.answer(path, headers, key, client):
+    if method == "GET" and await own.answer(path, headers, key, client, exchange):
         return
+    raw = scope.get("raw_path") or b""
     call = Call(
         loop=client.loop,
         exchange=exchange,
@@ -74,17 +77,17 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
         headers=headers,
         peer=(scope.get("client") or ("",))[0],
         key=key,
-        address=addresses.find(method, path) or _listed(method, path, headers),
+        address=addresses.find(method, path, raw) or _listed(method, path, raw, headers),
     )
     async with limits.admitted(call):
         await _read_body(call, receive)
         await _send_on(call, client)
 
 
-def _listed(method: str, path: str, headers: dict[str, str]) -> Address:
-    if routes.listed_by(method, path) is None:
+def _listed(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
+    if addresses.climbs(path) or routes.listed_by(method, path) is None:
         raise Refusal(f"There is nothing at {method} {path} here.", "not_found")
-    return Address(dialect=addresses.spoken_by(path, headers), kind="other", path=path)
+    return Address(dialect=addresses.spoken_by(path, headers), kind="other", path=addresses.written(path, raw))
 
 
 async def _read_body(call: Call, receive: Any) -> None:
@@ -128,6 +131,9 @@ async def _send_on(call: Call, client: Client) -> None:
     except ProviderError as error:
         recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
         raise Refusal(error.message, error.kind, headers=_retry(error)) from None
+    except Refusal as refusal:
+        recording.end("refused", error=refusal.message)
+        raise
     except asyncio.CancelledError:
         recording.end("client_gone" if client.is_gone else "stopped")
         if not leaving.has_let_go():

@@ -20,7 +20,8 @@ from history.dialects.loose import obj
 Receive = Callable[[], Awaitable[Any]]
 
 READ_HERE = ("gzip", "deflate", "zstd")
-_FORM_MODEL = re.compile(rb'name="model"(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,200})\r\n')
+GZIP = 31  # zlib's word for it
+_FORM_MODEL = re.compile(rb'(?<=name="model")((?:\r\n[^\r\n]+)*\r\n\r\n)([^\r\n]{1,200})(?=\r\n)')
 
 
 class Glance(TypedDict, total=False):
@@ -96,7 +97,8 @@ def unpacked(body: bytes, encoding: str, *, limit: int) -> bytes:
 def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
     try:
         if encoding == "zstd":
-            with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(body) as reader:
+            unpacking = zstandard.ZstdDecompressor(max_window_size=2**27)
+            with unpacking.stream_reader(body, read_across_frames=True) as reader:
                 return _within(reader.read(limit + 1), limit)
         if encoding in ("gzip", "x-gzip", "deflate"):
             return _inflated(body, limit, wbits=_wbits(body, encoding))
@@ -108,16 +110,21 @@ def _unpacked(body: bytes, encoding: str, limit: int) -> bytes:
 def _wbits(body: bytes, encoding: str) -> int:
     """What is called deflate comes with a header or, from some, without."""
     if encoding != "deflate":
-        return 31
+        return GZIP
     return 15 if len(body) > 1 and body[0] & 0x0F == 8 and (body[0] * 256 + body[1]) % 31 == 0 else -15
 
 
 def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
-    inflating = zlib.decompressobj(wbits)
-    whole = inflating.decompress(body, limit + 1)
-    if not inflating.eof and len(whole) <= limit:
-        raise Unreadable("the compressed body is cut off")
-    return _within(whole, limit)
+    """A gzip may have several members, one behind the other."""
+    whole = b""
+    while True:
+        inflating = zlib.decompressobj(wbits)
+        whole = _within(whole + inflating.decompress(body, limit + 1 - len(whole)), limit)
+        if not inflating.eof:
+            raise Unreadable("the compressed body is cut off")
+        body = inflating.unused_data.lstrip(b"\0")
+        if not body or wbits != GZIP:
+            return whole
 
 
 # What it says.
@@ -143,7 +150,7 @@ def looked_into(body: bytes) -> Mapping[str, Any]:
 def model_in_form(body: bytes) -> str:
     """Sounds and pictures are sent as forms."""
     found = _FORM_MODEL.search(body)
-    return found[1].decode("utf-8", "replace") if found else ""
+    return found[2].decode("utf-8", "replace") if found else ""
 
 
 def without_field(body: bytes, name: str) -> bytes:
@@ -158,18 +165,21 @@ def without_field(body: bytes, name: str) -> bytes:
     return body
 
 
-def with_value(body: bytes, name: str, value: str) -> bytes:
-    """The same bytes with another text in a top-level field."""
+def with_model(body: bytes, model: str) -> bytes:
+    """The same bytes with another model in them: in a field of the object, or of the form."""
+    if body.lstrip()[:1] != b"{":
+        return _FORM_MODEL.sub(lambda found: found[1] + model.encode(), body, count=1)
     for _, end, field, value_start in reversed(_fields(body)):
-        if field == name:
-            body = body[:value_start] + json.dumps(value, ensure_ascii=False).encode() + body[end:]
+        if field == "model":
+            body = body[:value_start] + json.dumps(model, ensure_ascii=False).encode() + body[end:]
     return body
 
 
 def _fields(body: bytes) -> list[tuple[int, int, str, int]]:
     """Each top-level field: where it begins and ends, its name, where its value begins. In bytes."""
     text = body.decode("utf-8", "surrogateescape")
-    decoder, found = json.JSONDecoder(), []
+    # A number is only passed over, however long: Python would not read one of many thousand digits.
+    decoder, found = json.JSONDecoder(parse_int=str), []
     place = _skip(text, _skip(text, 0) + 1)
     while place < len(text) and text[place] == '"':
         name, after_name = decoder.raw_decode(text, place)

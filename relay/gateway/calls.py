@@ -10,7 +10,7 @@ from random import getrandbits
 from typing import Any
 from uuid import UUID
 
-from history.dialects.loose import items, string
+from history.dialects.loose import items, obj, string
 from history.models import ApiKey
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
@@ -74,6 +74,14 @@ class Call:
         """What stays the same while a conversation goes on: its session, else how it began."""
         if self.naming.session:
             return self.naming.session.bytes
-        asked = self.all_asked()
-        begun = next((items(asked.get(name))[:1] for name in ("messages", "contents", "input") if asked.get(name)), ())
-        return f"{self.key.pk}\0{begun!r}".encode("utf-8", "surrogatepass")
+        return f"{self.key.pk}\0{_beginning(self.all_asked())!r}".encode("utf-8", "surrogatepass")
+
+
+def _beginning(asked: Mapping[str, Any]) -> Any:
+    """All up to the first thing that a person said: many conversations have the same instructions before that."""
+    said = next((asked[name] for name in ("messages", "contents", "input") if asked.get(name)), ())
+    if isinstance(said, str):
+        return said
+    turns = items(said)
+    first = next((place for place, turn in enumerate(turns) if obj(turn).get("role") == "user"), 0)
+    return turns[: first + 1]

@@ -11,9 +11,10 @@ from typing import Any
 
 from django.conf import settings
 
+from history.dialects import Switches
 from relay.errors import Cut
 from relay.gateway import headers as heads
-from relay.gateway.bodies import with_value
+from relay.gateway.bodies import with_model
 from relay.gateway.calls import Call
 from relay.gateway.client import Client
 from relay.gateway.dialing import Reply, Request, dial
@@ -24,6 +25,8 @@ from relay.gateway.telling import our_headers
 from relay.providers.endpoints import Endpoint
 
 ANTHROPIC_VERSION = "anthropic-version"
+# They are for what we write ourselves; what the caller wrote is written as the vendor wants it.
+NO_SWITCHES = Switches()
 
 
 async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
@@ -72,14 +75,14 @@ def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
     address, body = call.address, call.body
     if upstream.model and upstream.model != call.model:
         address = address.with_model(upstream.model)
-        body = body if address.model else with_value(call.told, "model", upstream.model)
+        body = body if address.model else with_model(call.told, upstream.model)
     url = endpoint.url(address.below(endpoint.dialect), model=upstream.model)
     if call.query:
         url += ("&" if "?" in url else "?") + call.query
-    given = endpoint.request_headers(endpoint.switches)
+    given = endpoint.request_headers(NO_SWITCHES)
     if ANTHROPIC_VERSION in call.headers and ANTHROPIC_VERSION not in endpoint.headers:
         given.pop(ANTHROPIC_VERSION, None)
-    passed = heads.sent(call.pairs, given.items(), connection=call.headers.get("connection", ""))
+    passed = heads.sent(call.pairs, given.items(), has_connection="connection" in call.headers)
     if body is not call.body or call.is_changed:
         passed.popall("content-encoding", None)
     return Request(url=url, headers=passed, body=body)

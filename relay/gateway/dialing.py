@@ -78,19 +78,26 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make: Make) -> Reply:
             reply = await _attempt(call, upstream, make, is_last=is_last)
         except ProviderError as error:
             call.attempts.append(Attempt(upstream.provider.name, 0, time.monotonic() - began, error.message))
-            routes.cool(upstream.provider.name, seconds=error.retry_after)
+            _cool(call, upstream, error.retry_after)
             if is_last:
                 raise
             continue
         call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
         if reply.status not in ANOTHER_MAY_HELP:
-            routes.warm(upstream.provider.name)
+            if call.address.kind == "chat":
+                routes.warm(upstream)
             return reply
-        routes.cool(upstream.provider.name, seconds=retry_after(reply.response.headers))
+        _cool(call, upstream, retry_after(reply.response.headers))
         if is_last:
             return reply
         reply.response.close()
     raise Unreachable("no upstream was left to ask")
+
+
+def _cool(call: Call, upstream: Upstream, seconds: float | None) -> None:
+    """What a listed path or a count came to says nothing of how the model answers."""
+    if call.address.kind == "chat":
+        routes.cool(upstream, seconds=seconds)
 
 
 async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool) -> Reply:

@@ -27,8 +27,11 @@ NOT_SENT = (
     | {"host", "content-length", "accept-encoding", "forwarded", "via", "x-real-ip", "cdn-loop", "true-client-ip"}
 )
 NOT_SENT_BEGINNINGS = ("x-forwarded-", "cf-", "x-crs-", "x-parley-")
+# What an upstream that is a Parley itself says of its own record would stand beside what we say of ours.
+SAID_BY_US = frozenset({"x-parley-exchange-id", "x-parley-session-id", "x-parley-recording"})
 NOT_RETURNED = frozenset(
-    name.encode() for name in BETWEEN_HOPS | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
+    name.encode()
+    for name in BETWEEN_HOPS | SAID_BY_US | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}
 )
 # Worth keeping of a reply: whose call it was to the vendor, and how much the account has left.
 KEPT_BEGINNINGS = (
@@ -38,15 +41,27 @@ KEPT = frozenset({b"request-id", b"x-request-id", b"content-type", b"content-enc
 
 
 def read(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
-    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in raw]
+    """As UTF-8, in which they are sent on; what is none is taken for the older alphabet."""
+    raw = list(raw)
+    try:
+        return [(name.decode("latin-1").lower(), value.decode()) for name, value in raw]
+    except UnicodeDecodeError:
+        return [(name.decode("latin-1").lower(), _text(value)) for name, value in raw]
 
 
-def sent(pairs: Pairs, ours: Iterable[tuple[str, str]], *, connection: str = "") -> CIMultiDict[str]:
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+def sent(pairs: Pairs, ours: Iterable[tuple[str, str]], *, has_connection: bool = False) -> CIMultiDict[str]:
     """What goes to the vendor: the caller's, with those of the provider in the place of the same ones.
 
-    `connection` is the caller's header of that name, which may name others that are between two hops.
+    `has_connection`: there is a header of that name, which may name others that are between two hops.
     """
-    named = {word.strip().lower() for word in connection.split(",")} if connection else ()
+    named = _named_between_hops(pairs) if has_connection else ()
     passed: CIMultiDict[str] = CIMultiDict(
         [
             pair
@@ -61,8 +76,17 @@ def sent(pairs: Pairs, ours: Iterable[tuple[str, str]], *, connection: str = "")
     return passed
 
 
+def _named_between_hops(pairs: Iterable[tuple[str, str]]) -> set[str]:
+    told = ",".join(value for name, value in pairs if name == "connection")
+    return {word.strip().lower() for word in told.split(",")}
+
+
 def returned(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    return [(lower, value) for name, value in raw if (lower := name.lower()) not in NOT_RETURNED]
+    pairs = [(name.lower(), value) for name, value in raw]
+    if told := [value for name, value in pairs if name == b"connection"]:
+        between = {word.strip().lower() for word in b",".join(told).split(b",")}
+        pairs = [pair for pair in pairs if pair[0] not in between]
+    return [pair for pair in pairs if pair[0] not in NOT_RETURNED]
 
 
 def kept(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:

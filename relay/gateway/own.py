@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
@@ -28,7 +29,7 @@ SOME_DAY = "2026-01-01T00:00:00Z"
 METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 
-async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Client) -> bool:
+async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID) -> bool:
     """What is asked for with GET. False: that is not one of ours."""
     if path == ME:
         told = await _standing(key)
@@ -39,7 +40,7 @@ async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Cli
     else:
         return False
     body = as_bytes(told)
-    await client.begin(200, json_headers(body))
+    await client.begin(200, [*json_headers(body), (b"x-parley-exchange-id", str(exchange).encode())])
     await client.write(body, is_last=True)
     return True
 

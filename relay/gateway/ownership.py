@@ -1,19 +1,23 @@
 """What a call refers to must be its key's own: a session by its id, an answer that the vendor keeps by its name.
 
 Of anybody else's the caller is told that there is none. Names of answers are noted as they pass by; a process that has
-not seen one asks the database, where every process writes what it saw about once a second.
+not seen one asks the database, where every process writes what it saw about once a second: so it asks for a little
+longer than that before it says no. What counts is what a reply calls itself, not whatever stands in it: a caller can
+have the vendor repeat any text.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+import ijson
 from django.db import DatabaseError, InterfaceError
 from django.db.models import QuerySet
 
@@ -30,7 +34,12 @@ from relay.models import IssuedId
 logger = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 20_000
-_ISSUED = re.compile(rb'"id"\s*:\s*"((?:resp|conv)_[\w-]{1,180})"')
+LONGEST_NAME = 200
+ASKED_AGAIN = (0.3, 0.5, 0.7)
+# Where a reply says its name and that of its conversation: as a whole, or in the first event of a stream.
+NAMED_AT = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
+AGAIN = (("retry-after", "2"),)
+OF_OTHERS = ("resp_", "conv_")
 
 _lock = threading.Lock()
 _seen: OrderedDict[tuple[int, str], None] = OrderedDict()
@@ -73,27 +82,45 @@ def _referred(asked: Mapping[str, Any]) -> Iterator[str]:
 
 
 async def _is_issued(key: int, name: str) -> bool:
-    with _lock:
-        if (key, name) in _seen:
-            return True
-    try:
-        return await in_database(IssuedId.objects.filter(key_id=key, name=name[:200]).exists)
-    except (DatabaseError, InterfaceError):
-        return False
+    name = name[:LONGEST_NAME]
+    known = IssuedId.objects.filter(key_id=key, name=name)
+    for wait in (*ASKED_AGAIN, None):
+        with _lock:
+            if (key, name) in _seen:
+                return True
+        try:
+            if await in_database(known.exists):
+                return True
+        except (DatabaseError, InterfaceError):
+            raise Refusal("Whose answer that was cannot be looked up just now.", "overloaded", headers=AGAIN) from None
+        if wait is not None:
+            await asyncio.sleep(wait)
+    return False
 
 
 def note_issued(call: Call, head: bytes) -> None:
     """What a reply calls itself stands at its beginning."""
-    if b'"resp_' not in head and b'"conv_' not in head:
+    is_response = call.address.dialect == RESPONSES
+    if not is_response and b'"resp_' not in head and b'"conv_' not in head:
         return
     with _lock:
-        for name in dict.fromkeys(_ISSUED.findall(head)):
-            pair = (call.key.pk, name.decode())
-            if pair not in _seen:
+        for name in dict.fromkeys(_names_in(head)):
+            pair = (call.key.pk, name)
+            if pair not in _seen and (is_response or name.startswith(OF_OTHERS)):
                 _seen[pair] = None
                 _unwritten.append(pair)
         while len(_seen) > MOST_REMEMBERED:
             _seen.popitem(last=False)
+
+
+def _names_in(head: bytes) -> Iterator[str]:
+    """Read as far as it goes: of a long reply only the beginning is here."""
+    if head.lstrip()[:1] != b"{":
+        head = head.partition(b"data:")[2].partition(b"\n")[0]
+    with contextlib.suppress(ijson.JSONError):
+        for place, event, value in ijson.parse(head):
+            if event == "string" and place in NAMED_AT and value:
+                yield str(value)[:LONGEST_NAME]
 
 
 def write_issued() -> None:

@@ -25,8 +25,10 @@ from relay.providers.rules import Target
 
 COOL_SECONDS = 15.0
 MOST_COOL_SECONDS = 300.0
+MOST_COOLING = 1_000
 
-_cooling: dict[str, float] = {}
+# Until when a model is not asked for at a provider, and whether the provider itself has said so.
+_cooling: dict[tuple[str, str], tuple[float, bool]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +75,27 @@ def listed_by(method: str, path: str) -> HttpProvider | None:
     return None
 
 
-def cool(provider: str, *, seconds: float | None) -> None:
-    """It failed: leave it alone for as long as it says, or for a little while."""
+def cool(upstream: Upstream, *, seconds: float | None) -> None:
+    """It failed: leave it alone for as long as it says, or for a little while. Other models there are not meant."""
     wait = COOL_SECONDS if seconds is None else min(seconds, MOST_COOL_SECONDS)
-    _cooling[provider] = time.monotonic() + wait
+    if len(_cooling) >= MOST_COOLING:
+        _forget_the_past()
+    _cooling[upstream.provider.name, upstream.model] = (time.monotonic() + wait, seconds is not None)
 
 
-def warm(provider: str) -> None:
-    _cooling.pop(provider, None)
+def warm(upstream: Upstream) -> None:
+    """It has answered; but what it asked for itself holds."""
+    if _cooling:
+        until, is_its_word = _cooling.get((upstream.provider.name, upstream.model), (0.0, True))
+        if not is_its_word or until <= time.monotonic():
+            _cooling.pop((upstream.provider.name, upstream.model), None)
+
+
+def _forget_the_past() -> None:
+    """Names of models are the callers' to invent."""
+    now = time.monotonic()
+    for name in [name for name, (until, _) in _cooling.items() if until <= now] or list(_cooling):
+        del _cooling[name]
 
 
 def forget_all() -> None:
@@ -118,7 +133,11 @@ def _upstream(provider: HttpProvider, model: str, *, dialect: str, weight: float
 def _ordered(upstreams: Sequence[Upstream], sticky: bytes) -> list[Upstream]:
     now = time.monotonic()
     best = sorted(upstreams, key=lambda upstream: _score(upstream, sticky), reverse=True)
-    return sorted(best, key=lambda upstream: max(0.0, _cooling.get(upstream.provider.name, 0.0) - now))
+    return sorted(best, key=lambda upstream: max(0.0, _until(upstream) - now))
+
+
+def _until(upstream: Upstream) -> float:
+    return _cooling.get((upstream.provider.name, upstream.model), (0.0, False))[0]
 
 
 def _score(upstream: Upstream, sticky: bytes) -> float:

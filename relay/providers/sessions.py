@@ -22,6 +22,8 @@ from relay.per_loop import PerLoop
 USER_AGENT = "Parley"
 # Kept open between calls for so long; vendors close after a minute or more.
 KEEPALIVE_SECONDS = 30.0
+# Of a vendor's reply: policies for browsers and the like are longer than the eight thousand that aiohttp takes.
+LONGEST_HEADER = 64 * 1024
 NOT_ADDED = CIMultiDict[None]((name, None) for name in ("User-Agent", "Accept", "Accept-Encoding", "Content-Type"))
 
 _sessions: PerLoop[dict[tuple[bool, bool, bool], aiohttp.ClientSession]] = PerLoop(dict)
@@ -69,6 +71,8 @@ def _new_session(*, keeps_alive: bool, is_bare: bool, stays_here: bool) -> aioht
         headers=None if is_bare else {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         request_class=_AsGiven if is_bare else aiohttp.ClientRequest,
         auto_decompress=not is_bare,
+        max_line_size=LONGEST_HEADER,
+        max_field_size=LONGEST_HEADER,
         trust_env=False,
         middlewares=(_stay_here,) if stays_here else (),
     )

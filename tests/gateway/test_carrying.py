@@ -13,12 +13,15 @@ from urllib.parse import urlsplit
 import pytest
 import zstandard
 
-from history.dialects import DIALECTS
+from history.dialects import DIALECTS, Switches
 from history.models import ApiKey
+from relay.gateway.client import Client
+from relay.gateway.recording import Recording
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
+from relay.providers.rules import Rule, Target
 from tests.gateway.asking import CALLS, ask, asking
 from tests.gateway.bare import Bare, stream, whole
 from tests.gateway.relayed import Relay
@@ -107,6 +110,25 @@ def test_a_request_gets_no_header_that_its_caller_did_not_send(relay: Relay, key
     assert bare.heard[0].headers.keys() == ours
 
 
+def test_headers_beyond_ascii_arrive_as_they_were_sent(relay: Relay, key: str, bare: Bare) -> None:
+    at = urlsplit(relay.url)
+    head = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nconnection: x-hop\r\nx-hop: 1\r\n"
+    head += b"x-api-key: %s\r\nx-title: caf\xc3\xa9\r\ncontent-length: %d\r\n\r\n" % (key.encode(), len(BODY))
+    with socket.create_connection((at.hostname or "", at.port or 0), timeout=10) as connection:
+        connection.sendall(head + BODY)
+        assert b" 200 " in connection.makefile("rb").readline()
+    heard = bare.heard[0]
+    assert heard.headers["x-title"].encode("latin-1") == b"caf\xc3\xa9"
+    assert "x-hop" not in heard.headers
+
+
+def test_betas_that_the_caller_asks_for_are_not_replaced_by_ours(relay: Relay, key: str, bare: Bare) -> None:
+    endpoint = endpoint_at(bare, switches=Switches(inline_system=True))
+    registry.use(registry.Router([HttpProvider(endpoint)]))
+    ask(relay, "/v1/messages", BODY, x_api_key=key, anthropic_beta="context-1m")
+    assert bare.heard[0].headers["anthropic-beta"] == "context-1m"
+
+
 def test_no_credential_is_written_to_the_journal(relay: Relay, key: str, bare: Bare) -> None:
     ask(relay, f"/v1/messages?key={key}", BODY, x_api_key=key, authorization=f"Bearer {key}")
     relay.ended()
@@ -125,6 +147,31 @@ def test_a_compressed_request_passes_as_it_is_and_is_recorded_unpacked(
     assert digest(bare.heard[0].body) == digest(packed)
     assert bare.heard[0].headers["content-encoding"] == encoding
     assert relay.accepted()[0].body == BODY
+
+
+@pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("zstd", zstandard.compress)])
+def test_a_request_may_be_compressed_in_several_pieces(
+    relay: Relay, key: str, bare: Bare, coding: str, pack: Any
+) -> None:
+    packed = pack(BODY[:40]) + pack(BODY[40:])
+    assert ask(relay, "/v1/messages", packed, x_api_key=key, content_encoding=coding).status == 200
+    assert (bare.heard[0].body, relay.accepted()[0].body) == (packed, BODY)
+
+
+def test_a_form_names_the_model_that_a_route_leads_to(relay: Relay, key: str, bare: Bare, settings: Any) -> None:
+    settings.PARLEY_ROUTES = (Rule(model="alias", targets=(Target(provider="bare", model="whisper-1"),)),)
+    registry.use(registry.Router([HttpProvider(endpoint_at(bare, dialect="openai-chat", base_url=f"{bare.url}/v1"))]))
+    form = '--b\r\ncontent-disposition: form-data; name="model"\r\n\r\n%s\r\n--b--\r\n'
+    kind = "multipart/form-data; boundary=b"
+    sent = (form % "alias").encode()
+    assert ask(relay, "/v1/audio/transcriptions", sent, x_api_key=key, content_type=kind).status == 200
+    assert bare.heard[0].body == (form % "whisper-1").encode()
+
+
+def test_a_number_of_thousands_of_digits_is_passed_over(relay: Relay, key: str, bare: Bare) -> None:
+    body = b'{"model":"model","sessionId":"a","seed":%s}' % (b"9" * 5_000)
+    assert ask(relay, "/v1/messages", body, x_api_key=key).status == 200
+    assert bare.heard[0].body == body.replace(b'"sessionId":"a",', b"")
 
 
 def test_what_cannot_be_unpacked_is_refused_in_words(relay: Relay, key: str, bare: Bare) -> None:
@@ -214,6 +261,21 @@ def test_headers_of_a_reply_pass_and_ours_are_added(relay: Relay, key: str, bare
     assert ("request-id", "req_1") in relay.ended()[0].response_headers
 
 
+def test_what_an_upstream_says_of_its_own_connection_and_record_stays_there(relay: Relay, key: str, bare: Bare) -> None:
+    lines = ["connection: x-hop", "x-hop: 1", "x-stays: 2", "x-parley-exchange-id: theirs"]
+    bare.says.append(whole(b"{}", headers=["content-type: application/json", *lines]))
+    with asking(relay, "/v1/messages", BODY, headers={"x-api-key": key}) as answered:
+        names = [name.lower() for name, _ in answered.response.getheaders()]
+    assert "x-hop" not in names
+    assert (names.count("x-stays"), names.count("x-parley-exchange-id")) == (1, 1)
+
+
+def test_a_very_long_header_of_a_reply_passes(relay: Relay, key: str, bare: Bare) -> None:
+    bare.says.append(whole(b"{}", headers=["content-type: application/json", "x-policy: " + "p" * 20_000]))
+    answered = ask(relay, "/v1/messages", BODY, x_api_key=key)
+    assert (answered.status, len(answered.headers["x-policy"])) == (200, 20_000)
+
+
 def test_an_error_passes_untouched(relay: Relay, key: str, bare: Bare) -> None:
     body = b'{"type":"error", "error":{"type":"overloaded_error","message":"Overloaded"}}'
     bare.says.append(whole(body, status="529 Site is overloaded", headers=["retry-after: 7", "x-should-retry: true"]))
@@ -277,6 +339,20 @@ def test_a_stream_that_the_upstream_cuts_is_cut_for_the_caller_and_kept_as_far_a
     assert answered.is_cut
     assert relay.ended()[0].reason == "upstream_cut"
     assert relay.replied() == got
+
+
+def test_a_failure_of_ours_in_the_middle_of_a_reply_cuts_it(
+    relay: Relay, key: str, bare: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Recording, chunk: bytes) -> None:
+        raise RuntimeError("a fault of ours")
+
+    cuts: list[Client] = []
+    monkeypatch.setattr(Recording, "reply", fail)
+    monkeypatch.setattr(Client, "cut", lambda client: cuts.append(client))
+    bare.says.append(stream(*EVENTS))
+    assert ask(relay, "/v1/messages", BODY, x_api_key=key).is_cut
+    assert len(cuts) == 1
 
 
 def test_an_upstream_that_says_nothing_for_too_long_is_a_timeout(relay: Relay, key: str, bare: Bare) -> None:

@@ -1,6 +1,7 @@
 """Who may call what: keys wherever an SDK puts them, addresses, sessions by name, and refusals in the caller's form."""
 
 import json
+import threading
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -240,4 +241,28 @@ def test_an_answer_that_the_vendor_keeps_is_continued_only_by_the_key_it_was_giv
     ownership.forget_all()
     assert ask(relay, "/v1/responses", then, x_api_key=key).status == 200
     assert ask(relay, "/v1/responses", then, x_api_key=theirs).status == 404
-    assert IssuedId.objects.count() == 1
+    assert IssuedId.objects.filter(name="resp_abc123").count() == 1
+
+
+def test_only_what_a_reply_calls_itself_counts_as_given_to_a_key(relay: Relay, key: str, vendors: Vendors) -> None:
+    echo = b'{"metadata":{"id":"resp_victim"},"id":"resp_mine","object":"response","output":[{"id":"resp_victim"}]}'
+    first = {"model": "model", "input": "hi"}
+    event = b'event: response.created\ndata: {"type":"response.created","response":%s}\n\n' % echo
+    for said in (raw(echo), raw(event, content_type="text/event-stream")):
+        ownership.forget_all()
+        vendors.plays("openai-responses", said)
+        ask(relay, "/v1/responses", first, x_api_key=key)
+        for name, status in (("resp_mine", 200), ("resp_victim", 404)):
+            then = {**first, "previous_response_id": name}
+            assert ask(relay, "/v1/responses", then, x_api_key=key).status == status
+
+
+def test_an_answer_that_another_process_was_given_a_moment_ago_is_found(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    holder = ApiKey.objects.get()
+    later = threading.Timer(0.6, IssuedId.objects.create, kwargs={"key_id": holder.pk, "name": "resp_elsewhere"})
+    later.start()
+    then = {"model": "model", "input": "hi", "previous_response_id": "resp_elsewhere"}
+    assert ask(relay, "/v1/responses", then, x_api_key=key).status == 200
+    later.join()

@@ -132,8 +132,53 @@ def test_whoever_failed_is_left_alone_for_as_long_as_it_says(
     assert told == ["first", "second", "second"]
     assert order("both")[0] == "second"
     routes.forget_all()
-    routes.cool("first", seconds=0.0)
+    routes.cool(upstreams_for("both", dialect=CHAT)[0], seconds=0.0)
     assert order("both")[0] == "first"
+
+
+def test_what_fails_with_one_model_is_asked_for_others_all_the_same(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    lead(settings, "claude-*", Target(provider="first", model="", weight=1), Target(provider="second", weight=0))
+    vendors.plays(CHAT, refuses("not_found"), refuses("not_found"))
+    assert ask(relay, "/v1/chat/completions", {**HI, "model": "claude-misspelt"}, x_api_key=key).status == 404
+    assert order("claude-right") == ["first", "second"]
+
+
+def test_what_a_listed_path_comes_to_is_no_reason_to_leave_a_provider_alone(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    lead(settings, "both", to("first"), to("second", weight=0))
+    alike = [endpoint_at(vendors, CHAT, name=name, paths=("GET /v1/files/*",)) for name in ("first", "second")]
+    registry.use(registry.Router([HttpProvider(endpoint) for endpoint in alike]))
+    assert ask(relay, "/v1/files/none", method="GET", x_api_key=key).status == 404
+    assert order("both") == ["first", "second"]
+
+
+def test_how_long_a_provider_wants_to_be_left_alone_holds_whatever_it_says_meanwhile(
+    providers: registry.Router, settings: Any
+) -> None:
+    lead(settings, "both", to("first"), to("second", weight=0))
+    first = upstreams_for("both", dialect=CHAT)[0]
+    routes.cool(first, seconds=60)
+    routes.warm(first)
+    assert order("both")[0] == "second"
+    routes.cool(first, seconds=None)
+    routes.warm(first)
+    assert order("both")[0] == "first"
+
+
+@pytest.mark.parametrize("field", ["messages", "input"])
+def test_conversations_with_the_same_instructions_are_shared_out(
+    relay: Relay, key: str, vendors: Vendors, settings: Any, field: str
+) -> None:
+    lead(settings, "both", to("first"), to("second"))
+    for number in range(16):
+        said = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": f"Question {number}"}]
+        path, told = ("chat/completions", said) if field == "messages" else ("responses", f"Question {number}")
+        ask(relay, f"/v1/{path}", {"model": "both", field: told}, x_api_key=key)
+    shared = Counter(ended.attempts[0].provider for ended in relay.ended(16))
+    assert min(shared["first"], shared["second"]) >= 2
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

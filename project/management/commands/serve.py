@@ -40,7 +40,13 @@ def serve(listener: socket.socket) -> None:
     from project.asgi import application
 
     # No header that names the server, no access log: it would show one-time links.
-    Server(application, endpoints=[endpoint_of(listener)], server_name="Parley").run()
+    # A call whose caller has left is drained for as long as the settings say; Daphne would end it after ten seconds.
+    Server(
+        application,
+        endpoints=[endpoint_of(listener)],
+        server_name="Parley",
+        application_close_timeout=int(settings.PARLEY_RELAY_DRAIN_SECONDS) + 10,
+    ).run()
 
 
 def endpoint_of(listener: socket.socket) -> str:
