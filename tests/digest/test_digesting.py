@@ -73,6 +73,21 @@ def test_a_regenerated_answer_stands_beside_the_first(relay: Relay) -> None:
     assert Message.objects.filter(session=session, content="2").count() == 1
 
 
+def test_a_branch_that_was_left_is_gone_on_from(relay: Relay) -> None:
+    begun = (("user", "q0"), ("assistant", "a0"))
+    longer = (*begun, ("user", "q1"), ("assistant", "a1"))
+    for body in (
+        *(chat(*longer, ("user", "q2")), chat(*longer, ("user", "q2x")), chat(*begun, ("user", "q1y"))),
+        *(chat(*longer, ("user", "q2z")), chat(*begun, ("user", "q1y")), chat(*longer, ("user", "q2"))),
+    ):
+        row = exchange_of(relay.ask(CHAT, body, said("ok")))
+        assert (row.end_reason, row.metadata.get("problem")) == ("done", None)
+        assert row.message is not None
+    (session,) = sessions()
+    assert path_of(session) == ["u:q0", "a:a0", "u:q1", "a:a1", "u:q2", "a:ok"]
+    assert Message.objects.filter(session=session, kind="model_input").count() == 6
+
+
 def test_results_of_the_next_request_complete_the_calls(relay: Relay) -> None:
     asked = [{"role": "user", "content": "Which day is it?"}]
     relay.ask(CHAT, {"model": "m", "messages": asked}, said("", call("clock", "c1", zone="UTC")))

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.entries import ModelInput, ModelOutput
+from history.entries import LEAVES, ModelInput, ModelOutput
 from history.models import Message, Session
 from relay.gateway.digest.reading import Asked
 from relay.gateway.naming import session_id
@@ -215,7 +215,8 @@ def _search(asked: Asked, places: Iterable[int], session: Session | None) -> _Ma
     wanted = {asked.chain[place]: place for place in places if asked.chain[place]}
     if not wanted:
         return None
-    rows = Message.objects.filter(fingerprint__in=list(wanted))
+    # A move of the head has the mark of where it leads to, and nothing can follow it.
+    rows = Message.objects.filter(fingerprint__in=list(wanted)).exclude(kind__in=LEAVES)
     rows = rows.filter(session=session) if session else rows.filter(session__hidden_at=None)
     columns = ("fingerprint", "session_id", "seq", "on_path", "kind", "created_at", "session__forked_from_id")
     found = rows.order_by().values_list(*columns)
