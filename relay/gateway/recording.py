@@ -6,6 +6,7 @@ where a vendor says how many tokens were used. Everything else is counted by who
 
 from __future__ import annotations
 
+import logging
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -22,8 +23,10 @@ from relay.gateway.headers import Pairs
 from relay.gateway.journal import WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
-from relay.gateway.usage import Edges, usage_of
+from relay.gateway.usage import Edges, usage_of, usage_told
 from relay.prices import cost_of
+
+logger = logging.getLogger(__name__)
 
 OFF = "off"
 NOTHING = Decimal(0)
@@ -83,8 +86,9 @@ class Recording:
         if call.recording != OFF:
             self.is_kept = self.journal.accept(_accepted(call, upstream), call.told)
         is_digested = self.is_kept and not call.is_limited and call.recording not in WITHOUT_REPLIES
-        self.is_counted_here = call.address.kind == "chat" and not is_digested
-        if self.is_counted_here or call.address.kind == "other" or upstream.dialect == RESPONSES:
+        kind = call.address.kind
+        self.is_counted_here = not is_digested if kind == "chat" else _is_counted_unrecorded(call)
+        if self.is_counted_here or kind == "other" or upstream.dialect == RESPONSES:
             self.edges = Edges()
 
     def answered_by(self, upstream: Upstream) -> None:
@@ -110,9 +114,9 @@ class Recording:
             return
         self._has_ended = True
         counters.ended["relay", reason] += 1
-        is_used = self.size > 0 and status < 400 and self.call.address.kind == "chat"
+        is_used = self.size > 0 and status < 400 and self.call.address.kind != "count"
         if is_used and self.is_counted_here:
-            self._count()
+            self._try_to_count()
         if self._instead is not None:
             metadata |= self._instead
         if self.usage is not None:
@@ -135,13 +139,27 @@ class Recording:
                 )
             )
 
+    def _try_to_count(self) -> None:
+        try:
+            self._count()
+        except Exception:  # the reply is on its way: whatever a count trips over, its end is told and written
+            logger.exception("What the call %s used cannot be counted.", self.call.name)
+
     def _count(self) -> None:
         upstream, call = self.upstream, self.call
         if upstream is None or self.edges is None:
             return
-        sizes = {"request_size": len(call.told), "reply_size": self.size}
-        self.usage = usage_of(upstream.dialect, self.edges, is_stream=call.wants_stream, **sizes)
-        self.cost = cost_of(self.usage, provider=upstream.provider.name, model=upstream.model)
+        if call.address.kind == "chat":
+            self.usage = usage_of(upstream.dialect, self.edges, request_size=len(call.told), reply_size=self.size)
+        else:
+            self.usage = usage_told(upstream.dialect, self.edges)
+        if self.usage is not None:
+            self.cost = cost_of(self.usage, provider=upstream.provider.name, model=upstream.model)
+
+
+def _is_counted_unrecorded(call: Call) -> bool:
+    """Embeddings, pictures and sounds of a key with limits; what is fetched again was paid for before."""
+    return call.is_limited and call.address.kind == "other" and call.method == "POST"
 
 
 def _accepted(call: Call, upstream: Upstream) -> Accepted:

@@ -1,21 +1,25 @@
 """How many tokens a call used, read from the edges of its reply without parsing the rest.
 
 Vendors count at the beginning of a stream, at its end, or both. Where nothing is said, because the stream was cut or
-the vendor tells only those who ask, what went through is counted instead and the source says so.
+the vendor tells only those who ask, what went through is counted instead and the source says so. Anthropic begins with
+a placeholder for the output: of a stream that broke off, our estimate of its text counts where that is more.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from history.assembly import merged_usage
+from history.assembly import Assembler, merged_usage
+from history.dialects import DIALECTS
 from history.dialects.anthropic_messages.replies import usage_from as anthropic_usage
 from history.dialects.gemini_generate.replies import usage_from as gemini_usage
 from history.dialects.openai_chat.replies import usage_from as chat_usage
 from history.dialects.openai_responses.replies import usage_from as responses_usage
 from history.entries import Usage
+from history.tokens import estimate_text
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 
 READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
@@ -27,6 +31,8 @@ READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
 EDGE_BYTES = 16 * 1024
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
+# What says the output of Anthropic's streams; within a text its quotes would be escaped.
+_LAST_WORD = b'"message_delta"'
 _DECODER = json.JSONDecoder()
 
 
@@ -70,12 +76,54 @@ class Edges:
         return b"".join(self._tail)[-EDGE_BYTES:]
 
 
-def usage_of(dialect: str, edges: Edges, *, request_size: int, reply_size: int, is_stream: bool) -> Usage:
+def usage_of(dialect: str, edges: Edges, *, request_size: int, reply_size: int) -> Usage:
     """Where a reply has begun and nobody says what it used, what went through is counted."""
-    found = usage_in(dialect, edges.head, edges.tail)
-    if found is not None and (found.input_tokens or found.output_tokens):
-        return found
-    return estimated(request_size, reply_size=reply_size, is_stream=is_stream)
+    head, tail = edges.head, edges.tail
+    found = usage_in(dialect, head, tail)
+    is_stream = is_streamed(head)
+    if found is None or not (found.input_tokens or found.output_tokens):
+        return estimated(request_size, reply_size=reply_size, is_stream=is_stream)
+    if dialect == ANTHROPIC and is_stream and _LAST_WORD not in tail:
+        return so_far(found, written=_written_like(dialect, head, reply_size=reply_size))
+    return found
+
+
+def usage_told(dialect: str, edges: Edges) -> Usage | None:
+    """Of a call that is only passed on (embeddings, pictures, sounds): as it says, since its size would say nothing."""
+    mark, read = READERS[dialect]
+    told = _last(edges.tail, mark) or _last(edges.head, mark)
+    if told is None or dialect != CHAT:
+        return read(told) if told else None
+    # OpenAI counts pictures and sounds in the words of Responses; some count embeddings by their total alone.
+    return (
+        responses_usage(told) if "input_tokens" in told else read({"prompt_tokens": told.get("total_tokens"), **told})
+    )
+
+
+def is_streamed(head: bytes) -> bool:
+    """Whatever the caller asked for: a reply in one piece is one object."""
+    return not head.lstrip().startswith(b"{")
+
+
+def so_far(usage: Usage, *, written: int) -> Usage:
+    """The vendor's word before its last, which for the output is a placeholder."""
+    return replace(usage, output_tokens=max(usage.output_tokens, written), source="partial")
+
+
+def written_in(folded: Assembler) -> int:
+    """Our estimate of what came: words, thoughts and calls."""
+    output = folded.output()
+    texts = [output.text, output.reasoning, *(request.arguments for request in output.tool_requests)]
+    return sum(map(estimate_text, texts))
+
+
+def _written_like(dialect: str, head: bytes, *, reply_size: int) -> int:
+    """The whole reply as dense as its beginning; where that has not a word, by its size."""
+    lines = head[: head.rfind(b"\n") + 1]
+    folded = Assembler().feed_all(DIALECTS[dialect].stream_decoder("").feed(lines + b"\n"))
+    if written := written_in(folded):
+        return written * reply_size // len(lines)
+    return reply_size // BYTES_PER_STREAMED_TOKEN
 
 
 def estimated(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 import zstandard
 
-from history import tokens
 from history.assembly import Assembler
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
 from history.events import Failed
 from relay.gateway.records import Accepted, Ended
-from relay.gateway.usage import estimated
+from relay.gateway.usage import estimated, is_streamed, so_far, written_in
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The caller had all of it, and we had no room for it.
@@ -79,7 +78,7 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
     reason = _reason(folded, ended, has_body=bool(body))
     if reason == UPSTREAM_ERROR and folded.failed is None:
         folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
-    usage = _usage(folded, asked, ended)
+    usage = _usage(folded, asked, ended, body)
     return Answer(
         reason=reason,
         output=_output(folded, asked, ended, reason=reason, usage=usage),
@@ -125,28 +124,23 @@ def _output(
     return replace(output, usage=usage, request_id=request_id or output.request_id)
 
 
-def _usage(folded: Assembler, asked: Accepted, ended: Ended) -> Usage | None:
+def _usage(folded: Assembler, asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
     if folded.ended or folded.failed:
-        return folded.usage or _hinted(ended) or _estimated(asked, ended)
-    written = sum(tokens.estimate_text(text) for text in _texts(folded))
+        return folded.usage or _hinted(ended) or _estimated(asked, ended, body)
+    written = written_in(folded)
     if folded.usage:
-        return replace(folded.usage, output_tokens=max(folded.usage.output_tokens, written), source="partial")
+        return so_far(folded.usage, written=written)
     if (hinted := _hinted(ended)) is not None:
         return hinted
     read = asked.body_size // BYTES_PER_TOKEN
     return Usage(input_tokens=read, output_tokens=written, source="estimated") if written else None
 
 
-def _estimated(asked: Accepted, ended: Ended) -> Usage | None:
+def _estimated(asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
     """Of a call that was not counted when it ended, and of which the vendor says nothing either."""
     if ended.is_counted or ended.status >= 400 or not ended.reply_size:
         return None
-    return estimated(asked.body_size, reply_size=ended.reply_size, is_stream=asked.stream)
-
-
-def _texts(folded: Assembler) -> list[str]:
-    output = folded.output()
-    return [output.text, output.reasoning, *(request.arguments for request in output.tool_requests)]
+    return estimated(asked.body_size, reply_size=ended.reply_size, is_stream=is_streamed(body))
 
 
 def _hinted(ended: Ended) -> Usage | None:
