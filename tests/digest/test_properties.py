@@ -82,3 +82,35 @@ def test_a_growing_conversation_is_stored_once_whatever_the_retries(
         assert Message.objects.filter(kind="tool_results").count() == sum(with_tool for _, _, with_tool, _ in plan)
         assert not Exchange.objects.filter(ended_at=None).exists()
         relay.journal.close()
+
+
+# Each request: which earlier one it goes back to, after how many of its turns, and what is said there instead.
+walks = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3), st.integers(0, 2)), min_size=2, max_size=8)
+
+
+@given(walk=walks, is_late=st.booleans())
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whoever_wanders_between_branches_has_every_call_stored(
+    walk: list[tuple[int, int, int]], is_late: bool, key: ApiKey
+) -> None:
+    for model in (Exchange, Message, Session):
+        model.objects.all().delete()
+    with TemporaryDirectory() as folder:
+        relay = Relay(Path(folder), key)
+        talks: list[list[tuple[str, str]]] = [[("user", "q")]]
+        for number, (back, kept, word) in enumerate(walk):
+            earlier = talks[back % len(talks)]
+            talk = [*earlier[: 2 * kept], ("user", f"q{word}")] if len(earlier) > 2 * kept else [*earlier]
+            exchange = relay.send(
+                "openai-chat", {"model": "m", "messages": [{"role": r, "content": t} for r, t in talk]}
+            )
+            relay.answer(exchange, said(f"a{number % 2}"))
+            if not is_late:
+                relay.digest()
+            talks.append([*talk, ("assistant", f"a{number % 2}"), ("user", f"next {number}")])
+        relay.digest()
+        rows = list(Exchange.objects.all())
+        assert len(rows) == len(walk)
+        assert [(row.end_reason, row.metadata.get("problem")) for row in rows] == [("done", None)] * len(walk)
+        assert all(row.message_id for row in rows)
+        relay.journal.close()
