@@ -14,7 +14,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +28,13 @@ from history.entries import Usage
 SHIPPED = Path(__file__).with_name("prices.toml")
 MILLION = Decimal(1_000_000)
 SMALLEST = Decimal("0.000001")
+DOLLARS = "dollars for a million tokens, like 2.50"
+EXAMPLES = {
+    "model": "a name in quotes",
+    "provider": "a name in quotes",
+    "since": "a day without a time, like 2026-09-01",
+    "above": "a whole number of tokens, like 200000",
+}
 
 
 class WrongPrices(ValueError):
@@ -73,7 +80,8 @@ def cost_of(usage: Usage, *, provider: str, model: str, on: date | None = None) 
 
 
 def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = None) -> Price | None:
-    """The operator's before ours; of one file the longest name, and of that the latest and highest step that holds."""
+    """The operator's before ours; of one file the longest name, of that the provider's own, the latest and the highest
+    step that holds."""
     steps = _steps(settings.PARLEY_PRICES, provider, model, on or date.today())
     return next((price for price in steps if tokens > price.above or not price.above), None) if steps else None
 
@@ -87,8 +95,10 @@ def _steps(written: tuple[Price, ...], provider: str, model: str, day: date) -> 
     return ()
 
 
-def _rank(price: Price) -> tuple[bool, int, date]:
-    return bool(price.provider), len(price.model.rstrip("*")), price.since
+def _rank(price: Price) -> tuple[int, bool, bool, date]:
+    """A whole name is longer than a beginning of the same letters."""
+    is_whole = not price.model.endswith("*")
+    return len(price.model.rstrip("*")), is_whole, bool(price.provider), price.since
 
 
 @lru_cache(maxsize=1)
@@ -115,7 +125,7 @@ def _price(table: Mapping[str, Any], place: int) -> Price:
         if key not in known:
             raise WrongPrices(f"price {place} has the key “{key}”, which nobody knows; write some of {sorted(known)}")
         if not _is_right(key, value):
-            raise WrongPrices(f"price {place} has {key} = {value}; write dollars for a million tokens, like 2.50")
+            raise WrongPrices(f"price {place} has {key} = {value}; write {EXAMPLES.get(key, DOLLARS)}")
     if not table.get("model"):
         raise WrongPrices(f'price {place} has no model; write model = "name", or model = "beginning*"')
     amounts: dict[str, Any] = {key: _amount(key, value) for key, value in table.items()}
@@ -129,9 +139,11 @@ def _amount(key: str, value: Any) -> Any:
 def _is_right(key: str, value: object) -> bool:
     if key in ("model", "provider"):
         return isinstance(value, str)
-    if key == "since":
-        return isinstance(value, date)
-    return isinstance(value, int | Decimal) and not isinstance(value, bool) and value >= 0
+    if key == "since":  # Python takes a moment for a day, and then cannot compare the two
+        return isinstance(value, date) and not isinstance(value, datetime)
+    if isinstance(value, bool) or not isinstance(value, int if key == "above" else int | Decimal):
+        return False
+    return Decimal(value).is_finite() and value >= 0
 
 
 def _or(price: Decimal | None, otherwise: Decimal) -> Decimal:

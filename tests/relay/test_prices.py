@@ -1,6 +1,7 @@
 """What a call costs: each token once, by whichever vendor's count; the operator's prices before ours."""
 
 import tomllib
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -92,6 +93,20 @@ def test_the_operators_price_comes_first_and_the_one_that_fits_best(settings: An
     assert found("claude-opus-5-5", tokens=1_001) == 5
 
 
+def test_a_longer_name_comes_before_a_provider_and_a_whole_name_before_a_beginning(settings: Any) -> None:
+    settings.PARLEY_PRICES = (
+        Price(model="claude-*", provider="anthropic", input=Decimal(1)),
+        Price(model="claude-opus-5-5*", provider="anthropic", input=Decimal(2)),
+        Price(model="claude-opus-5-5", input=Decimal(3)),
+        Price(model="claude-opus*", input=Decimal(4)),
+        Price(model="claude-opus*", provider="anthropic", input=Decimal(5)),
+    )
+    found = [
+        price_of(provider="anthropic", model=f"claude-{name}") for name in ("opus-5-5", "opus-5-5-1", "opus-6", "x")
+    ]
+    assert [price and price.input for price in found] == [3, 2, 5, 1]
+
+
 def test_the_well_known_models_have_prices(settings: Any) -> None:
     settings.PARLEY_PRICES = ()
     unpriced = {
@@ -100,8 +115,26 @@ def test_the_well_known_models_have_prices(settings: Any) -> None:
         for model in vendor.models
         if price_of(provider=vendor.name, model=model.name) is None
     }
-    assert unpriced <= {"claude-haiku-5-5", "gemini-flash-latest", "gemini-pro-latest", "gemini-flash-lite-latest"}
+    assert unpriced == set()
     assert "2026" in SHIPPED.read_text(encoding="utf-8").splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("alias", "model"),
+    [
+        ("gemini-flash-latest", "gemini-3.8-flash"),
+        ("gemini-flash-lite-latest", "gemini-3.5-flash-lite"),
+        ("gemini-pro-latest", "gemini-3.1-pro-preview"),
+    ],
+)
+@pytest.mark.parametrize("tokens", [1, 300_000])
+def test_a_name_without_a_number_costs_what_the_newest_of_its_kind_does(
+    alias: str, model: str, tokens: int, settings: Any
+) -> None:
+    settings.PARLEY_PRICES = ()
+    price = price_of(provider="gemini", model=model, tokens=tokens)
+    assert price is not None
+    assert price_of(provider="gemini", model=alias, tokens=tokens) == replace(price, model=alias)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +152,12 @@ WRONG = {
     "[[prices]]\nmodel = 'x'\ninptu = 1": "inptu",
     "[[prices]]\nmodel = 'x'\ninput = '1'": "input",
     "[[prices]]\nmodel = 'x'\ninput = -1": "input",
+    "[[prices]]\nmodel = 'x'\ninput = inf": "input",
+    "[[prices]]\nmodel = 'x'\ninput = nan": "input",
+    "[[prices]]\nmodel = 'x'\nabove = 2.5": "whole number",
     "[[prices]]\nmodel = 'x'\nsince = 'now'": "since",
+    "[[prices]]\nmodel = 'x'\nsince = 2026-09-01T00:00:00": "a day without a time, like 2026-09-01",
+    "[[prices]]\nmodel = 1": "a name in quotes",
     "[[prices]": "TOML",
 }
 
