@@ -7,9 +7,10 @@ still gets what there was when it breaks off. What cannot be carried is named in
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -20,9 +21,10 @@ from history.dialects import DIALECTS, DecodedRequest, DialectError, StreamEncod
 from history.dialects.loose import as_bytes, obj
 from history.events import Ended, Event, Failed
 from history.tokens import estimate_context
-from relay.errors import Cut
+from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway import headers as heads
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
@@ -31,6 +33,8 @@ from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
 from relay.gateway.telling import json_headers, our_headers
+from relay.gateway.unpacking import Unpacking
+from relay.providers import answers
 from relay.providers.answers import blotted
 from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
@@ -125,18 +129,28 @@ class Translation:
     client: Client
     recording: Recording
     lost: str
+    # When the vendor said that it is done.
+    _over_at: float | None = field(default=None, init=False)
 
     async def refuse(self) -> None:
         """An error of the vendor, in the caller's envelope."""
-        body = b""
-        while len(body) < ERROR_BYTES and (chunk := await self.reply.next()):
-            body += chunk
-        self.recording.reply(body)
-        failed = DIALECTS[self.reply.upstream.dialect].decode_error(self.reply.status, body)
+        failed = DIALECTS[self.reply.upstream.dialect].decode_error(self.reply.status, await self._beginning())
         self.recording.end("upstream_error", **self.told())
         headers = self.reply.response.headers
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
         raise Refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
+
+    async def _beginning(self) -> bytes:
+        """As much of an error as came: half of it is better than none."""
+        body = b""
+        try:
+            async for chunk in self._chunks():
+                body += chunk
+                if len(body) >= ERROR_BYTES:
+                    break
+        except ProviderError:
+            pass
+        return body
 
     async def carry(self) -> None:
         outlet = (Streamed if self.call.wants_stream else Whole)(self)
@@ -145,9 +159,9 @@ class Translation:
             async for events in self._events():
                 failed = failed or next((event for event in events if isinstance(event, Failed)), None)
                 await outlet.take(events)
-        except Cut as cut:
-            failed = Failed(message=cut.message, kind=cut.kind)
-            self.recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **self.told(), error=cut.message)
+        except ProviderError as error:
+            failed = Failed(message=error.message, kind=error.kind)
+            self.recording.end(_end_after(error), **self.told(), error=error.message)
             await outlet.take([failed])
         if failed is None:  # before its last words are sent, as in `carrying`
             self.recording.end("done", **self.told())
@@ -157,24 +171,43 @@ class Translation:
     async def _events(self) -> AsyncIterator[list[Event]]:
         upstream = self.reply.upstream
         decoder = DIALECTS[upstream.dialect].stream_decoder(upstream.provider.name)
-        has_ended = False
-        chunk = self.reply.first or await self.reply.next()
-        while chunk:
-            self.recording.reply(chunk)
-            events = [self._seen(event) for event in decoder.feed(chunk)]
-            has_ended = has_ended or any(isinstance(event, Ended | Failed) for event in events)
-            yield events
-            chunk = await self.reply.next()
-        events = [self._seen(event) for event in decoder.close()]
-        has_ended = has_ended or any(isinstance(event, Ended | Failed) for event in events)
-        yield events
-        if not has_ended:
+        async for chunk in self._chunks():
+            yield [self._seen(event) for event in decoder.feed(chunk)]
+        yield [self._seen(event) for event in decoder.close()]
+        if self._over_at is None:
             raise Cut("The upstream stopped in the middle of its answer.", provider=upstream.provider.name)
 
     def _seen(self, event: Event) -> Event:
-        if isinstance(event, Failed):
-            return blotted(event, self.reply.endpoint)
-        return event
+        if self._over_at is None and isinstance(event, Ended | Failed):
+            self._over_at = self.call.loop.time()
+        return blotted(event, self.reply.endpoint) if isinstance(event, Failed) else event
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """The reply in plain bytes; the record has it as it came."""
+        try:
+            unpacking = Unpacking(self.reply.response.headers.get("content-encoding", ""))
+            chunk = self.reply.first or await self._next()
+            while chunk:
+                self.recording.reply(chunk)
+                yield unpacking.feed(chunk)
+                chunk = await self._next()
+        except UnknownEncoding as error:
+            raise self._fault(f"The upstream's answer is compressed as {error}, which is not read here.") from None
+        except Unreadable as error:
+            raise self._fault(f"The upstream's answer cannot be unpacked: {error}.") from None
+
+    def _fault(self, message: str) -> VendorFault:
+        return VendorFault(message, provider=self.reply.upstream.provider.name)
+
+    async def _next(self) -> bytes:
+        """Counts may follow the end of an answer, but nobody waits long for them, and no trouble matters any more."""
+        if self._over_at is None:
+            return await self.reply.next()
+        try:
+            async with asyncio.timeout_at(self._over_at + answers.LINGER_SECONDS):
+                return await self.reply.next()
+        except (TimeoutError, Cut):
+            return b""
 
     def told(self) -> dict[str, Any]:
         kept = heads.kept(self.reply.response.raw_headers)
@@ -189,6 +222,12 @@ class Translation:
     @property
     def reply_id(self) -> str:
         return BEGINNINGS.get(self.call.address.dialect, "") + self.call.exchange.hex
+
+
+def _end_after(error: ProviderError) -> str:
+    if error.kind == "timeout":
+        return "timeout"
+    return "upstream_cut" if isinstance(error, Cut) else "upstream_error"
 
 
 class Streamed:

@@ -1,0 +1,78 @@
+"""Taking the compression off a reply, piece by piece as it comes.
+
+Upstreams are asked for plain bytes, but some, or a proxy before them, compress all the same. What only passes through
+may stay as it is; what is to be translated must be read.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+import zstandard
+
+from relay.gateway.bodies import UnknownEncoding, Unreadable
+
+
+class _Coding(Protocol):
+    def feed(self, chunk: bytes) -> bytes: ...
+
+
+class Unpacking:
+    """`encoding` is the reply's header of that name. Raises UnknownEncoding at once, Unreadable while it is fed."""
+
+    def __init__(self, encoding: str) -> None:
+        words = [word.strip().lower() for word in encoding.split(",")]
+        self._codings = [(word, _coding(word)) for word in reversed(words) if word not in ("", "identity")]
+
+    def feed(self, chunk: bytes) -> bytes:
+        for word, coding in self._codings:
+            try:
+                chunk = coding.feed(chunk)
+            except (zlib.error, zstandard.ZstdError) as error:
+                raise Unreadable(f"it is not {word} ({error})") from None
+        return chunk
+
+
+def _coding(word: str) -> _Coding:
+    if word in ("gzip", "x-gzip"):
+        return _Inflating(wbits=31)
+    if word == "deflate":
+        return _Inflating()
+    if word == "zstd":
+        return _Zstandard()
+    raise UnknownEncoding(word)
+
+
+class _Zstandard:
+    def __init__(self) -> None:
+        self._inflating = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj(read_across_frames=True)
+
+    def feed(self, chunk: bytes) -> bytes:
+        return self._inflating.decompress(chunk)
+
+
+class _Inflating:
+    """gzip, which may come in several members, and deflate, which comes with a header or, from some, without."""
+
+    def __init__(self, *, wbits: int = 0) -> None:
+        self._wbits = wbits
+        self._opening = b""
+        self._inflating = zlib.decompressobj(wbits) if wbits else None
+
+    def feed(self, chunk: bytes) -> bytes:
+        if self._inflating is None:
+            chunk = self._opening = self._opening + chunk
+            if len(chunk) < 2:
+                return b""
+            self._wbits = _wbits_of_deflate(chunk)
+            self._inflating = zlib.decompressobj(self._wbits)
+        plain = self._inflating.decompress(chunk)
+        while self._inflating.eof and self._wbits == 31 and (rest := self._inflating.unused_data):
+            self._inflating = zlib.decompressobj(self._wbits)
+            plain += self._inflating.decompress(rest)
+        return plain
+
+
+def _wbits_of_deflate(opening: bytes) -> int:
+    return 15 if opening[0] & 0x0F == 8 and int.from_bytes(opening[:2], "big") % 31 == 0 else -15

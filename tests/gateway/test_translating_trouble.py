@@ -1,0 +1,200 @@
+"""Different languages, and an upstream that misbehaves: an answer that is whole arrives, an error says what it is."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import zstandard
+
+from relay.gateway import bodies
+from relay.providers import registry
+from relay.providers.base import Model
+from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.http import HttpProvider
+from relay.providers.rules import Rule, Target
+from tests.gateway.asking import HI, ask, asking
+from tests.gateway.bare import Bare, Said, stream, whole
+from tests.gateway.relayed import Relay
+
+# What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
+pytestmark = pytest.mark.any_database
+
+ANSWER = (
+    b'data: {"id":"c","model":"model","choices":[{"index":0,"delta":{"content":"Hello."},"finish_reason":null}]}\n\n',
+    b'data: {"id":"c","model":"model","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n',
+    b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}\n\n',
+    b"data: [DONE]\n\n",
+)
+MESSAGE = {"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
+WHOLE = json.dumps({"id": "c", "model": "model", "choices": [MESSAGE]}).encode()
+REFUSED = b'{"error":{"message":"messages.0 is bad","type":"invalid_request_error","code":null}}'
+
+
+def chat_at(upstream: Bare, name: str = "chat") -> HttpProvider:
+    return HttpProvider(
+        Endpoint(
+            name=name,
+            dialect="openai-chat",
+            base_url=upstream.url,
+            api_key="sk-upstream",
+            key_header="bearer",
+            models=(Model(name="model"),),
+            lists_models=False,
+            patience=Patience(connect=2, idle=5),
+        )
+    )
+
+
+@pytest.fixture
+def bare(providers: registry.Router) -> Iterator[Bare]:
+    with Bare() as upstream:
+        registry.use(registry.Router([chat_at(upstream)]))
+        yield upstream
+
+
+# After the end.
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("stays_open", [True, False])
+def test_trouble_with_the_connection_after_the_end_of_an_answer_is_none(
+    relay: Relay, key: str, bare: Bare, monkeypatch: pytest.MonkeyPatch, stays_open: bool, is_streamed: bool
+) -> None:
+    monkeypatch.setattr("relay.providers.answers.LINGER_SECONDS", 0.2)
+    bare.says.append(stream(*ANSWER, *([20.0] if stays_open else []), ends=False))
+    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    assert answered.status == 200
+    assert b"Hello." in answered.body
+    assert b"error" not in answered.body
+    assert (b"message_stop" in answered.body) == is_streamed
+    assert b'"output_tokens":2' in answered.body
+    assert relay.ended()[0].reason == "done"
+    assert not stays_open or bare.heard[0].left.wait(5)
+
+
+def test_nobody_waits_for_an_upstream_that_goes_on_for_ever_after_its_end(
+    relay: Relay, key: str, bare: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relay.providers.answers.LINGER_SECONDS", 0.2)
+    comments = [piece for _ in range(100) for piece in (0.1, b": still here\n\n")]
+    bare.says.append(stream(*ANSWER, *comments))
+    assert ask(relay, "/v1/messages", HI, x_api_key=key).status == 200
+    assert bare.heard[0].left.wait(5)
+
+
+# Errors.
+
+
+def test_an_error_of_one_of_several_upstreams_is_told_in_its_own_words(
+    relay: Relay, key: str, bare: Bare, settings: Any
+) -> None:
+    registry.use(registry.Router([chat_at(bare, "a"), chat_at(bare, "b")]))
+    targets = (Target(provider="a", model="model"), Target(provider="b", model="model"))
+    settings.PARLEY_ROUTES = (Rule(model="m", targets=targets),)
+    bare.says.append(whole(REFUSED, status="400 Bad Request"))
+    answered = ask(relay, "/v1/messages", {**HI, "model": "m"}, x_api_key=key)
+    assert answered.status == 400
+    assert answered.json["error"] == {"type": "invalid_request_error", "message": "messages.0 is bad"}
+    assert relay.replied() == REFUSED
+
+
+def test_half_of_an_error_is_still_that_error(relay: Relay, key: str, bare: Bare) -> None:
+    head = b"HTTP/1.1 429 Busy\r\ncontent-type: application/json\r\ncontent-length: 999\r\nretry-after: 3\r\n\r\n"
+    bare.says.append(Said(head + REFUSED))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert (answered.status, answered.headers["retry-after"]) == (429, "3")
+
+
+# Compressed although nobody asked for it.
+
+
+def packed_by_gzip(body: bytes) -> bytes:
+    """In two members, as a proxy may write it."""
+    return gzip.compress(body[:40]) + gzip.compress(body[40:])
+
+
+def packed_without_header(body: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=-15)
+    return packing.compress(body) + packing.flush()
+
+
+def packed_twice(body: bytes) -> bytes:
+    return gzip.compress(zstandard.compress(body))
+
+
+PACKED: list[tuple[str, Callable[[bytes], bytes]]] = [
+    ("gzip", packed_by_gzip),
+    ("deflate", zlib.compress),
+    ("deflate", packed_without_header),
+    ("zstd", zstandard.compress),
+    ("zstd, gzip", packed_twice),
+]
+every_packing = pytest.mark.parametrize(("encoding", "packed"), PACKED)
+
+
+def test_all_that_is_read_here_is_tried() -> None:
+    assert {encoding for encoding, _ in PACKED} >= set(bodies.READ_HERE)
+
+
+def headers_of(encoding: str) -> tuple[str, str]:
+    return "content-type: application/json", f"content-encoding: {encoding}"
+
+
+@every_packing
+def test_a_compressed_reply_is_translated_and_recorded_as_it_came(
+    relay: Relay, key: str, bare: Bare, encoding: str, packed: Callable[[bytes], bytes]
+) -> None:
+    sent = packed(WHOLE)
+    bare.says.append(whole(sent, headers=headers_of(encoding)))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert answered.json["content"] == [{"type": "text", "text": "Hello."}]
+    assert "content-encoding" not in answered.headers
+    assert relay.ended()[0].reason == "done"
+    assert relay.replied() == sent
+
+
+@every_packing
+def test_a_compressed_stream_is_translated_in_pieces_of_any_size(
+    relay: Relay, key: str, bare: Bare, encoding: str, packed: Callable[[bytes], bytes]
+) -> None:
+    sent = packed(b"".join(ANSWER))
+    pieces = [sent[place : place + 7] for place in range(0, len(sent), 7)]
+    bare.says.append(stream(*pieces, headers=(f"content-encoding: {encoding}",)))
+    answered = ask(relay, "/v1/messages", {**HI, "stream": True}, x_api_key=key)
+    assert b"Hello." in answered.body
+    assert b"message_stop" in answered.body
+
+
+def test_a_compressed_stream_is_passed_on_as_it_comes(relay: Relay, key: str, bare: Bare) -> None:
+    """The upstream never says the rest: whoever waited for it would wait in vain."""
+    packing = zlib.compressobj(wbits=31)
+    first = packing.compress(ANSWER[0]) + packing.flush(zlib.Z_SYNC_FLUSH)
+    bare.says.append(stream(first, 20.0, headers=("content-encoding: gzip",)))
+    with asking(
+        relay, "/v1/messages", json.dumps({**HI, "stream": True}).encode(), headers={"x-api-key": key}
+    ) as asked:
+        while b"Hello." not in asked.response.readline():
+            pass
+    assert bare.heard[0].left.wait(5)
+
+
+@every_packing
+def test_a_compressed_error_is_told_in_its_own_words(
+    relay: Relay, key: str, bare: Bare, encoding: str, packed: Callable[[bytes], bytes]
+) -> None:
+    bare.says.append(whole(packed(REFUSED), status="400 Bad Request", headers=headers_of(encoding)))
+    assert ask(relay, "/v1/messages", HI, x_api_key=key).json["error"]["message"] == "messages.0 is bad"
+
+
+@pytest.mark.parametrize(("encoding", "word"), [("br", "compressed as br"), ("gzip", "cannot be unpacked")])
+def test_what_cannot_be_unpacked_is_an_error_of_the_upstream_in_words(
+    relay: Relay, key: str, bare: Bare, encoding: str, word: str
+) -> None:
+    bare.says.append(whole(WHOLE, headers=headers_of(encoding)))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert answered.status == 500
+    assert word in answered.json["error"]["message"]
+    assert relay.ended()[0].reason == "upstream_error"
