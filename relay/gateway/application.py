@@ -32,6 +32,7 @@ from relay.gateway.translating import count, translate
 logger = logging.getLogger(__name__)
 
 MOUNTED = ("/v1/", "/v1beta/")
+NAMED = 200  # no longer than this is a caller's word repeated
 
 
 def serves(path: str) -> bool:
@@ -86,7 +87,7 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
 
 def _listed(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
     if addresses.climbs(path) or routes.listed_by(method, path) is None:
-        raise Refusal(f"There is nothing at {method} {path} here.", "not_found")
+        raise Refusal(f"There is nothing at {method} {path[:NAMED]} here.", "not_found")
     return Address(dialect=addresses.spoken_by(path, headers), kind="other", path=addresses.written(path, raw))
 
 
@@ -150,8 +151,14 @@ async def _send_on(call: Call, client: Client) -> None:
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
     """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
     native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
-    if len(native) == len(upstreams) or (native and call.address.kind != "chat"):
+    if len(native) == len(upstreams):
         return carry(call, native, client, recording)
+    goes_on = ownership.goes_on(call)
+    if native and (goes_on or call.address.kind != "chat"):
+        return carry(call, native, client, recording)
+    if goes_on:
+        # Without what came before, the model would answer as if nothing had been said.
+        raise Refusal(f"The model '{call.model[:NAMED]}' knows nothing of {goes_on}: send the whole conversation.")
     if call.address.kind == "chat":
         return translate(call, upstreams, client, recording)
     return count(call, client, recording)
@@ -162,10 +169,10 @@ def _upstreams(call: Call) -> list[Upstream]:
         if call.address.kind == "other":
             return _passing(call)
         if not call.model:
-            raise Refusal("you must provide a model parameter")
+            raise Refusal(bodies.why_without_model(call.told))
         return routes.upstreams_for(call.model, dialect=call.address.dialect, sticky=call.sticky)
     except NoSuchModel as error:
-        raise Refusal(f"The model '{error.model}' does not exist here.", "not_found") from None
+        raise Refusal(f"The model '{error.model[:NAMED]}' does not exist here.", "not_found") from None
 
 
 def _passing(call: Call) -> list[Upstream]:

@@ -147,6 +147,14 @@ def looked_into(body: bytes) -> Mapping[str, Any]:
         return {}
 
 
+def why_without_model(body: bytes) -> str:
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        return f"The body of the request cannot be read as JSON ({error})."
+    return "you must provide a model parameter" if isinstance(told, dict) else "The request must be a JSON object."
+
+
 def model_in_form(body: bytes) -> str:
     """Sounds and pictures are sent as forms."""
     found = _FORM_MODEL.search(body)

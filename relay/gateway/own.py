@@ -73,9 +73,9 @@ def _listed(dialect: str) -> dict[str, Any]:
 
 def _one(path: str, dialect: str) -> dict[str, Any]:
     name = path.partition("/models/")[2]
-    aliases = {rule.model for rule in settings.PARLEY_ROUTES}
+    is_alias = "*" not in name and any(rule.matches(name) for rule in settings.PARLEY_ROUTES)
     found = dict(offered()).get(name) or next((route for _, route in offered() if route.name == name), None)
-    if found is None and name not in aliases:
+    if found is None and not is_alias:
         raise Refusal(f"The model '{name}' does not exist here.", "not_found")
     return _model(dialect, name, found)
 

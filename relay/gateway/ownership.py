@@ -55,6 +55,11 @@ async def check(call: Call) -> None:
                 raise Refusal(f"Previous response with id '{name}' not found.", "not_found")
 
 
+def goes_on(call: Call) -> str:
+    """What the vendor keeps and the call goes on from; nothing, if it tells all of it itself."""
+    return next(_referred(call.asked), "") if call.address.dialect == RESPONSES else ""
+
+
 async def _check_session(call: Call) -> None:
     try:
         is_own = await in_database(_own_session(call).exists)

@@ -15,6 +15,7 @@ from project.accounts.models import User
 from relay.gateway import ownership
 from relay.models import IssuedId
 from relay.providers import registry
+from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.gateway.asking import CALLS, HI, ask
 from tests.gateway.relayed import Relay
@@ -242,6 +243,38 @@ def test_an_answer_that_the_vendor_keeps_is_continued_only_by_the_key_it_was_giv
     assert ask(relay, "/v1/responses", then, x_api_key=key).status == 200
     assert ask(relay, "/v1/responses", then, x_api_key=theirs).status == 404
     assert IssuedId.objects.filter(name="resp_abc123").count() == 1
+
+
+def test_whoever_goes_on_from_what_a_vendor_keeps_is_not_led_to_another_vendor(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    vendors.plays("openai-responses", raw(b'{"id":"resp_abc123","object":"response","output":[]}'))
+    ask(relay, "/v1/responses", {"model": "model", "input": "hi"}, x_api_key=key)
+    then = {"model": "claude", "input": "and then?", "previous_response_id": "resp_abc123"}
+    registry.use(
+        registry.Router([HttpProvider(endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),)))])
+    )
+    told = ask(relay, "/v1/responses", then, x_api_key=key)
+    assert (told.status, "send the whole conversation" in told.json["error"]["message"]) == (400, True)
+    assert len(vendors.requests) == 1
+    assert [ended.reason for ended in relay.ended(2)] == ["done", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"model": "model"', "cannot be read as JSON"),
+        (b'["model"]', "must be a JSON object"),
+        (b'{"messages": []}', "you must provide a model"),
+        (b'{"model": "' + b"m" * 10_000 + b'"}', "does not exist here"),
+    ],
+)
+def test_whoever_sends_something_else_is_told_what_is_missing(
+    relay: Relay, key: str, vendors: Vendors, body: bytes, words: str
+) -> None:
+    told = ask(relay, "/v1/chat/completions", body, x_api_key=key).json["error"]["message"]
+    assert (words in told, len(told) < 400) == (True, True)
+    assert vendors.requests == []
 
 
 def test_only_what_a_reply_calls_itself_counts_as_given_to_a_key(relay: Relay, key: str, vendors: Vendors) -> None:
