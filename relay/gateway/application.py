@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -32,6 +33,7 @@ from relay.gateway.translating import count, translate
 logger = logging.getLogger(__name__)
 
 MOUNTED = ("/v1/", "/v1beta/")
+MUCH = 512 * 1024  # is cut in a thread, for the same reason
 NAMED = 200  # no longer than this is a caller's word repeated
 
 
@@ -98,7 +100,10 @@ async def _read_body(call: Call, receive: Any) -> None:
             raise bodies.TooLarge
         call.body = await bodies.read(receive, limit=limit)
         encoding = call.headers.get("content-encoding", "")
-        call.told = bodies.unpacked(call.body, encoding, limit=limit) if encoding else call.body
+        # In a thread: a few bytes may become many, and everybody's streams would wait meanwhile.
+        call.told = (
+            await asyncio.to_thread(bodies.unpacked, call.body, encoding, limit=limit) if encoding else call.body
+        )
     except bodies.TooLarge:
         words = f"The request is larger than {settings.PARLEY_RELAY_BODY_MB} MB, the most that is taken here."
         raise Refusal(words, "too_large") from None
@@ -116,7 +121,8 @@ async def _read_body(call: Call, receive: Any) -> None:
     call.recording = mode_of(call.key)
     call.naming = naming.named(call.headers, call.asked, key=call.key.id)
     if naming.BODY_FIELD in call.asked:
-        call.told = call.body = bodies.without_field(call.told, naming.BODY_FIELD)
+        cut = partial(bodies.without_field, call.told, naming.BODY_FIELD)
+        call.told = call.body = await asyncio.to_thread(cut) if len(call.told) > MUCH else cut()
         call.has_lost_session_field = call.is_changed = True
     await ownership.check(call)
 

@@ -209,6 +209,9 @@ def test_a_body_of_many_megabytes_passes(relay: Relay, key: str, bare: Bare) -> 
     large = json.dumps({"model": "model", "messages": "嗨" * 3_000_000}, ensure_ascii=False).encode()
     assert ask(relay, "/v1/messages", large, x_api_key=key).status == 200
     assert digest(bare.heard[0].body) == digest(large)
+    named = large.replace(b"{", b'{"sessionId":"mine",', 1)
+    assert ask(relay, "/v1/messages", named, x_api_key=key).status == 200
+    assert json.loads(bare.heard[1].body) == json.loads(large)
 
 
 def test_the_field_session_id_is_cut_out_and_nothing_else(relay: Relay, key: str, bare: Bare) -> None:
