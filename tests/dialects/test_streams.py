@@ -1,6 +1,7 @@
 """What vendors stream, with everything that goes wrong on the way."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -189,6 +190,41 @@ def test_chat_servers_that_repeat_id_and_name_in_each_piece_are_understood() -> 
     assert answer("openai-chat", sent(*pieces)).tool_requests == (
         ToolRequest(call_id="a", name="cpu", arguments='{"x":1}'),
     )
+
+
+def called(*calls: dict[str, Any]) -> bytes:
+    """Each in a chunk of its own, and the end."""
+    chunks = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
+    return sent(*chunks, {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+
+
+def test_chat_calls_without_ids_that_all_have_index_0_are_told_apart() -> None:
+    said = [("cpu", "{}"), ("cpu", '{"core"'), ("cpu", ":1}"), ("cpu", ""), ("disk", ""), ("memory", "{}")]
+    stream = called(*[{"index": 0, "function": {"name": name, "arguments": piece}} for name, piece in said])
+    assert answer("openai-chat", stream).tool_requests == (
+        ToolRequest(call_id="call_0", name="cpu", arguments="{}"),
+        ToolRequest(call_id="call_1", name="cpu", arguments='{"core":1}'),
+        ToolRequest(call_id="call_2", name="disk", arguments="{}"),
+        ToolRequest(call_id="call_3", name="memory", arguments="{}"),
+    )
+
+
+@pytest.mark.parametrize("client", NAMES)
+def test_chat_calls_whose_names_come_later_reach_every_client_with_them(client: str) -> None:
+    stream = called(
+        {"index": 0, "id": "a", "function": {"arguments": '{"co'}},
+        {"index": 0, "function": {"name": "cpu", "arguments": 're"'}},
+        {"index": 0, "function": {"arguments": ":1}"}},
+    )
+    encoder = DIALECTS[client].stream_encoder(model="m", reply_id="r1")
+    translated = b"".join(map(encoder.feed, decode("openai-chat", stream))) + encoder.end()
+    (call,) = answer(client, translated).tool_requests
+    assert (call.call_id, call.name, json.loads(call.arguments)) == ("a", "cpu", {"core": 1})
+
+
+def test_chat_arguments_whose_name_never_comes_are_kept() -> None:
+    stream = called({"index": 0, "id": "a", "function": {"arguments": '{"core":1}'}})
+    assert answer("openai-chat", stream).tool_requests == (ToolRequest(call_id="a", name="", arguments='{"core":1}'),)
 
 
 def test_chat_arguments_that_are_an_object_already_are_read() -> None:

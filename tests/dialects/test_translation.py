@@ -10,6 +10,7 @@ from history.assembly import Assembler
 from history.context import ContextOptions, Snapshot, render_context
 from history.dialects import DIALECTS, CallOptions, LossCode
 from history.entries import Entry, ModelInput, ModelOutput, Node, Text, ToolResult, ToolResults
+from history.events import Ended, Event, ToolCallPiece
 from history.repair import unpaired
 from tests.dialects.samples import ANTHROPIC, AT, CHAT, GEMINI, NAMES, STREAMS, TOOLS, answer
 
@@ -28,6 +29,26 @@ def test_a_stream_of_one_vendor_is_understood_by_a_client_of_any_other(upstream:
     assert (translated.status, translated.end_reason) == (original.status, original.end_reason)
     assert translated.usage is not None
     assert (translated.usage.input_tokens, translated.usage.output_tokens) == (100, 20)
+
+
+def test_calls_without_arguments_reach_a_client_of_chat_with_an_empty_object() -> None:
+    """What its SDK puts together, piece by piece, is JSON also where no piece brought any."""
+    encoder = DIALECTS["openai-chat"].stream_encoder(model="m", reply_id="r1", with_usage=False)
+    said: list[Event] = [
+        ToolCallPiece(part="a", call_id="a", name="now"),
+        ToolCallPiece(part="b", call_id="b", name="cpu", arguments='{"core"'),
+        ToolCallPiece(part="b", arguments=":1}"),
+        ToolCallPiece(part="a", arguments=""),
+        ToolCallPiece(part="c", call_id="c", name="disk"),
+        Ended(reason="tool_use"),
+    ]
+    stream = b"".join(map(encoder.feed, said)) + encoder.end()
+    put_together = {0: "", 1: "", 2: ""}
+    for line in stream.decode().splitlines():
+        if line.startswith("data: {"):
+            for call in json.loads(line[6:])["choices"][0]["delta"].get("tool_calls", []):
+                put_together[call["index"]] += call["function"]["arguments"]
+    assert put_together == {0: "{}", 1: '{"core":1}', 2: "{}"}
 
 
 def mixed_session() -> list[Entry]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from history.assembly import end_reason
 from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
 from history.dialects.loose import compact, count, items, obj, objs, string, without_empty
+from history.dialects.writing import arguments_of
 from history.entries import ModelOutput, Part, Text, Usage
 from history.events import (
     Ended,
@@ -109,29 +111,67 @@ def usage_to(usage: Usage | None) -> Json:
 # Replies.
 
 
+@dataclass(slots=True)
+class _Call:
+    """One call while it comes."""
+
+    number: int
+    given_id: str = ""
+    name: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+    @property
+    def part(self) -> str:
+        return f"call-{self.number}"
+
+    def is_over(self, *, given_id: str, name: str, arguments: str) -> bool:
+        """Whether this begins another one: by its id, and where there is none, by its name, or after a whole call."""
+        if given_id:
+            return self.given_id not in ("", given_id)
+        if not name or not self.name:
+            return False
+        return name != self.name or bool(arguments and arguments_of("".join(self.arguments)) is not None)
+
+    def take(self, *, given_id: str, name: str, arguments: str) -> ToolCallPiece | None:
+        is_beginning = bool(name and not self.name)
+        self.given_id, self.name = self.given_id or given_id, self.name or name
+        self.arguments.append(arguments)
+        if is_beginning:
+            call_id, arguments = self.given_id or f"call_{self.number}", "".join(self.arguments)
+            return ToolCallPiece(part=self.part, call_id=call_id, name=name, arguments=arguments)
+        return ToolCallPiece(part=self.part, call_id=given_id, name=name, arguments=arguments) if self.name else None
+
+
 class Calls:
-    """The calls of one answer. Some servers give every call the index 0, or repeat id and name in every piece."""
+    """The calls of one answer. Some servers give every call the index 0, or repeat id and name in every piece.
+
+    A call begins with its name: what comes before it waits, since no client takes a call whose name comes later.
+    """
 
     def __init__(self) -> None:
-        self._ids: dict[int, str] = {}
-        self._parts: dict[int, str] = {}
+        self._open: dict[int, _Call] = {}
         self.count = 0
 
-    def piece(self, call: Mapping[str, Any], *, place: int) -> ToolCallPiece:
+    def pieces(self, call: Mapping[str, Any], *, place: int) -> Iterator[ToolCallPiece]:
         index = call.get("index")
         index = index if isinstance(index, int) else place
         function = obj(call.get("function"))
-        given, name = string(call.get("id")), string(function.get("name"))
-        is_new = index not in self._parts or bool(given and self._ids[index] and given != self._ids[index])
-        if is_new:
-            self._parts[index], self._ids[index] = f"call-{self.count}", given
-            self.count += 1
-        call_id = given or (f"call_{self.count - 1}" if is_new and name else "")
-        # Some local servers send an object where a text should be.
         arguments = string(function.get("arguments"))
-        if asked := obj(function.get("arguments")):
+        if asked := obj(function.get("arguments")):  # some local servers send an object where a text should be
             arguments = compact(asked)
-        return ToolCallPiece(part=self._parts[index], call_id=call_id, name=name, arguments=arguments)
+        said = {"given_id": string(call.get("id")), "name": string(function.get("name")), "arguments": arguments}
+        found = self._open.get(index)
+        if found is None or found.is_over(**said):
+            found = self._open[index] = _Call(self.count)
+            self.count += 1
+        if piece := found.take(**said):
+            yield piece
+
+    def nameless(self) -> Iterator[ToolCallPiece]:
+        """What waited for a name that never came: told all the same, as it is."""
+        for call in self._open.values():
+            if not call.name:
+                yield ToolCallPiece(part=call.part, call_id=call.given_id, arguments="".join(call.arguments))
 
 
 def message_events(message: Mapping[str, Any], calls: Calls) -> Iterator[Piece]:
@@ -144,9 +184,9 @@ def message_events(message: Mapping[str, Any], calls: Calls) -> Iterator[Piece]:
     if refusal := string(message.get("refusal")):
         yield TextPiece(part="text", text=refusal)
     for place, call in enumerate(objs(message.get("tool_calls"))):
-        yield calls.piece(call, place=place)
+        yield from calls.pieces(call, place=place)
     if legacy := obj(message.get("function_call")):
-        yield calls.piece({"index": 0, "function": legacy}, place=0)
+        yield from calls.pieces({"index": 0, "function": legacy}, place=0)
 
 
 def _texts(content: Any) -> Iterator[str]:
@@ -164,7 +204,7 @@ def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
     calls = Calls()
     choice = next(iter(objs(reply.get("choices"))), {})
     message = obj(choice.get("message"))
-    events.extend(message_events(message, calls))
+    events.extend((*message_events(message, calls), *calls.nameless()))
     if usage := obj(reply.get("usage")):
         events.append(UsageReported(usage=usage_from(usage)))
     if word := string(choice.get("finish_reason")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from history.assembly import NO_ARGUMENTS
 from history.dialects.loose import obj, objs, string
 from history.dialects.openai_chat.replies import (
     WORDS,
@@ -66,7 +67,7 @@ class _Reader:
         if self._has_ended:
             return ()
         self._has_ended = True
-        return (ended("stop", has_calls=self._calls.count > 0),)
+        return (*self._calls.nameless(), ended("stop", has_calls=self._calls.count > 0))
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
         delta = obj(choice.get("delta"))
@@ -74,6 +75,7 @@ class _Reader:
         yield from message_events(delta, self._calls)
         if word := string(choice.get("finish_reason")):
             self._has_ended = True
+            yield from self._calls.nameless()
             found = ended(word, has_calls=self._calls.count > 0)
             yield Ended(reason="refusal", raw_reason=word) if self._is_refused else found
 
@@ -89,6 +91,8 @@ class _Encoder(Replying):
         self._created, self._with_usage = created, with_usage
         self._has_begun = self._has_text = self._is_apart = False
         self._calls: dict[str, int] = {}
+        # The calls for which no arguments have come.
+        self._without: set[int] = set()
         self._thinking = ""
 
     def write(self, piece: Piece) -> bytes:
@@ -105,7 +109,7 @@ class _Encoder(Replying):
     def close(self, ended: Ended | None) -> bytes:
         if ended is None:
             return b""
-        final = self._delta(finish_reason=WORDS[ended.reason])
+        final = self._without_arguments() + self._delta(finish_reason=WORDS[ended.reason])
         counts = self._chunk(choices=[], usage=usage_to(self.usage)) if self._with_usage else b""
         return final + counts + DONE
 
@@ -122,10 +126,20 @@ class _Encoder(Replying):
 
     def _call(self, piece: ToolCallPiece) -> dict[str, Any]:
         function = {"arguments": piece.arguments}
-        if piece.part in self._calls:
-            return {"index": self._calls[piece.part], "function": function}
-        index = self._calls[piece.part] = len(self._calls)
+        is_new = piece.part not in self._calls
+        index = self._calls.setdefault(piece.part, len(self._calls))
+        if piece.arguments:
+            self._without.discard(index)
+        elif is_new:
+            self._without.add(index)
+        if not is_new:
+            return {"index": index, "function": function}
         return {"index": index, "id": piece.call_id, "type": "function", "function": {"name": piece.name, **function}}
+
+    def _without_arguments(self) -> bytes:
+        """Clients parse the text that they have put together, and an empty one is no JSON."""
+        calls = [{"index": index, "function": {"arguments": NO_ARGUMENTS}} for index in sorted(self._without)]
+        return self._delta(tool_calls=calls) if calls else b""
 
     def _delta(self, *, finish_reason: str | None = None, **delta: Any) -> bytes:
         if not self._has_begun:
