@@ -61,6 +61,28 @@ def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendo
     assert parts[1]["inlineData"] == {"mimeType": "image/png", "data": PIXEL}
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        (
+            "/v1beta/models/model:generateContent",
+            {"contents": [{"parts": [{"file_data": {"file_uri": "gs://b/a.png", "mime_type": "image/png"}}]}]},
+            "media_not_carried",
+        ),
+        (
+            "/v1/chat/completions",
+            {**HI, "messages": [{"role": "user", "content": ["Read:", {"type": "file", "file": {"file_id": "f"}}]}]},
+            "part_not_carried",
+        ),
+    ],
+)
+def test_a_file_that_lies_at_another_vendor_is_named_as_not_carried(
+    relay: Relay, key: str, vendors: Vendors, path: str, body: dict[str, Any], named: str
+) -> None:
+    only(vendors, "anthropic-messages")
+    assert ask(relay, path, body, x_api_key=key).headers[NOT_CARRIED] == named
+
+
 def test_geminis_stream_without_events_is_one_array_in_pieces(relay: Relay, key: str, vendors: Vendors) -> None:
     only(vendors, "anthropic-messages")
     vendors.plays("anthropic-messages", asks(("call_1", "look", "{}"), text="One moment."))
