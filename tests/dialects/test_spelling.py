@@ -1,9 +1,11 @@
 """Gemini's names in camelCase, in snake_case and in both at once: one request, whoever wrote it."""
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from google.genai import types
 
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, context_of
 from history.dialects.gemini_generate.spelling import in_one_spelling
@@ -123,6 +125,34 @@ def test_the_mixture_that_googles_own_sdk_sends_is_read() -> None:
     encoded = DIALECTS["openai-chat"].encode(context_of(decoded), CallOptions(media=decoded.blobs.__getitem__))
     assert encoded.body["messages"][0]["content"][0]["type"] == "image_url"
     assert encoded.body["tools"][0]["function"]["parameters"] == SCHEMA
+
+
+def part(said: Any) -> dict[str, Any]:
+    return {"contents": [{"parts": [said]}]}
+
+
+PLACES: list[tuple[Any, Callable[[Any], dict[str, Any]]]] = [
+    (types.Part, part),
+    (types.Blob, lambda said: part({"inlineData": said})),
+    (types.FileData, lambda said: part({"fileData": said})),
+    (types.FunctionCall, lambda said: part({"functionCall": said})),
+    (types.FunctionResponse, lambda said: part({"functionResponse": said})),
+    (types.FunctionResponsePart, lambda said: part({"functionResponse": {"parts": [said]}})),
+    (types.VideoMetadata, lambda said: part({"videoMetadata": said})),
+    (types.Tool, lambda said: {"contents": [], "tools": [said]}),
+    (types.FunctionDeclaration, lambda said: {"contents": [], "tools": [{"functionDeclarations": [said]}]}),
+    (types.ToolConfig, lambda said: {"contents": [], "toolConfig": said}),
+    (types.FunctionCallingConfig, lambda said: {"contents": [], "toolConfig": {"functionCallingConfig": said}}),
+    (types.GenerationConfig, lambda said: {"contents": [], "generationConfig": said}),
+    (types.ThinkingConfig, lambda said: {"contents": [], "generationConfig": {"thinkingConfig": said}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "around"), PLACES, ids=[kind.__name__ for kind, _ in PLACES])
+def test_every_name_that_googles_own_sdk_has_is_known(kind: Any, around: Callable[[Any], dict[str, Any]]) -> None:
+    """So that a newer SDK, with more names, is noticed here."""
+    camel = {field.alias: 1 for field in kind.model_fields.values()}
+    assert in_one_spelling(around(dict.fromkeys(kind.model_fields, 1))) == around(camel)
 
 
 def test_names_that_nobody_knows_stay_as_they_are() -> None:

@@ -33,10 +33,11 @@ _FILE = _names("mimeType", "displayName", "fileUri")
 _CONTENT = _names(
     parts=_names(
         *("thoughtSignature", "executableCode", "codeExecutionResult", "mediaResolution", "partMetadata"),
+        *("audioTranscription", "mediaProcessing", "speechMetadata"),
         inlineData=_BLOB,
         fileData=_FILE,
         functionCall=_names("partialArgs", "willContinue"),
-        functionResponse=_names("willContinue", parts=_names(inlineData=_BLOB, fileData=_FILE)),
+        functionResponse=_names("willContinue", parts=_names("mediaProcessing", inlineData=_BLOB, fileData=_FILE)),
         toolCall=_names("toolType"),
         toolResponse=_names("toolType"),
         videoMetadata=_names("startOffset", "endOffset"),
@@ -44,7 +45,7 @@ _CONTENT = _names(
 )
 _TOOL = _names(
     *("googleSearch", "googleSearchRetrieval", "googleMaps", "codeExecution", "urlContext", "fileSearch"),
-    *("computerUse", "enterpriseWebSearch", "mcpServers"),
+    *("computerUse", "enterpriseWebSearch", "mcpServers", "parallelAiSearch", "exaAiSearch"),
     functionDeclarations=_names("parametersJsonSchema", "responseJsonSchema"),
 )
 _TOOL_CONFIG = _names(
@@ -56,6 +57,7 @@ _GENERATION_CONFIG = _names(
     *("maxOutputTokens", "stopSequences", "topP", "topK", "candidateCount", "presencePenalty", "frequencyPenalty"),
     *("responseMimeType", "responseSchema", "responseJsonSchema", "responseModalities", "responseLogprobs"),
     *("responseFormat", "mediaResolution", "enableEnhancedCivicAnswers", "audioTimestamp", "routingConfig"),
+    *("modelSelectionConfig", "enableAffectiveDialog", "translationConfig", "audioTranscriptionConfig"),
     thinkingConfig=_names("includeThoughts", "thinkingBudget", "thinkingLevel"),
     imageConfig=_names("aspectRatio", "imageSize"),
     speechConfig=_names("voiceConfig", "multiSpeakerVoiceConfig", "languageCode"),
