@@ -11,7 +11,7 @@ from history.context_entries import ContextEntry, Role
 from history.dialects.loose import items, obj, string, without_empty
 from history.dialects.reading import Reading, extra_of
 from history.dialects.vocabulary import LossCode, ToolChoice
-from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, schema_of
+from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
 from history.entries import Part, Text, ToolDefinition, text_of
 
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
@@ -79,8 +79,11 @@ class OpenAIReading(Reading):
         """What stands before anything is said is the instruction; what stands later is one in mid-conversation."""
         if self.entries:
             self.instruct(parts)
-        else:
-            self.instructions.append(text_of(tuple(parts)))
+            return
+        self.instructions.append(text_of(tuple(parts)))
+        for part in parts:
+            if not isinstance(part, Text):
+                self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
 
 
 def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:

@@ -33,6 +33,9 @@ INVALID_JSON = "INVALID_JSON"
 # Where a request keeps a tool that a vendor runs itself, and whose it is.
 HOSTED, HOSTED_BY = "hosted", "hosted_by"
 
+# Where files lie that Google opens for its own models only.
+AT_GOOGLE = ("gs://", "https://generativelanguage.googleapis.com/")
+
 
 def arguments_of(text: str) -> dict[str, Any] | None:
     """The arguments as an object; None if they are none."""
@@ -49,6 +52,9 @@ class Writing:
     A dialect says how a text and media look in it (`text`, `media`); the rest of what all have in common is here.
     """
 
+    # How addresses begin that this vendor cannot open.
+    closed: tuple[str, ...] = AT_GOOGLE
+
     def __init__(self, options: CallOptions, *, dialect: str, vendor: str) -> None:
         self.options, self.switches = options, options.switches
         self.dialect = dialect
@@ -64,6 +70,8 @@ class Writing:
         """One by one; losses are noted to the entry that is being written."""
         for entry in context.entries:
             self.seq = entry.seq
+            if entry.role is Role.SYSTEM:
+                self.leave_out_others(entry.parts)
             yield entry
         self.seq = 0
 
@@ -99,7 +107,7 @@ class Writing:
         if isinstance(part, Text):
             return None if self.is_nothing(part.text) else self.text(part.text)
         if isinstance(part, Media):
-            return self.media(part)
+            return self.text(self.note(part, LossCode.MEDIA_NOT_CARRIED)) if self.is_closed(part) else self.media(part)
         self.leave_out(part)
         return None
 
@@ -173,8 +181,13 @@ class Writing:
     # Parts that have no place.
 
     def leave_out(self, part: OtherPart | Reasoning | ToolRequest | Media) -> None:
-        kind = part.data.get("type", "unknown") if isinstance(part, OtherPart) else part.type
-        self.lose(LossCode.PART_NOT_CARRIED, type=str(kind))
+        self.lose(LossCode.PART_NOT_CARRIED, type=kind_of(part))
+
+    def leave_out_others(self, parts: Iterable[Part], *, taken: tuple[type[Part], ...] = ()) -> None:
+        """All that is neither text, which has a place everywhere, nor of a kind that is taken here."""
+        for part in parts:
+            if not isinstance(part, Text) and not isinstance(part, taken):
+                self.leave_out(part)
 
     def offered(self, tools: Iterable[ToolDefinition]) -> Iterator[tuple[ToolDefinition, Mapping[str, Any] | None]]:
         """The tools, each with its own form if it is one that this vendor runs."""
@@ -187,6 +200,10 @@ class Writing:
                 self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
 
     # Media.
+
+    def is_closed(self, media: Media) -> bool:
+        """Whether all that there is of it is an address that only another vendor opens."""
+        return media.url.startswith(self.closed) and self.bytes_of(media) is None
 
     def bytes_of(self, media: Media) -> bytes | None:
         if not media.sha256 or self.options.media is None:
@@ -207,6 +224,11 @@ class Writing:
         name = media.name or media.media_type
         self.lose(LossCode.MEDIA_AS_TEXT, name=name, media_type=media.media_type)
         return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
+
+
+def kind_of(part: Part) -> str:
+    """What a part is called where it is named as lost."""
+    return str(part.data.get("type", "unknown")) if isinstance(part, OtherPart) else part.type
 
 
 def untold_error(result: ToolResult) -> str:

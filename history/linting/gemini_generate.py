@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from history.dialects.gemini_generate.spelling import in_one_spelling
 from history.dialects.loose import items, obj, objs, string
 from history.linting.walking import A_TEXT, Walk, shortened, weight_of
 
@@ -13,7 +14,7 @@ WITHOUT_SIGNATURES = ("gemini-1", "gemini-2", "gemma")
 
 
 def walk(body: Mapping[str, Any]) -> Walk:
-    walk = _Walk("gemini-generate")
+    walk, body = _Walk("gemini-generate"), in_one_spelling(body)
     given = body.get("contents")
     contents = [given] if isinstance(given, str | Mapping) else given
     walk.needs(bool(items(contents)), "no-messages", "contents")
@@ -24,7 +25,7 @@ def walk(body: Mapping[str, Any]) -> Walk:
     if walk.role == "model":
         walk.find("ending", f"contents[{len(written) - 1}]")
     for number, group in enumerate(items(body.get("tools"))):
-        declared = obj(group).get("functionDeclarations") or obj(group).get("function_declarations")
+        declared = obj(group).get("functionDeclarations")
         for place, function in walk.each(declared, f"tools[{number}].functionDeclarations"):
             walk.offer(function.get("name"), f"{place}.name")
     return walk

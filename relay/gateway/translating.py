@@ -92,11 +92,17 @@ async def count(call: Call, client: Client, recording: Recording) -> None:
     """An upstream of another language cannot count for this caller: our estimate is told in its place."""
     asked = _decoded(call)
     tokens = estimate_context(context_of(asked).entries, system=asked.system, tools=asked.tools)
-    told: dict[str, Any] = {"totalTokens": tokens} if call.address.dialect == GEMINI else {"input_tokens": tokens}
-    body = as_bytes(told)
+    body = as_bytes(_counted(tokens, call.address.dialect))
     await client.begin(200, json_headers(body) + our_headers(call))
     await client.write(body, is_last=True)
     recording.end("done", status=200, estimated=True)
+
+
+def _counted(tokens: int, dialect: str) -> dict[str, Any]:
+    if dialect == GEMINI:
+        return {"totalTokens": tokens}
+    named = {"object": "response.input_tokens"} if dialect == RESPONSES else {}
+    return {**named, "input_tokens": tokens}
 
 
 def _decoded(call: Call) -> DecodedRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -268,3 +269,29 @@ def context(*entries: ContextEntry, system: str = "Be kind.", tools: tuple[ToolD
 def canonical(*after: ContextEntry) -> Context:
     """Text and two parallel calls, their results, and whatever comes after."""
     return context(said("How is it?"), answered("Let me look.", *CALLS), found(*RESULTS), *after, tools=TOOLS)
+
+
+# Below these, names are people's own.
+_OF_PEOPLE = (
+    "args",
+    "response",
+    "parameters",
+    "parametersJsonSchema",
+    "responseJsonSchema",
+    "responseSchema",
+    "labels",
+)
+
+
+def in_snake_case(said: Any) -> Any:
+    """A request of Gemini in the spelling of protocol buffers, which Google reads just as well."""
+    if isinstance(said, list):
+        return [in_snake_case(one) for one in said]
+    if not isinstance(said, dict):
+        return said
+    return {
+        re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): (
+            value if name in _OF_PEOPLE else in_snake_case(value)
+        )
+        for name, value in said.items()
+    }

@@ -76,6 +76,7 @@ FIELDS = (
     *("role", "content", "type", "text", "messages", "input", "contents", "parts", "tool_calls", "function", "name"),
     *("arguments", "id", "call_id", "output", "source", "data", "image_url", "url", "functionCall", "functionResponse"),
     *("response", "args", "inlineData", "system", "tools", "tool_choice", "stop", "summary", "media_type"),
+    *("function_call", "function_response", "inline_data", "generateContentRequest"),
 )
 WORDS = (
     *(

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from history.assembly import Assembler
 from history.context import ContextOptions, Snapshot, render_context
-from history.dialects import DIALECTS, CallOptions, LossCode
+from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.entries import Entry, ModelInput, ModelOutput, Node, Text, ToolResult, ToolResults
 from history.events import Ended, Event, ToolCallPiece
 from history.repair import unpaired
@@ -116,3 +117,73 @@ def test_a_long_answer_in_many_pieces_costs_no_more_than_its_length(name: str) -
         return sum(len(encoder.feed(event)) for event in events) + len(encoder.end())
 
     assert written(2_000) < 2.2 * written(1_000)
+
+
+# Files that lie at a vendor.
+
+AT_GOOGLE = ("gs://bucket/a.png", "https://generativelanguage.googleapis.com/v1beta/files/a")
+
+
+def translated(body: dict[str, Any], *, client: str, upstream: str) -> tuple[str, list[str]]:
+    """What goes out, and what is named as lost."""
+    decoded = DIALECTS[client].decode_request(body)
+    encoded = DIALECTS[upstream].encode(context_of(decoded), CallOptions(model="m"))
+    return json.dumps(encoded.body), [loss.code.value for loss in (*decoded.losses, *encoded.losses)]
+
+
+@pytest.mark.parametrize("address", AT_GOOGLE)
+@pytest.mark.parametrize("upstream", NAMES)
+def test_a_file_that_only_google_opens_is_told_in_words_to_others(upstream: str, address: str) -> None:
+    part = {"fileData": {"fileUri": address, "mimeType": "image/png"}}
+    body = {"contents": [{"role": "user", "parts": [{"text": "See:"}, part]}]}
+    sent, lost = translated(body, client="gemini-generate", upstream=upstream)
+    is_google = upstream == "gemini-generate"
+    assert (address in sent, "could not be sent" in sent) == (is_google, not is_google)
+    assert lost == ([] if is_google else ["media_not_carried"])
+
+
+@pytest.mark.parametrize("upstream", NAMES)
+def test_a_picture_that_everybody_can_fetch_goes_by_its_address(upstream: str) -> None:
+    part = {"fileData": {"fileUri": "https://example.org/a.png", "mimeType": "image/png"}}
+    body = {"contents": [{"role": "user", "parts": [part]}]}
+    sent, lost = translated(body, client="gemini-generate", upstream=upstream)
+    assert "https://example.org/a.png" in sent
+    assert lost == []
+
+
+OF_CHAT, OF_RESPONSES = {"type": "file", "file": {"file_id": "file-1"}}, {"type": "input_file", "file_id": "file-1"}
+HI, CALL = {"role": "user", "content": "Hi"}, {"id": "a", "function": {"name": "f", "arguments": "{}"}}
+ITEM = {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize("upstream", NAMES)
+@pytest.mark.parametrize(
+    ("client", "body"),
+    [
+        ("openai-chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "See:"}, OF_CHAT]}]}),
+        ("openai-chat", {"messages": [{"role": "system", "content": [OF_CHAT]}, HI]}),
+        ("openai-chat", {"messages": [HI, {"role": "system", "content": [{"type": "text", "text": "See:"}, OF_CHAT]}]}),
+        (
+            "openai-chat",
+            {
+                "messages": [
+                    HI,
+                    {"role": "assistant", "tool_calls": [CALL]},
+                    {"role": "tool", "tool_call_id": "a", "content": [OF_CHAT]},
+                ]
+            },
+        ),
+        ("openai-responses", {"input": [{"role": "user", "content": [OF_RESPONSES]}, HI]}),
+        ("openai-responses", {"input": [{"role": "developer", "content": [OF_RESPONSES]}, HI]}),
+        (
+            "openai-responses",
+            {"input": [HI, ITEM, {"type": "function_call_output", "call_id": "a", "output": [OF_RESPONSES]}]},
+        ),
+    ],
+)
+def test_a_file_by_its_id_is_named_as_not_carried_wherever_it_stands(
+    client: str, body: dict[str, Any], upstream: str
+) -> None:
+    sent, lost = translated(body, client=client, upstream=upstream)
+    assert "file-1" not in sent
+    assert lost.count("part_not_carried") == 1

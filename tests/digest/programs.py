@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from history.entries import ModelOutput
+from tests.dialects.samples import in_snake_case
 from tests.digest.relayed import Relay
 
 TRAFFIC = Path(__file__).parent / "traffic"
@@ -242,3 +243,11 @@ class GenAiSdk(GeminiCli):
     def clear(self) -> None:
         super().clear()
         self.context = {"text": "<system-reminder>Be kind.</system-reminder>"}
+
+
+class ChangingSpelling(GenAiSdk):
+    """Each turn in the spelling that the turn before was not in."""
+
+    def request(self) -> dict[str, Any]:
+        body = super().request()
+        return in_snake_case(body) if self.turns % 2 else body

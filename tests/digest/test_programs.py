@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
-from history.models import Exchange, Message, Session, ToolCall
+from history.models import Blob, Exchange, Message, Session, ToolCall
+from tests.dialects.samples import PNG, in_snake_case
 from tests.digest.programs import (
     AnthropicSdk,
+    ChangingSpelling,
     Chat,
     ClaudeCode,
     Codex,
@@ -21,7 +25,7 @@ from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessio
 
 pytestmark = pytest.mark.django_db
 
-EVERY = [ClaudeCode, Codex, GeminiCli, OpenCode, Chat, AnthropicSdk, ResponsesSdk, GenAiSdk]
+EVERY = [ClaudeCode, Codex, GeminiCli, OpenCode, Chat, AnthropicSdk, ResponsesSdk, GenAiSdk, ChangingSpelling]
 
 
 def started(program: type[Program], relay: Relay) -> Program:
@@ -214,6 +218,22 @@ class TestOthers:
         (session,) = sessions()
         assert len(path_of(session)) == 4
         assert exchange_of(router).metadata["helper"] == "router"
+
+    def test_the_router_is_known_in_the_other_spelling_too(self, relay: Relay) -> None:
+        router = captured("gemini-cli-1")
+        body = in_snake_case(router["body"])
+        asked = relay.ask("gemini-generate", body, said("{}"), router["headers"], path=router["path"])
+        assert exchange_of(asked).metadata["helper"] == "router"
+
+    def test_a_picture_sent_again_in_the_other_spelling_is_the_same_picture(self, relay: Relay) -> None:
+        talk = ChangingSpelling(relay)
+        picture = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(PNG).decode()}}
+        talk.body["contents"].append({"role": "user", "parts": [{"text": "What is it?"}, picture]})
+        talk.ask("", said("A cat."))
+        talk.ask("Sure?", said("Quite."))
+        (session,) = sessions()
+        assert path_of(session) == ["u:What is it?", "a:A cat.", "u:Sure?", "a:Quite."]
+        assert bytes(Blob.objects.get(media_type="image/png").data) == PNG
 
     def test_what_the_vendor_keeps_under_a_name_is_gone_on_from(self, relay: Relay) -> None:
         first = {"model": "m", "input": "My name is Ada.", "stream": True}

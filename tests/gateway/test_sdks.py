@@ -13,9 +13,11 @@ from google import genai
 from google.genai import types as genai_types
 
 from history.dialects import DIALECTS
+from history.dialects.writing import data_url
 from history.events import TextPiece
 from relay.providers import registry
 from relay.providers.http import HttpProvider
+from tests.dialects.samples import PNG
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, refuses, says, thinks
 from tests.vendors.setup import endpoint_at
@@ -128,6 +130,32 @@ def test_google_genai(of_google: genai.Client, vendors: Vendors, upstream: str) 
     )
     asked = of_google.models.generate_content(model="model", contents="hi", config=config)
     assert [(call.name, call.args) for call in asked.function_calls or []] == [("weather", {"city": "Oslo"})]
+
+
+def look(city: str, days: int = 1) -> str:
+    """What the weather will be."""
+    raise AssertionError("only its signature is of interest")
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat"])
+def test_google_genais_pictures_and_python_functions_reach_another_vendor(
+    of_google: genai.Client, vendors: Vendors, upstream: str
+) -> None:
+    """The SDK writes some names in camelCase and some in snake_case."""
+    config = genai_types.GenerateContentConfig(
+        tools=[look],
+        automatic_function_calling=genai_types.AutomaticFunctionCallingConfig(disable=True),
+        thinking_config=genai_types.ThinkingConfig(thinking_level=genai_types.ThinkingLevel.LOW),
+    )
+    picture = genai_types.Part.from_bytes(data=PNG, mime_type="image/png")
+    of_google.models.generate_content(model="model", contents=["What is it?", picture], config=config)
+    sent = vendors.requests[0].body
+    text, image = sent["messages"][0]["content"]
+    assert (text["text"], image["image_url"]["url"]) == ("What is it?", data_url("image/png", PNG))
+    function = sent["tools"][0]["function"]
+    assert (function["name"], function["description"]) == ("look", "What the weather will be.")
+    assert set(function["parameters"]["properties"]) == {"city", "days"}
+    assert (function["parameters"]["required"], sent["reasoning_effort"]) == (["city"], "low")
 
 
 async def test_the_async_clients(relay: Relay, key: str) -> None:

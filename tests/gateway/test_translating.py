@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as live_settings
+from openai.types.responses.input_token_count_response import InputTokenCountResponse
 
 from history.dialects import DIALECTS
 from history.models import Session
@@ -60,6 +61,28 @@ def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendo
     assert parts[1]["inlineData"] == {"mimeType": "image/png", "data": PIXEL}
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        (
+            "/v1beta/models/model:generateContent",
+            {"contents": [{"parts": [{"file_data": {"file_uri": "gs://b/a.png", "mime_type": "image/png"}}]}]},
+            "media_not_carried",
+        ),
+        (
+            "/v1/chat/completions",
+            {**HI, "messages": [{"role": "user", "content": ["Read:", {"type": "file", "file": {"file_id": "f"}}]}]},
+            "part_not_carried",
+        ),
+    ],
+)
+def test_a_file_that_lies_at_another_vendor_is_named_as_not_carried(
+    relay: Relay, key: str, vendors: Vendors, path: str, body: dict[str, Any], named: str
+) -> None:
+    only(vendors, "anthropic-messages")
+    assert ask(relay, path, body, x_api_key=key).headers[NOT_CARRIED] == named
+
+
 def test_geminis_stream_without_events_is_one_array_in_pieces(relay: Relay, key: str, vendors: Vendors) -> None:
     only(vendors, "anthropic-messages")
     vendors.plays("anthropic-messages", asks(("call_1", "look", "{}"), text="One moment."))
@@ -77,6 +100,8 @@ def test_geminis_stream_without_events_is_one_array_in_pieces(relay: Relay, key:
         ("/v1/messages/count_tokens", HI, "input_tokens"),
         ("/v1/responses/input_tokens", {"model": "model", "input": "hi"}, "input_tokens"),
         ("/v1beta/models/model:countTokens", CONTENTS, "totalTokens"),
+        ("/v1beta/models/model:countTokens", {"generateContentRequest": CONTENTS}, "totalTokens"),
+        ("/v1beta/models/model:countTokens", {"generate_content_request": CONTENTS}, "totalTokens"),
     ],
 )
 def test_tokens_are_estimated_for_an_upstream_that_cannot_count_them_in_this_language(
@@ -87,6 +112,12 @@ def test_tokens_are_estimated_for_an_upstream_that_cannot_count_them_in_this_lan
     assert 0 < answered.json[field] < 50
     assert vendors.requests == []
     assert relay.accepted()[0].kind == "count"
+
+
+def test_a_count_for_a_client_of_responses_says_what_it_is(relay: Relay, key: str, vendors: Vendors) -> None:
+    only(vendors, "anthropic-messages")
+    answered = ask(relay, "/v1/responses/input_tokens", {"model": "model", "input": "hi"}, x_api_key=key)
+    assert InputTokenCountResponse.model_validate(answered.json, strict=True).object == "response.input_tokens"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

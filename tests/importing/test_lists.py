@@ -6,6 +6,7 @@ import pytest
 
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet, ToolResults, ToolsOffered
 from history.formats.base import Conversation, Refused
+from tests.dialects.samples import in_snake_case
 from tests.importing.files import document, lines, path_of, read_all, read_one, reader_of, said_by_notes, texts
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -77,7 +78,7 @@ RESPONSES: dict[str, Any] = {
 
 @pytest.mark.parametrize(
     ("request_", "client"),
-    [(ANTHROPIC, "Anthropic"), (GEMINI, "Gemini"), (RESPONSES, "OpenAI")],
+    [(ANTHROPIC, "Anthropic"), (GEMINI, "Gemini"), (in_snake_case(GEMINI), "Gemini"), (RESPONSES, "OpenAI")],
     ids=lambda one: str(one)[:9],
 )
 def test_requests_of_other_vendors_are_read_in_their_own_language(request_: dict[str, Any], client: str) -> None:

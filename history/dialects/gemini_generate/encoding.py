@@ -15,7 +15,7 @@ from history.dialects.gemini_generate.replies import DIALECT, PROVIDER, signed
 from history.dialects.loose import without_empty
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode
 from history.dialects.writing import Json, Writing, base64_of, media_in, schema_of, with_system_in_first_input
-from history.entries import Media, Reasoning, Text, ToolRequest, ToolResult
+from history.entries import Media, Reasoning, ToolRequest, ToolResult
 
 # What Gemini documents for a call whose signature is lost.
 SENTINEL = "skip_thought_signature_validator"
@@ -39,6 +39,8 @@ def path_for(model: str, *, stream: bool) -> str:
 
 
 class _Writer(Writing):
+    closed = ()
+
     def contents(self, context: Context) -> list[Json]:
         """What one side said in a row is one content; only user text may be kept apart from function responses."""
         written: list[Json] = []
@@ -114,9 +116,7 @@ class _Writer(Writing):
         function: Json = {"id": call_id, "name": result.name, "response": told}
         if self.switches.media_in_results and (media := media_in(result)):
             function["parts"] = [part for part in self.blocks(media) if "text" not in part]
-        for part in result.parts:
-            if not isinstance(part, Text | Media):
-                self.leave_out(part)
+        self.leave_out_others(result.parts, taken=(Media,))
         return {"functionResponse": {name: value for name, value in function.items() if value != []}}
 
     def text(self, text: str) -> Json:

@@ -8,19 +8,20 @@ from typing import Any
 
 from history.dialects.gemini_generate.encoding import SENTINEL
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER
+from history.dialects.gemini_generate.spelling import in_one_spelling
 from history.dialects.loose import compact, items, number, obj, objs, string, whole
 from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
 from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
 from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolResult
 
-KNOWN = ("model", "contents", "systemInstruction", "system_instruction", "tools", "toolConfig", "generationConfig")
+KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 
 
 def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
     """The model's name is in the path of a Gemini request, not in its body: the caller adds it."""
-    body = check_request(body, needs=("contents",))
+    body = check_request(in_one_spelling(body), needs=("contents",))
     reading = _Reading(provider=provider or PROVIDER, at=at)
     given = body.get("contents")
     contents = [given] if isinstance(given, str | Mapping) else items(given)
@@ -29,7 +30,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     return reading.decoded(
         body,
         known=KNOWN,
-        system=_system(body.get("systemInstruction") or body.get("system_instruction")),
+        system=_system(body.get("systemInstruction")),
         tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
         model=string(body.get("model")).removeprefix("models/"),
         options=_options(body),

@@ -99,9 +99,7 @@ class _Writer(OpenAIWriting):
 
     def result(self, result: ToolResult) -> Json:
         self.without_status(result)
-        for part in result.parts:
-            if not isinstance(part, Text | Media):
-                self.leave_out(part)
+        self.leave_out_others(result.parts, taken=(Media,))
         call_id = self.call_id(result.call_id, limit=ID_LIMIT)
         return {"role": "tool", "tool_call_id": call_id, "content": self.result_text(result)}
 

@@ -118,6 +118,8 @@ class _Writer(OpenAIWriting):
             output = self.blocks(result.parts)
             if error := untold_error(result):
                 output.append(self.text(error))
+        else:
+            self.leave_out_others(result.parts, taken=(Media,))
         call_id = self.call_id(result.call_id, limit=ID_LIMIT)
         return {"type": "function_call_output", "call_id": call_id, "output": output}
 
