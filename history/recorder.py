@@ -12,7 +12,7 @@ the path into a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -26,7 +26,7 @@ from history.branches import behind_notes
 from history.context import edges_of
 from history.copying import copy_entries
 from history.drafts import Draft, Row
-from history.entries import Entry, HeadMoved
+from history.entries import EMPTY, Entry, HeadMoved
 from history.errors import CannotLink, HistoryOff, NoSuchEntry
 from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
 from history.paths import Path
@@ -103,16 +103,19 @@ def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> 
         return append_many(session, entries, after=behind_notes(session.pk, after))
 
 
-def append_batch(wishes: Sequence[Append], *, begun: Sequence[Session] = ()) -> list[Appended]:
+def append_batch(
+    wishes: Sequence[Append], *, begun: Sequence[Session] = (), files: Mapping[str, bytes] = EMPTY
+) -> list[Appended]:
     """Store entries of many sessions in one transaction: so a busy writer shares the cost of a commit.
 
-    `begun` are sessions that are not stored yet; each becomes a row once, when its entries are counted.
+    `begun` are sessions that are not stored yet; each becomes a row once, when its entries are counted. `files` are
+    attachments by their hash: those that the entries name are stored, as their sessions may keep them.
     """
     refuse_when_off()
     with writing():
         new = {session.pk: session for session in begun}
         old = storage.lock({wish.session_id for wish in wishes} - new.keys())
-        drafts = {pk: Draft(session) for pk, session in (new | old).items()}
+        drafts = {pk: Draft(session, given=files) for pk, session in (new | old).items()}
         for wish in wishes:
             draft = drafts[wish.session_id]
             _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
@@ -216,9 +219,9 @@ def _mark(session: Session, name: str, is_on: bool) -> None:
 def store_blob(content: bytes, *, media_type: str) -> str:
     """Keep an attachment; its hash is what a `Media` part names. One that no entry uses is removed after a while."""
     refuse_when_off()
-    name, kind = sha256(content).hexdigest(), rows.fitting_text(Blob, "media_type", media_type)
+    name = sha256(content).hexdigest()
     with writing():
-        storage.store_blobs([Blob(sha256=name, data=content, size=len(content), media_type=kind)])
+        storage.store_blobs([storage.new_blob(name, content, media_type=media_type)])
         # One that was stored long ago and used by nobody would otherwise go with the next purge, before it is named.
         Blob.objects.filter(pk=name).update(created_at=timezone.now())
     return name

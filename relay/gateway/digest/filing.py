@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from history import exchanges, recorder, redaction, rows, storage
 from history.entries import Entry, HeadMoved, ModelOutput
-from history.models import ApiKey, Blob, Exchange, Session
+from history.models import ApiKey, Exchange, Session
 from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
@@ -24,7 +24,7 @@ from relay.gateway.digest import notes, retries
 from relay.gateway.digest.answers import read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
-from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add, media_in
+from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import Spot, recognise
 from relay.gateway.uses import Use
 from relay.models import NamedReply
@@ -110,8 +110,7 @@ class Wave:
         begun = [_priced(plan.new_session, plan) for plan in plans if plan.new_session]
         if not wishes and not begun:
             return
-        _store_media(plans)
-        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun)
+        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun, files=_files(plans))
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
 
@@ -208,18 +207,12 @@ def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
             yield plan.key.pk, ended.at, used
 
 
-def _store_media(plans: Iterable[Plan]) -> None:
-    found: dict[str, tuple[bytes, str]] = {}
+def _files(plans: Iterable[Plan]) -> dict[str, bytes]:
+    """Whatever the entries of these calls may name."""
+    found: dict[str, bytes] = {}
     for plan in plans:
         if plan.asked.request is not None:
-            found |= media_in(plan.entries, plan.asked.request.blobs)
-        if plan.message is not None and plan.answer is not None:
-            found |= media_in([plan.message], plan.answer.blobs)
-    if found:
-        kinds = {name: rows.fitting_text(Blob, "media_type", kind) for name, (_data, kind) in found.items()}
-        storage.store_blobs(
-            [
-                Blob(sha256=name, data=data, size=len(data), media_type=kinds[name])
-                for name, (data, _kind) in found.items()
-            ]
-        )
+            found.update(plan.asked.request.blobs)
+        if plan.answer is not None:
+            found.update(plan.answer.blobs)
+    return found
