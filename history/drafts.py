@@ -60,6 +60,7 @@ class Draft:
 
     session: Session
     as_it_came: bool = False
+    promised: str = "full"  # a recording mode: the stricter of it and that of the key is obeyed
     given: Mapping[str, bytes] = field(default_factory=dict)  # files that entries may name and nobody has stored yet
     rows: list[Row] = field(default_factory=list)
     asked_for: list[int] = field(default_factory=list)  # positions in `rows` of what the caller gave
@@ -67,7 +68,8 @@ class Draft:
     leaf: int = 0  # where the caller's next entry goes if it names no other place
 
     def __post_init__(self) -> None:
-        mode = self.session.api_key.recording if self.session.api_key else "full"
+        key = self.session.api_key
+        mode = redaction.stricter(key.recording, self.promised) if key else self.promised
         if not redaction.stores_bodies(mode):
             raise HistoryOff(f"the key of session {self.session.pk} records in mode {mode!r}: no texts are stored")
         self.leaf = self.session.head

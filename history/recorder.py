@@ -32,6 +32,7 @@ from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
 from history.paths import Path
 from history.policies import expiry_of
 from history.reading import read_nodes
+from history.redaction import stricter
 from history.selectors import chain_to
 from history.transactions import writing
 
@@ -47,11 +48,16 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One wish to append, for `append_batch`. `after=None`: after the session's entry before it in the batch."""
+    """One wish to append, for `append_batch`. `after=None`: after the session's entry before it in the batch.
+
+    `promised` is the recording mode that its writer was told: where that of the key has changed since, the stricter of
+    the two is obeyed, for all that the batch adds to the session.
+    """
 
     session_id: UUID
     entry: Entry
     after: int | None
+    promised: str = "full"
 
 
 def start_session(
@@ -115,7 +121,10 @@ def append_batch(
     with writing():
         new = {session.pk: session for session in begun}
         old = storage.lock({wish.session_id for wish in wishes} - new.keys())
-        drafts = {pk: Draft(session, given=files) for pk, session in (new | old).items()}
+        promised = _strictest(wishes)
+        drafts = {
+            pk: Draft(session, promised=promised.get(pk, "full"), given=files) for pk, session in (new | old).items()
+        }
         for wish in wishes:
             draft = drafts[wish.session_id]
             _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
@@ -237,6 +246,14 @@ def keep_blobs(names: Collection[str]) -> frozenset[str]:
 def refuse_when_off() -> None:
     if not settings.CHAT_HISTORY_ENABLED:
         raise HistoryOff("history is off (CHAT_HISTORY_ENABLED=false): nothing is written")
+
+
+def _strictest(wishes: Sequence[Append]) -> dict[UUID, str]:
+    modes: dict[UUID, str] = {}
+    for wish in wishes:
+        if wish.promised != modes.setdefault(wish.session_id, wish.promised):
+            modes[wish.session_id] = stricter(modes[wish.session_id], wish.promised)
+    return modes
 
 
 def _add(draft: Draft, entry: Entry, *, after: int) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from django.apps import apps
 
 from history import keys
-from history.models import Blob, Message
+from history.models import Blob, Exchange, Message, Session
 from history.verification import verify
-from tests.digest.relayed import Relay, path_of, said, sessions
+from relay.models import KeyMinute
+from tests.digest.programs import Chat
+from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -91,3 +93,64 @@ class TestFiles:
     def test_in_mode_full_a_file_is_kept_as_it_came(self, relay: Relay) -> None:
         relay.ask(ANTHROPIC, reading(document("text/plain", SECRET)), said("It is a key."))
         assert bytes(Blob.objects.get().data) == SECRET.encode()
+
+
+class TestModeThatChanges:
+    """The caller was told a mode when the call was accepted; the key may say another when it is digested."""
+
+    HELLO: ClassVar = {"model": "m", "messages": [{"role": "user", "content": f"My key is {SECRET}."}], "stream": True}
+    PROBE: ClassVar = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
+
+    def change(self, relay: Relay, mode: str) -> None:
+        relay.key.recording = mode
+        relay.key.save()
+
+    def test_what_was_promised_to_be_redacted_is_redacted(self, relay: Relay) -> None:
+        in_mode(relay, "redacted")
+        exchange = relay.send(CHAT, self.HELLO)
+        self.change(relay, "full")
+        relay.fail(exchange, 400, f'{{"error": {{"message": "What is {SECRET}?"}}}}'.encode())
+        relay.digest()
+        assert exchange_of(exchange).error == "What is [redacted:openai-key]?"
+        assert SECRET not in everything_stored()
+
+    def test_a_promise_holds_in_a_session_that_is_there_already(self, relay: Relay) -> None:
+        in_mode(relay, "redacted")
+        talk = Chat(relay)
+        talk.ask("Hello", said("Hi."))
+        later = talk.send(f"My key is {SECRET}.")
+        self.change(relay, "full")
+        relay.answer(later, said(f"So it is {SECRET}?"))
+        relay.digest()
+        (session,) = sessions()
+        assert session.message_count == 4
+        assert SECRET not in everything_stored()
+
+    def test_a_side_call_is_kept_without_its_answer_once_the_key_keeps_no_replies(self, relay: Relay) -> None:
+        exchange = relay.send(ANTHROPIC, self.PROBE)
+        relay.answer(exchange, said("Hippopotamus"))
+        self.change(relay, "no_replies")
+        relay.digest()
+        assert exchange_of(exchange).metadata["asked"] == "quota"
+        assert "Hippopotamus" not in everything_stored()
+
+    def test_nothing_is_written_of_a_call_whose_key_is_off_by_then_but_its_tokens_are_counted(
+        self, relay: Relay
+    ) -> None:
+        exchange = relay.send(CHAT, self.HELLO)
+        self.change(relay, "off")
+        relay.digest()
+        relay.answer(exchange, said("Hippopotamus"), is_counted=False)
+        relay.digest()
+        assert relay.digester.is_idle
+        assert not (Exchange.objects.exists() or Session.objects.exists())
+        assert sum(KeyMinute.objects.values_list("tokens", flat=True)) == 25
+
+    def test_a_call_that_is_in_the_record_when_its_key_goes_off_ends_without_a_word(self, relay: Relay) -> None:
+        exchange = relay.send(CHAT, self.HELLO)
+        relay.digest()
+        self.change(relay, "off")
+        relay.answer(exchange, said("Hippopotamus"))
+        relay.digest()
+        assert exchange_of(exchange).end_reason == "done"
+        assert "Hippopotamus" not in everything_stored()

@@ -74,11 +74,16 @@ def cost_of(plan: Plan) -> Decimal:
         return NOTHING
 
 
+def mode_of(plan: Plan) -> str:
+    """What the caller was told when it was accepted, or what the key says by now: whichever keeps less."""
+    return redaction.stricter(plan.asked.record.recording, plan.key.recording)
+
+
 def redacted(plan: Plan, text: str) -> str:
     """A text that is no part of an entry, as the key lets it be kept."""
     if not text or not plan.keeps_texts:
         return ""
-    return redaction.redacted_text(text, redaction.redactors_for(plan.key.recording))[0][: bodies.LONG_TEXT]
+    return redaction.redacted_text(text, redaction.redactors_for(mode_of(plan)))[0][: bodies.LONG_TEXT]
 
 
 def _ending(plan: Plan) -> dict[str, Any]:

@@ -22,12 +22,14 @@ from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import notes, retries
 from relay.gateway.digest.answers import read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import Spot, recognise
 from relay.gateway.uses import Use
 from relay.models import NamedReply
+
+OFF = "off"
 
 
 @dataclass(slots=True)
@@ -47,6 +49,7 @@ class Wave:
         self.memory = memory
         self.must_wait = must_wait
         self.outcome = Outcome()
+        self.unkept: list[Plan] = []  # calls of which nothing is to be written
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
@@ -56,16 +59,18 @@ class Wave:
             self._write_exchanges(plans)
             self._name_replies(plans)
             notes.write_notes(plans)
-            uses.add_tokens(_uncounted(plans))
+            uses.add_tokens(_uncounted([*plans, *self.unkept]))
             keep_position(self.outcome)
         return self.outcome
 
     # What each call adds.
 
     def _plan(self, call: Under, key: ApiKey) -> Plan | None:
-        modes = (key.recording, call.asked.record.recording)
-        keeps = all(map(redaction.stores_bodies, modes)) and not call.is_given_up
+        mode = redaction.stricter(call.asked.record.recording, key.recording)
+        keeps = redaction.stores_bodies(mode) and not call.is_given_up
         plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed)
+        if mode == OFF and call.filed is None:
+            return self._plan_nothing(plan)
         if call.filed is not None:
             plan.session_id, plan.after = call.filed.session_id, call.filed.after
             plan.attempts, plan.metadata = call.filed.attempts, dict(call.filed.metadata)
@@ -77,6 +82,16 @@ class Wave:
             if call.asked.side:
                 notes.finish_side_call(plan)
         return plan
+
+    def _plan_nothing(self, plan: Plan) -> Plan | None:
+        """The key was told meanwhile to keep nothing: what the call has used is counted, that is all."""
+        if plan.under.ended is None:
+            self.outcome.held.append(plan.under.id)
+            return None
+        plan.answer = read_answer(plan.asked.record, plan.under.ended, plan.under.pieces)
+        self.outcome.done.append(plan.under.id)
+        self.unkept.append(plan)
+        return None
 
     def _plan_request(self, plan: Plan) -> bool:
         """False: it has to wait for what comes before it."""
@@ -187,8 +202,8 @@ def _wishes(plan: Plan) -> list[Append]:
         return []
     plan.message = _message(plan)
     added = [*plan.entries, *filter(None, [plan.message])]
-    first = plan.after if plan.start is None else plan.start
-    return [Append(plan.session_id, entry, None if place else first) for place, entry in enumerate(added)]
+    first, mode = plan.after if plan.start is None else plan.start, mode_of(plan)
+    return [Append(plan.session_id, entry, None if place else first, mode) for place, entry in enumerate(added)]
 
 
 def _message(plan: Plan) -> ModelOutput | None:

@@ -8,7 +8,7 @@ from history import recorder
 from history.entries import DebugLog, ModelInput
 from history.models import Session
 from history.recorder import Append
-from relay.gateway.digest.exchange_rows import redacted
+from relay.gateway.digest.exchange_rows import mode_of, redacted
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.recognising import FINGERPRINT, STICKY, current_session, recognise
 
@@ -32,7 +32,8 @@ def finish_side_call(plan: Plan) -> None:
         session = current_session(plan.asked.record.session, key=plan.asked.record.key)[1]
         plan.session_id = session.pk if session else None
     output = plan.answer.output if plan.answer else None
-    if output is not None and plan.keeps_texts and plan.asked.side not in WORDLESS:
+    keeps_reply = plan.keeps_texts and mode_of(plan) != "no_replies"
+    if output is not None and keeps_reply and plan.asked.side not in WORDLESS:
         plan.metadata["answered"] = redacted(plan, output.text)[:SHOWN]
 
 
@@ -54,7 +55,7 @@ def _note(plan: Plan) -> Append | None:
         metadata={"exchange": str(plan.under.id)},
     )
     head = Session.objects.filter(pk=plan.session_id).values_list("head", flat=True).first()
-    return Append(plan.session_id, entry, head or 0)
+    return Append(plan.session_id, entry, head or 0, mode_of(plan))
 
 
 def _session_of(plan: Plan) -> Session | None:
