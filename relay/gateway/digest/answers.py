@@ -126,7 +126,7 @@ def _output(
 
 
 def _usage(folded: Assembler, asked: Accepted, ended: Ended) -> Usage | None:
-    if folded.ended or folded.failed:
+    if folded.ended:
         return folded.usage or _hinted(ended) or _estimated(asked, ended)
     written = sum(tokens.estimate_text(text) for text in _texts(folded))
     if folded.usage:
