@@ -23,7 +23,7 @@ def plan_side_call(plan: Plan) -> None:
     plan.session_id = session.pk if session else None
     said = [entry for entry in asked.entries if isinstance(entry, ModelInput)]
     if said and plan.keeps_texts and asked.side not in WORDLESS:
-        plan.metadata["asked"] = redacted(plan, said[-1].text)[:SHOWN]
+        plan.metadata["asked"] = _shown(redacted(plan, said[-1].text))
 
 
 def finish_side_call(plan: Plan) -> None:
@@ -34,13 +34,18 @@ def finish_side_call(plan: Plan) -> None:
     output = plan.answer.output if plan.answer else None
     keeps_reply = plan.keeps_texts and mode_of(plan) != "no_replies"
     if output is not None and keeps_reply and plan.asked.side not in WORDLESS:
-        plan.metadata["answered"] = redacted(plan, output.text)[:SHOWN]
+        plan.metadata["answered"] = _shown(redacted(plan, output.text))
 
 
 def write_notes(plans: Sequence[Plan]) -> None:
     wishes = [wish for plan in plans if plan.answer is not None and (wish := _note(plan)) is not None]
     if wishes:
         recorder.append_batch(wishes)
+
+
+def _shown(text: str) -> str:
+    left_out = len(text) - SHOWN
+    return f"{text[:SHOWN]} [… {left_out:,} characters more, not kept]" if left_out > 0 else text
 
 
 def _note(plan: Plan) -> Append | None:
