@@ -18,6 +18,7 @@ from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 pytestmark = pytest.mark.django_db
 
 CHAT, ANTHROPIC = "openai-chat", "anthropic-messages"
+QUESTION = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 SECRET = "sk-" + "proj-" + "a1B2c3D4" * 6
 
 
@@ -155,3 +156,77 @@ class TestModeThatChanges:
         relay.digest()
         assert exchange_of(exchange).end_reason == "done"
         assert "Hippopotamus" not in everything_stored()
+
+
+class TestErrors:
+    @pytest.mark.parametrize("kind", ["chat", "other"])
+    @pytest.mark.parametrize("shape", ['{{"error": {{"message": "{}"}}}}', "<html>{}</html>"])
+    @pytest.mark.parametrize("cut", [500, 10_000])
+    def test_an_error_is_redacted_before_it_is_cut(self, relay: Relay, kind: str, shape: str, cut: int) -> None:
+        """What is left of a key after a cut is too short to be known for one."""
+        exchange = in_mode(relay, "redacted").send(CHAT, QUESTION, kind=kind)
+        before = " " * (cut - 14 - shape.replace("{{", "{").find("{}"))
+        body = shape.format(before + SECRET + " and so on" * 50)
+        assert body.find(SECRET) == cut - 14
+        relay.fail(exchange, 400, body.encode())
+        relay.digest()
+        row = exchange_of(exchange)
+        assert row.error
+        assert 400 < len(row.metadata["error_body"]) <= 10_000
+        assert SECRET[:12] not in everything_stored()
+
+
+class TestCompression:
+    def test_a_reply_that_nobody_can_unpack_has_ended_as_it_ended_and_says_why_it_is_missing(
+        self, relay: Relay
+    ) -> None:
+        exchange = relay.send(CHAT, QUESTION)
+        relay.journal.reply(exchange, b"\x8b\x02\x80{}\x03garbage")
+        relay.end(exchange, response_headers=[("content-encoding", "br")], reply_size=14, is_counted=False)
+        relay.digest()
+        row = exchange_of(exchange)
+        assert (row.end_reason, row.metadata["unread_reply"]) == ("done", "compressed as br")
+        assert row.usage["source"] == "estimated"
+        assert path_of(sessions()[0]) == ["u:Hello"]
+
+    def test_so_does_one_whose_compression_is_broken(self, relay: Relay) -> None:
+        exchange = relay.send(CHAT, QUESTION)
+        relay.journal.reply(exchange, b"this is no gzip")
+        relay.end(exchange, response_headers=[("content-encoding", "gzip")])
+        relay.digest()
+        assert exchange_of(exchange).metadata["unread_reply"] == "compressed as gzip"
+
+
+class TestSideCalls:
+    NAMER = "You help with conferences. Create a catchy title for each session that the user describes."
+
+    def test_a_conversation_about_titles_is_a_conversation(self, relay: Relay) -> None:
+        talk = Chat(relay)
+        talk.body["messages"] = [{"role": "system", "content": self.NAMER}]
+        talk.ask("Databases, for beginners.", said("Rows and Rows"))
+        talk.ask("Another one, please.", said("Tables"))
+        (session,) = sessions()
+        assert path_of(session) == [
+            "u:Databases, for beginners.", "a:Rows and Rows", "u:Another one, please.", "a:Tables",
+        ]  # fmt: skip
+
+    def test_a_long_question_with_one_word_for_an_answer_is_a_question(self, relay: Relay) -> None:
+        asked = "Is this spam? Answer Y or N. " + "mail " * 2_000
+        relay.ask(CHAT, {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": asked}]}, said("Y"))
+        assert path_of(sessions()[0]) == [f"u:{asked.strip()}", "a:Y"]
+
+    def test_opencode_says_that_it_wants_a_title_in_a_message_of_its_own(self, relay: Relay) -> None:
+        told = ["You are a title generator.", "Generate a title for this conversation:", "Plan it."]
+        messages = [
+            {"role": role, "content": text} for role, text in zip(("system", "user", "user"), told, strict=True)
+        ]
+        exchange = relay.ask(CHAT, {"model": "m", "messages": messages}, said("A plan"))
+        assert exchange_of(exchange).metadata["helper"] == "title"
+        assert sessions() == []
+
+    def test_what_is_left_out_of_a_side_call_is_said(self, relay: Relay) -> None:
+        messages = [{"role": "system", "content": self.NAMER}, {"role": "user", "content": "x" * 5_000}]
+        exchange = relay.ask(CHAT, {"model": "m", "messages": messages}, said("Rows"))
+        told = exchange_of(exchange).metadata
+        assert told["asked"] == "x" * 2_000 + " [… 3,000 characters more, not kept]"
+        assert told["answered"] == "Rows"

@@ -26,7 +26,6 @@ from relay.gateway.usage import estimated
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The caller had all of it, and we had no room for it.
 NOT_KEPT = "not_kept"
-SHOWN_BODY = 10_000
 # Of a request that nobody counted.
 BYTES_PER_TOKEN = 4
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
@@ -42,6 +41,8 @@ class Answer:
     usage: Usage | None = None
     error: str = ""
     error_body: str = ""
+    # How the reply was compressed, where that is a way we cannot read.
+    unread: str = ""
     reply_id: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     skipped: int = 0
@@ -65,11 +66,11 @@ def answered_by(asked: Accepted, ended: Ended) -> By:
 
 
 def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
-    body = _plain(b"".join(pieces), ended)
+    body, unread = _plain(b"".join(pieces), ended)
     by = answered_by(asked, ended)
     dialect = DIALECTS.get(by.dialect)
     if asked.kind != "chat" or dialect is None:
-        return _without_words(ended, body)
+        return _without_words(ended, body, unread=unread)
     folded = Assembler(provider=by.provider, model=by.model)
     if ended.status >= 400:
         folded.feed(dialect.decode_error(ended.status, body))
@@ -79,24 +80,26 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
     reason = _reason(folded, ended, has_body=bool(body))
     if reason == UPSTREAM_ERROR and folded.failed is None:
         folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
-    usage = _usage(folded, asked, ended)
+    usage = _usage(folded, asked, ended, is_unread=bool(unread))
+    has_words = not unread or reason == UPSTREAM_ERROR
     return Answer(
         reason=reason,
-        output=_output(folded, asked, ended, reason=reason, usage=usage),
+        output=_output(folded, asked, ended, reason=reason, usage=usage) if has_words else None,
         usage=usage,
         error=folded.failed.message if folded.failed else ended.error,
-        error_body=body[:SHOWN_BODY].decode("utf-8", "replace") if ended.status >= 400 else "",
+        error_body=body.decode("utf-8", "replace") if ended.status >= 400 else "",
+        unread=unread,
         reply_id=folded.request_id,
         blobs=folded.blobs,
         skipped=len(folded.skipped),
     )
 
 
-def _without_words(ended: Ended, body: bytes) -> Answer:
+def _without_words(ended: Ended, body: bytes, *, unread: str) -> Answer:
     failed = ended.status >= 400
-    shown = body[:SHOWN_BODY].decode("utf-8", "replace") if failed else ""
+    told = body.decode("utf-8", "replace") if failed else ""
     reason = UPSTREAM_ERROR if failed and ended.reason == DONE else ended.reason
-    return Answer(reason=reason, usage=_hinted(ended), error=ended.error or shown[:500], error_body=shown)
+    return Answer(reason=reason, usage=_hinted(ended), error=ended.error, error_body=told, unread=unread)
 
 
 def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
@@ -125,8 +128,8 @@ def _output(
     return replace(output, usage=usage, request_id=request_id or output.request_id)
 
 
-def _usage(folded: Assembler, asked: Accepted, ended: Ended) -> Usage | None:
-    if folded.ended:
+def _usage(folded: Assembler, asked: Accepted, ended: Ended, *, is_unread: bool) -> Usage | None:
+    if folded.ended or is_unread:
         return folded.usage or _hinted(ended) or _estimated(asked, ended)
     written = sum(tokens.estimate_text(text) for text in _texts(folded))
     if folded.usage:
@@ -158,18 +161,24 @@ def _hinted(ended: Ended) -> Usage | None:
     return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
 
 
-def _plain(body: bytes, ended: Ended) -> bytes:
-    """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes."""
-    coding = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
+def _plain(body: bytes, ended: Ended) -> tuple[bytes, str]:
+    """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes.
+
+    Where nothing can be read, how it was compressed.
+    """
+    told = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
+    coding = told.strip().lower()
     try:
-        match coding.strip().lower():
+        match coding:
+            case "" | "identity":
+                return body, ""
             case "gzip" | "x-gzip" | "deflate":
-                return _inflated(body)
+                return _inflated(body), ""
             case "zstd":
-                return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+                return zstandard.ZstdDecompressor().decompressobj().decompress(body), ""
     except (zlib.error, zstandard.ZstdError):
-        return b""
-    return body
+        pass
+    return b"", coding if body else ""
 
 
 def _inflated(body: bytes) -> bytes:
