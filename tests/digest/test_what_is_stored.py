@@ -230,3 +230,11 @@ class TestSideCalls:
         told = exchange_of(exchange).metadata
         assert told["asked"] == "x" * 2_000 + " [… 3,000 characters more, not kept]"
         assert told["answered"] == "Rows"
+
+
+@pytest.mark.parametrize("mode", ["redacted", "metadata"])
+@pytest.mark.parametrize("agent", [f"{SECRET}/1", f"my{SECRET}/1", f"my-{SECRET}"])
+def test_a_key_in_the_name_of_a_program_is_not_kept(relay: Relay, mode: str, agent: str) -> None:
+    in_mode(relay, mode).ask(CHAT, QUESTION, said("Hi."), {"user-agent": agent})
+    assert Exchange.objects.count() == 1
+    assert SECRET[:16] not in everything_stored()

@@ -52,7 +52,7 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
     """What is said of a call besides the columns; only what there is to say."""
     asked, record = plan.asked, plan.asked.record
     said = {
-        "client": asked.client,
+        "client": client_name(plan),
         "path": record.path,
         "request_bytes": record.body_size,
         "streamed": record.stream,
@@ -91,6 +91,12 @@ def redacted(plan: Plan, text: str) -> str:
     if not text or not plan.keeps_texts:
         return ""
     return redaction.redacted_text(text, redaction.redactors_for(mode_of(plan)))[0]
+
+
+def client_name(plan: Plan) -> str:
+    """Which program calls: told in every mode, but not a key that somebody wrote into its name."""
+    mode = mode_of(plan) if plan.keeps_texts else "redacted"
+    return redaction.redacted_text(plan.asked.client, redaction.redactors_for(mode))[0]
 
 
 def _ending(plan: Plan) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import notes, retries
 from relay.gateway.digest.answers import read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import Spot, recognise
@@ -174,7 +174,7 @@ class Wave:
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     asked, now = plan.asked, timezone.now()
     begun = min(asked.at, now)
-    values = {"client": asked.client, "recognised_by": spot.by, "model": asked.record.model}
+    values = {"client": client_name(plan), "recognised_by": spot.by, "model": asked.record.model}
     session = rows.new(
         Session,
         id=session_id,

@@ -49,7 +49,7 @@ def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping
 
 
 def _is_probe(request: DecodedRequest) -> bool:
-    """Whether a key works, or how much of a quota is left. A long question with one word for an answer is a question."""
+    """Whether a key works, or how much of a quota is left; a long question with one word for an answer is none."""
     return request.options.max_tokens == 1 and 0 < len(_only_words(request)) <= PROBE_CHARS
 
 
