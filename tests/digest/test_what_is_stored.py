@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any, ClassVar
 
 import pytest
@@ -238,3 +239,57 @@ def test_a_key_in_the_name_of_a_program_is_not_kept(relay: Relay, mode: str, age
     in_mode(relay, mode).ask(CHAT, QUESTION, said("Hi."), {"user-agent": agent})
     assert Exchange.objects.count() == 1
     assert SECRET[:16] not in everything_stored()
+
+
+class TestSeveralAnswers:
+    """A caller may ask for more than one (`n`): the first is the path, and the others stand beside it."""
+
+    def choices(self, name: str, *texts: str) -> list[dict[str, Any]]:
+        end = {"finish_reason": "stop"}
+        return [{"index": index, name: {"content": text}, **end} for index, text in enumerate(texts)]
+
+    def reply(self, *, is_stream: bool) -> bytes:
+        if not is_stream:
+            return json.dumps({"id": "x", "model": "m", "choices": self.choices("message", "Yes.", "No.")}).encode()
+        chunks = [
+            *({"choices": [one | {"finish_reason": None}]} for one in self.choices("delta", "Ye", "N")),
+            *({"choices": [one]} for one in self.choices("delta", "s.", "o.")),
+        ]
+        return b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
+
+    @pytest.mark.parametrize("is_stream", [False, True])
+    def test_each_is_kept_and_can_be_gone_on_from(self, relay: Relay, is_stream: bool) -> None:
+        body = {**QUESTION, "stream": is_stream, "n": 2}
+        exchange = relay.send(CHAT, body)
+        relay.journal.reply(exchange, self.reply(is_stream=is_stream))
+        relay.end(exchange)
+        relay.digest()
+        (session,) = sessions()
+        assert path_of(session) == ["u:Hello", "a:Yes."]
+        row = exchange_of(exchange)
+        assert row.metadata["answers"] == 2
+        assert row.message is not None
+        assert row.message.content == "Yes."
+        beside = Message.objects.get(session=session, content="No.")
+        assert (beside.on_path, beside.parent_seq, beside.status) == (False, row.message.parent_seq, "complete")
+        spoken = [*body["messages"], {"role": "assistant", "content": "No."}, {"role": "user", "content": "Why?"}]
+        relay.ask(CHAT, {"model": "m", "messages": spoken}, said("So."))
+        (session,) = sessions()
+        assert path_of(session) == ["u:Hello", "a:No.", "u:Why?", "a:So."]
+
+    @pytest.mark.parametrize("is_stream", [False, True])
+    def test_gemini_calls_them_candidates(self, relay: Relay, is_stream: bool) -> None:
+        candidates = [
+            {"index": index, "content": {"parts": [{"text": text}]}, "finishReason": "STOP"}
+            for index, text in enumerate(("Yes.", "No."))
+        ]
+        chunks: list[Any] = [{"candidates": [one]} for one in candidates] if is_stream else [{"candidates": candidates}]
+        body = {"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]}
+        exchange = relay.send("gemini-generate", body)
+        lines = [json.dumps(chunk) for chunk in chunks]
+        relay.journal.reply(exchange, "".join(f"data: {line}\n\n" if is_stream else line for line in lines).encode())
+        relay.end(exchange)
+        relay.digest()
+        (session,) = sessions()
+        assert path_of(session) == ["u:Hello", "a:Yes."]
+        assert Message.objects.filter(session=session, content="No.", on_path=False).exists()

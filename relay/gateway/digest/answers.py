@@ -8,7 +8,7 @@ where it is more), and where there is none the number is `estimated`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -45,6 +45,8 @@ class Answer:
     unread: str = ""
     reply_id: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    # Further answers to the same question, where the caller asked for several.
+    others: tuple[ModelOutput, ...] = ()
     skipped: int = 0
 
 
@@ -81,16 +83,18 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
     if reason == UPSTREAM_ERROR and folded.failed is None:
         folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
     usage = _usage(folded, asked, ended, is_unread=bool(unread))
-    has_words = not unread or reason == UPSTREAM_ERROR
+    output = _output(folded, asked, ended, usage=usage) if _has_words(asked, reason, unread) else None
+    others = [_output(other, asked, ended, usage=None) for other in folded.beside.values()]
     return Answer(
         reason=reason,
-        output=_output(folded, asked, ended, reason=reason, usage=usage) if has_words else None,
+        output=output,
+        others=tuple(others) if output is not None else (),
         usage=usage,
         error=folded.failed.message if folded.failed else ended.error,
         error_body=body.decode("utf-8", "replace") if ended.status >= 400 else "",
         unread=unread,
         reply_id=folded.request_id,
-        blobs=folded.blobs,
+        blobs=folded.blobs | {name: data for other in folded.beside.values() for name, data in other.blobs.items()},
         skipped=len(folded.skipped),
     )
 
@@ -113,12 +117,12 @@ def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
     return ended.reason
 
 
-def _output(
-    folded: Assembler, asked: Accepted, ended: Ended, *, reason: str, usage: Usage | None
-) -> ModelOutput | None:
-    # Bytes of which nobody kept a copy: the exchange says how many there were.
-    if asked.recording == "no_replies" and reason != UPSTREAM_ERROR:
-        return None
+def _has_words(asked: Accepted, reason: str, unread: str) -> bool:
+    """Not where nobody kept a copy of the bytes, or can read them: the exchange says how many there were."""
+    return reason == UPSTREAM_ERROR or (asked.recording != "no_replies" and not unread)
+
+
+def _output(folded: Assembler, asked: Accepted, ended: Ended, *, usage: Usage | None) -> ModelOutput:
     output = folded.output(
         at=datetime.fromtimestamp(ended.at, UTC),
         latency=max(0.0, ended.first_byte_at - asked.at) if ended.first_byte_at else None,
@@ -147,9 +151,10 @@ def _estimated(asked: Accepted, ended: Ended) -> Usage | None:
     return estimated(asked.body_size, reply_size=ended.reply_size, is_stream=asked.stream)
 
 
-def _texts(folded: Assembler) -> list[str]:
-    output = folded.output()
-    return [output.text, output.reasoning, *(request.arguments for request in output.tool_requests)]
+def _texts(folded: Assembler) -> Iterator[str]:
+    for one in (folded, *folded.beside.values()):
+        output = one.output()
+        yield from (output.text, output.reasoning, *(request.arguments for request in output.tool_requests))
 
 
 def _hinted(ended: Ended) -> Usage | None:

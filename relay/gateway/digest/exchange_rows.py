@@ -131,6 +131,7 @@ def _metadata(plan: Plan) -> dict[str, Any]:
     said = {
         "reply_bytes": ended.reply_size,
         "lost_bytes": ended.lost_bytes,
+        "answers": 1 + len(answer.others) if answer.others else 0,
         "skipped_events": answer.skipped,
         "upstream": _attempts(plan, ended) if len(ended.attempts) > 1 or answer.error or answer.error_body else [],
         "headers": {name: value for name, value in ended.response_headers if name.lower() != "set-cookie"},

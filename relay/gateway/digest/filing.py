@@ -56,6 +56,7 @@ class Wave:
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
             plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
             self._append(plans)
+            self._append_others(plans)
             self._write_exchanges(plans)
             self._name_replies(plans)
             notes.write_notes(plans)
@@ -128,6 +129,12 @@ class Wave:
         written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun, files=_files(plans))
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
+
+    def _append_others(self, plans: Sequence[Plan]) -> None:
+        """Where the caller asked for several answers, each further one is a branch beside the first."""
+        wishes = [wish for plan in plans for wish in _further(plan)]
+        if wishes:
+            recorder.append_batch(wishes, files=_files(plans))
 
     def _note_written(self, plan: Plan, entry: Entry, written: Appended) -> None:
         if plan.session_id is not None:
@@ -211,6 +218,13 @@ def _message(plan: Plan) -> ModelOutput | None:
     if answer is None or answer.output is None or plan.asked.side or not plan.keeps_texts:
         return None
     return exchanges.message_of(answer.output, end_reason=answer.reason)
+
+
+def _further(plan: Plan) -> list[Append]:
+    if plan.session_id is None or plan.message is None or plan.answer is None:
+        return []
+    messages = (exchanges.message_of(other, end_reason=plan.answer.reason) for other in plan.answer.others)
+    return [Append(plan.session_id, message, plan.after, mode_of(plan)) for message in messages if message]
 
 
 def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
