@@ -24,6 +24,7 @@ from history.entries import (
 )
 from history.events import (
     END_REASONS,
+    Beside,
     Ended,
     EndReason,
     Event,
@@ -46,7 +47,10 @@ NO_ARGUMENTS = "{}"
 
 
 class Assembler:
-    """Feed it events; `output()` is the answer so far. `blobs` holds the bytes of media in it, by hash."""
+    """Feed it events; `output()` is the answer so far. `blobs` holds the bytes of media in it, by hash.
+
+    `beside` are further answers to the same question, where the vendor gave several.
+    """
 
     def __init__(self, *, provider: str = "", model: str = "", agent: str = "") -> None:
         self.provider, self.model, self.agent = provider, model, agent
@@ -56,6 +60,7 @@ class Assembler:
         self.failed: Failed | None = None
         self.skipped: list[Skipped] = []
         self.blobs: dict[str, bytes] = {}
+        self.beside: dict[int, Assembler] = {}
         # By name and kind: an odd stream may use one name for two things.
         self._parts: dict[tuple[str, type], _Growing] = {}
         # Tokens that nobody has asked for yet: put to the others together, since there are so many of them.
@@ -99,8 +104,15 @@ class Assembler:
                 self.failed = event
             case Skipped():
                 self.skipped.append(event)
+            case Beside():
+                self._add_beside(event)
             case _:
                 self._add(event)
+
+    def _add_beside(self, event: Beside) -> None:
+        if event.answer not in self.beside:
+            self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
+        self.beside[event.answer].feed(event.event)
 
     def _fold(self) -> None:
         fresh, self._fresh = self._fresh, []

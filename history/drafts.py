@@ -14,9 +14,20 @@ from typing import Any
 from django.utils import timezone
 
 from history import bodies, fingerprints, projections, redaction, rows, seals
-from history.entries import CONVERSATION, LEAVES, Entry, HeadMoved, ModelInput, ModelOutput, ToolResult, ToolResults
+from history.entries import (
+    CONVERSATION,
+    LEAVES,
+    Entry,
+    HeadMoved,
+    Media,
+    ModelInput,
+    ModelOutput,
+    ToolResult,
+    ToolResults,
+)
 from history.errors import HistoryOff, NoSuchEntry, PairingError
-from history.models import Message, Session, ToolCall
+from history.models import Blob, Message, Session, ToolCall
+from history.redaction_files import redacted_files
 from history.titles import title_from
 
 # Sessions that we write ourselves are held to pairing; what others sent is stored as it came, and marked.
@@ -40,6 +51,7 @@ class Row:
     entry: Entry
     packed: bodies.Packed
     footing: Footing
+    files: Mapping[str, tuple[bytes, str]] = field(default_factory=dict)  # to be stored: hash → bytes, media type
 
 
 @dataclass
@@ -48,13 +60,16 @@ class Draft:
 
     session: Session
     as_it_came: bool = False
+    promised: str = "full"  # a recording mode: the stricter of it and that of the key is obeyed
+    given: Mapping[str, bytes] = field(default_factory=dict)  # files that entries may name and nobody has stored yet
     rows: list[Row] = field(default_factory=list)
     asked_for: list[int] = field(default_factory=list)  # positions in `rows` of what the caller gave
     flushed: int = 0  # how many rows are in the database already
     leaf: int = 0  # where the caller's next entry goes if it names no other place
 
     def __post_init__(self) -> None:
-        mode = self.session.api_key.recording if self.session.api_key else "full"
+        key = self.session.api_key
+        mode = redaction.stricter(key.recording, self.promised) if key else self.promised
         if not redaction.stores_bodies(mode):
             raise HistoryOff(f"the key of session {self.session.pk} records in mode {mode!r}: no texts are stored")
         self.leaf = self.session.head
@@ -93,7 +108,7 @@ class Draft:
         """Make the row; returns where the next entry goes."""
         session, seq = self.session, self.session.version + 1
         fingerprint = fingerprints.fingerprint(entry, after=footing.fingerprint, scope=self.scope)
-        stored = entry if self.as_it_came else self._redacted(entry)
+        stored, cleaned = (entry, {}) if self.as_it_came else self._redacted(entry)
         columns = projections.columns_of(stored)
         packed, salt = bodies.pack(stored), seals.new_salt()
         digest = seals.digest_of(salt, packed.body)
@@ -114,7 +129,8 @@ class Draft:
             fingerprint=fingerprint,
             **columns,
         )
-        self.rows.append(Row(message, stored, packed, footing))
+        files = _files_of(stored, {**self.given, **cleaned}) if packed.attachments else {}
+        self.rows.append(Row(message, stored, packed, footing, files))
         _count(session, stored, columns)
         session.version, session.last_seal = seq, seal
         if is_leaf:
@@ -124,12 +140,20 @@ class Draft:
             advance(session, kind=columns["kind"], footing=self.footings[seq], seq=seq)
         return seq
 
-    def _redacted(self, entry: Entry) -> Entry:
-        """The entry as it may be kept; what was taken out of it is counted in its metadata."""
+    def _redacted(self, entry: Entry) -> tuple[Entry, Mapping[str, bytes]]:
+        """The entry as it may be kept, what was taken out of it counted in its metadata; and files as they may be."""
         redacted = redaction.redacted(entry, self.redactors)
-        if not redacted.hits:
-            return redacted.entry
-        return replace(redacted.entry, metadata={**redacted.entry.metadata, "redacted": dict(redacted.hits)})
+        cleaned = redacted_files(redacted.entry, self.redactors, read=self._file)
+        hits = redacted.hits + cleaned.hits
+        if not hits:
+            return cleaned.entry, cleaned.files
+        return replace(cleaned.entry, metadata={**cleaned.entry.metadata, "redacted": dict(hits)}), cleaned.files
+
+    def _file(self, name: str) -> bytes | None:
+        if name in self.given:
+            return self.given[name]
+        found = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
+        return None if found is None else bytes(found)
 
     def _paired(self, entry: ToolResults, footing: Footing) -> ToolResults:
         if self.as_it_came:
@@ -140,6 +164,11 @@ class Draft:
             if self.is_strict:
                 raise
             return replace(entry, metadata={**entry.metadata, "unpaired": str(misfit)})
+
+
+def _files_of(entry: Entry, files: Mapping[str, bytes]) -> dict[str, tuple[bytes, str]]:
+    named = (part for part in bodies.parts_of(entry) if isinstance(part, Media))
+    return {part.sha256: (files[part.sha256], part.media_type) for part in named if part.sha256 in files}
 
 
 def advance(session: Session, *, kind: str, footing: Footing, seq: int) -> None:

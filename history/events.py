@@ -126,4 +126,14 @@ class Skipped:
 
 
 Piece = TextPiece | ReasoningPiece | ToolCallPiece | MediaPiece | OtherPiece
-Event = Started | Piece | UsageReported | Ended | Failed | Skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Part of a further answer to the same question: some vendors give several where they are asked to (`n`)."""
+
+    answer: int
+    event: Piece | Ended
+
+
+Event = Started | Piece | UsageReported | Ended | Failed | Skipped | Beside

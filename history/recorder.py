@@ -12,7 +12,7 @@ the path into a session of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -26,12 +26,13 @@ from history.branches import behind_notes
 from history.context import edges_of
 from history.copying import copy_entries
 from history.drafts import Draft, Row
-from history.entries import Entry, HeadMoved
+from history.entries import EMPTY, Entry, HeadMoved
 from history.errors import CannotLink, HistoryOff, NoSuchEntry
 from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
 from history.paths import Path
 from history.policies import expiry_of
 from history.reading import read_nodes
+from history.redaction import stricter
 from history.selectors import chain_to
 from history.transactions import writing
 
@@ -47,11 +48,16 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """One wish to append, for `append_batch`. `after=None`: after the session's entry before it in the batch."""
+    """One wish to append, for `append_batch`. `after=None`: after the session's entry before it in the batch.
+
+    `promised` is the recording mode that its writer was told: where that of the key has changed since, the stricter of
+    the two is obeyed, for all that the batch adds to the session.
+    """
 
     session_id: UUID
     entry: Entry
     after: int | None
+    promised: str = "full"
 
 
 def start_session(
@@ -103,16 +109,22 @@ def append_behind(session: Session, entries: Sequence[Entry], *, after: int) -> 
         return append_many(session, entries, after=behind_notes(session.pk, after))
 
 
-def append_batch(wishes: Sequence[Append], *, begun: Sequence[Session] = ()) -> list[Appended]:
+def append_batch(
+    wishes: Sequence[Append], *, begun: Sequence[Session] = (), files: Mapping[str, bytes] = EMPTY
+) -> list[Appended]:
     """Store entries of many sessions in one transaction: so a busy writer shares the cost of a commit.
 
-    `begun` are sessions that are not stored yet; each becomes a row once, when its entries are counted.
+    `begun` are sessions that are not stored yet; each becomes a row once, when its entries are counted. `files` are
+    attachments by their hash: those that the entries name are stored, as their sessions may keep them.
     """
     refuse_when_off()
     with writing():
         new = {session.pk: session for session in begun}
         old = storage.lock({wish.session_id for wish in wishes} - new.keys())
-        drafts = {pk: Draft(session) for pk, session in (new | old).items()}
+        promised = _strictest(wishes)
+        drafts = {
+            pk: Draft(session, promised=promised.get(pk, "full"), given=files) for pk, session in (new | old).items()
+        }
         for wish in wishes:
             draft = drafts[wish.session_id]
             _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
@@ -216,9 +228,9 @@ def _mark(session: Session, name: str, is_on: bool) -> None:
 def store_blob(content: bytes, *, media_type: str) -> str:
     """Keep an attachment; its hash is what a `Media` part names. One that no entry uses is removed after a while."""
     refuse_when_off()
-    name, kind = sha256(content).hexdigest(), rows.fitting_text(Blob, "media_type", media_type)
+    name = sha256(content).hexdigest()
     with writing():
-        storage.store_blobs([Blob(sha256=name, data=content, size=len(content), media_type=kind)])
+        storage.store_blobs([storage.new_blob(name, content, media_type=media_type)])
         # One that was stored long ago and used by nobody would otherwise go with the next purge, before it is named.
         Blob.objects.filter(pk=name).update(created_at=timezone.now())
     return name
@@ -234,6 +246,14 @@ def keep_blobs(names: Collection[str]) -> frozenset[str]:
 def refuse_when_off() -> None:
     if not settings.CHAT_HISTORY_ENABLED:
         raise HistoryOff("history is off (CHAT_HISTORY_ENABLED=false): nothing is written")
+
+
+def _strictest(wishes: Sequence[Append]) -> dict[UUID, str]:
+    modes: dict[UUID, str] = {}
+    for wish in wishes:
+        if wish.promised != modes.setdefault(wish.session_id, wish.promised):
+            modes[wish.session_id] = stricter(modes[wish.session_id], wish.promised)
+    return modes
 
 
 def _add(draft: Draft, entry: Entry, *, after: int) -> None:

@@ -27,7 +27,7 @@ from history.redaction_walk import Redactor, Redactors, Walk
 
 logger = logging.getLogger(__name__)
 
-MODES = ("full", "redacted", "no_replies", "metadata", "off")
+MODES = ("full", "redacted", "no_replies", "metadata", "off")  # each keeps less than the one before
 HOOK = "hook"
 HOOK_FAILED = "hook-failed"
 
@@ -43,6 +43,11 @@ class Redacted:
 def stores_bodies(mode: str) -> bool:
     """Whether a key that records in this mode keeps any text at all; if not, nothing of an entry is to be written."""
     return _known(mode) not in ("metadata", "off")
+
+
+def stricter(mode: str, other: str) -> str:
+    """The one of two modes that keeps less: what was promised, and what was decided since."""
+    return max(mode, other, key=lambda one: MODES.index(_known(one)))
 
 
 def redactors_for(mode: str) -> Redactors:

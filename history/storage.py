@@ -109,6 +109,11 @@ def store_blobs(blobs: Sequence[Blob]) -> None:
             return
 
 
+def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
+    kind = rows.fitting_text(Blob, "media_type", media_type)
+    return Blob(sha256=name, data=content, size=len(content), media_type=kind)
+
+
 def _gone(blobs: Sequence[Blob]) -> list[Blob]:
     """What a purge removed in the same instant, because nobody had used it any more; the rest is held until we commit.
 
@@ -147,9 +152,10 @@ def move_head(session: Session, *, to: int) -> None:
 
 
 def _store_blobs_of(pending: Sequence[Row]) -> None:
-    contents = {name: content for row in pending for name, content in row.packed.blobs.items()}
-    if contents:
-        store_blobs([Blob(sha256=name, data=content, size=len(content)) for name, content in contents.items()])
+    fresh = {name: (content, "text/plain") for row in pending for name, content in row.packed.blobs.items()}
+    fresh |= {name: file for row in pending for name, file in row.files.items()}
+    if fresh:
+        store_blobs([new_blob(name, content, media_type=kind) for name, (content, kind) in fresh.items()])
     attached = {name for row in pending for name in row.packed.attachments}
     if missing := attached - set(Blob.objects.filter(pk__in=attached).values_list("pk", flat=True)) if attached else ():
         raise NoSuchBlob(f"the attachment {next(iter(missing))} was not stored; call store_blob first")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from string import ascii_letters, digits
 from typing import Any
 
 from history.dialects.loose import parsed
@@ -34,6 +35,7 @@ _TOO_LONG = re.compile(
 
 # A proxy's page says enough in its beginning.
 SHOWN = 500
+_OF_KEYS = ascii_letters + digits + "_-.+/=~%"
 
 
 def read_body(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -43,10 +45,15 @@ def read_body(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         found = parsed(body)
     except ValueError:
-        return {"error": {"message": body[:SHOWN].decode("utf-8", "replace").strip()}}
+        return {"error": {"message": _beginning(body[: 4 * SHOWN + 4].decode("utf-8", "replace"))}}
     if isinstance(found, list) and found and isinstance(found[0], Mapping):
         return found[0]
-    return found if isinstance(found, Mapping) else {"error": {"message": str(found)[:SHOWN]}}
+    return found if isinstance(found, Mapping) else {"error": {"message": _beginning(str(found))}}
+
+
+def _beginning(text: str) -> str:
+    """Not cut inside a word: half a key is not known for one, and would be stored."""
+    return text.strip() if len(text) <= SHOWN else text[:SHOWN].rstrip(_OF_KEYS).strip()
 
 
 def refined(kind: ErrorKind, told: str) -> ErrorKind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from history.assembly import merged_usage
 from history.entries import Usage
-from history.events import Ended, Event, Failed, Piece, Skipped, Started, UsageReported
+from history.events import Beside, Ended, Event, Failed, Piece, Skipped, Started, UsageReported
 
 
 class Replying:
@@ -27,7 +27,7 @@ class Replying:
             case Failed():
                 self.has_failed = True
                 return self.fail(event)
-            case Skipped():
+            case Skipped() | Beside():  # there is no place for it
                 pass
             case _:
                 return self.write(event)

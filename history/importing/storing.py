@@ -23,8 +23,8 @@ from uuid import UUID, uuid5
 from django.db import IntegrityError
 
 from history import recorder, storage
-from history.bodies import dump, parts_of
-from history.entries import Entry, HeadMoved, Media, ModelOutput, Numbering, Reasoning, entry_to_json
+from history.bodies import dump
+from history.entries import Entry, HeadMoved, ModelOutput, Numbering, Reasoning, entry_to_json
 from history.formats.base import Conversation, Node
 from history.formats.trees import last_place
 from history.importing.reports import Outcome
@@ -101,7 +101,6 @@ def _store(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> G
         session = _started(conversation, name, owner=owner, under=under)
     growth = _Growth(conversation)
     stood_at = session.head
-    _store_blobs(conversation)
     places = growth.places(before)
     for start in range(0, len(places), BATCH):
         if start:
@@ -138,18 +137,6 @@ def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKe
     )
 
 
-def _store_blobs(conversation: Conversation) -> None:
-    kinds = {
-        part.sha256: part.media_type
-        for node in conversation.nodes
-        for part in parts_of(node.entry)
-        if isinstance(part, Media) and part.sha256
-    }
-    for name, content in conversation.blobs.items():
-        if name in kinds:
-            recorder.store_blob(content, media_type=kinds[name])
-
-
 def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
     """The entries of these nodes that are not there. What is there is asked under the lock."""
     with writing():
@@ -157,7 +144,7 @@ def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
         growth.learn(session, version=locked.version)
         wishes = growth.wishes(session.pk, places, next_seq=locked.version + 1)
         if wishes:
-            recorder.append_batch(wishes)
+            recorder.append_batch(wishes, files=growth.conversation.blobs)
 
 
 def _known(session: Session, *, after: int = 0) -> dict[str, tuple[int, str]]:

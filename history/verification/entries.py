@@ -103,6 +103,7 @@ def texts_left(row: Row) -> list[str]:
 
 def wrong_fingerprint(row: Row, entry: Entry, *, after: bytes, scope: str) -> bool:
     """Whether the chain was continued differently. What was redacted cannot be checked: it was hashed before."""
-    if "[redacted:" in (row.body or "") or entry.metadata.get("recording") == "no_replies":
+    is_redacted = "[redacted:" in (row.body or "") or bool(entry.metadata.get("redacted"))
+    if is_redacted or entry.metadata.get("recording") == "no_replies":
         return False
     return fingerprints.fingerprint(entry, after=after, scope=scope) != row.fingerprint

@@ -112,9 +112,12 @@ def so_far(usage: Usage, *, written: int) -> Usage:
 
 def written_in(folded: Assembler) -> int:
     """Our estimate of what came: words, thoughts and calls."""
-    output = folded.output()
-    texts = [output.text, output.reasoning, *(request.arguments for request in output.tool_requests)]
-    return sum(map(estimate_text, texts))
+    outputs = [one.output() for one in (folded, *folded.beside.values())]
+    return sum(
+        estimate_text(text)
+        for output in outputs
+        for text in (output.text, output.reasoning, *(request.arguments for request in output.tool_requests))
+    )
 
 
 def _written_like(dialect: str, head: bytes, *, reply_size: int) -> int:

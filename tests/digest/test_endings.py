@@ -64,6 +64,25 @@ def test_a_placeholder_of_one_token_is_not_taken_for_the_count(relay: Relay) -> 
     assert message.output_tokens >= 5
 
 
+def test_nor_is_it_after_an_error_in_the_middle_of_the_stream(relay: Relay) -> None:
+    body = {"model": "m", "max_tokens": 99, "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    exchange = relay.send("anthropic-messages", body)
+    events: list[dict[str, object]] = [
+        {"type": "message_start", "message": {"id": "m1", "role": "assistant", "content": [], "model": "m",
+                                              "usage": {"input_tokens": 30, "output_tokens": 1}}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "many words " * 200}},
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+    ]  # fmt: skip
+    stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+    relay.journal.reply(exchange, stream.encode())
+    relay.end(exchange, is_counted=False, reply_size=len(stream))
+    relay.digest()
+    row = exchange_of(exchange)
+    assert (row.end_reason, row.usage["input_tokens"], row.usage["source"]) == ("upstream_error", 30, "partial")
+    assert row.usage["output_tokens"] >= 200
+
+
 def test_nothing_is_made_up_where_the_client_left_before_the_first_word(relay: Relay) -> None:
     exchange = relay.send(CHAT, HELLO)
     relay.end(exchange, "client_gone", status=0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from django.test import Client
 
@@ -9,7 +11,7 @@ from history.models import EarlierTry, Exchange, Message
 from history.retention import erase
 from project.accounts.models import User
 from tests.digest.programs import Chat, ClaudeCode, Program
-from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +38,24 @@ def test_tries_of_one_request_are_one_exchange_and_one_question(program: type[Pr
     assert (row.pk, row.attempts, row.end_reason, row.status_code) == (third, 3, "done", 200)
     assert [one["exchange"] for one in row.metadata["retried"]] == [str(first), str(second)]
     assert Message.objects.filter(kind="model_input", is_internal=False).count() == 1
+
+
+def test_what_each_try_has_cost_is_in_the_sum(relay: Relay) -> None:
+    talk = Chat(relay)
+    tries = [talk.send("Fix the parser.")]
+    for number in ("1", "2"):
+        relay.journal.reply(tries[-1], half_bytes(talk.dialect, said("Half", usage=None)))
+        relay.end(tries[-1], "upstream_cut", metadata={"cost": "0.5"})
+        relay.digest()
+        talk.turns -= 1
+        tries.append(talk.send(headers={"x-stainless-retry-count": number}))
+        relay.digest()
+    relay.answer(tries[-1], said("Done."), metadata={"cost": "0.25"})
+    relay.digest()
+    (session,) = sessions()
+    row = Exchange.objects.get()
+    assert session.cost == row.cost == Decimal("1.25")
+    assert [Decimal(one["cost"]) for one in row.metadata["retried"]] == [Decimal("0.5"), Decimal("0.5")]
 
 
 def test_the_ids_of_earlier_tries_name_the_session_too(relay: Relay, client: Client, ada: User) -> None:

@@ -13,6 +13,7 @@ from history.dialects.streaming import PartNames
 from history.dialects.writing import INVALID_JSON, arguments_of
 from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thawed
 from history.events import (
+    Beside,
     Ended,
     EndReason,
     ErrorKind,
@@ -20,6 +21,7 @@ from history.events import (
     Failed,
     MediaPiece,
     OtherPiece,
+    Piece,
     ReasoningPiece,
     Started,
     TextPiece,
@@ -105,6 +107,8 @@ class ReplyReader:
         self._names = PartNames()
         self._call_ids: set[str] = set()
         self._has_started = False
+        self._first: int | None = None
+        self._beside: dict[int, ReplyReader] = {}
 
     def read(self, chunk: Mapping[str, Any]) -> Iterator[Event]:
         # The internal API of Google's own tools puts the reply one level down.
@@ -116,14 +120,32 @@ class ReplyReader:
             self._has_started = True
             model, request_id = string(chunk.get("modelVersion")), string(chunk.get("responseId"))
             yield Started(model=model, request_id=request_id, provider=self._provider)
-        candidate = next(iter(objs(chunk.get("candidates"))), {})
-        for part in objs(obj(candidate.get("content")).get("parts")):
-            yield from self._part(part)
+        candidate, others = self._candidates(chunk)
+        yield from self._parts(candidate)
         if usage := obj(chunk.get("usageMetadata")):
             yield UsageReported(usage=usage_from(usage))
         yield from self._end(candidate, obj(chunk.get("promptFeedback")))
+        for index, other in others.items():
+            reader = self._beside.get(index) or self._beside.setdefault(index, ReplyReader())
+            events = (*reader._parts(other), *reader._end(other, {}))
+            yield from (Beside(answer=index, event=event) for event in events)
 
-    def _part(self, part: Mapping[str, Any]) -> Iterator[Event]:
+    def _candidates(self, chunk: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[int, Mapping[str, Any]]]:
+        """The answer, and further ones: only who asked for several (`candidateCount`) gets any."""
+        found: dict[int, Mapping[str, Any]] = {}
+        for place, candidate in enumerate(objs(chunk.get("candidates"))):
+            index = candidate.get("index")
+            found[index if isinstance(index, int) else place] = candidate
+        if self._first is None and found:
+            self._first = next(iter(found))
+        first = found.pop(self._first, {}) if self._first is not None else {}
+        return first, found
+
+    def _parts(self, candidate: Mapping[str, Any]) -> Iterator[Piece]:
+        for part in objs(obj(candidate.get("content")).get("parts")):
+            yield from self._part(part)
+
+    def _part(self, part: Mapping[str, Any]) -> Iterator[Piece]:
         """A signature is a part of its own: after the text it came with, so as not to cut that, else before it."""
         signature, text = string(part.get("thoughtSignature")), part.get("text")
         if part.get("thought") is True:
@@ -149,7 +171,7 @@ class ReplyReader:
         self._call_ids.add(call_id)
         return ToolCallPiece(part=self._names.new("call"), call_id=call_id, name=name, arguments=arguments)
 
-    def _end(self, candidate: Mapping[str, Any], feedback: Mapping[str, Any]) -> Iterator[Event]:
+    def _end(self, candidate: Mapping[str, Any], feedback: Mapping[str, Any]) -> Iterator[Ended]:
         if blocked := string(feedback.get("blockReason")):
             yield Ended(reason="content_filter", raw_reason=blocked)
         elif word := string(candidate.get("finishReason")):

@@ -12,6 +12,7 @@ from history.dialects.loose import compact, count, items, obj, objs, string, wit
 from history.dialects.writing import arguments_of
 from history.entries import ModelOutput, Part, Text, Usage
 from history.events import (
+    Beside,
     Ended,
     EndReason,
     ErrorKind,
@@ -201,18 +202,26 @@ def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
     if reply.get("error"):
         return [decode_error(0, reply)]
     events: list[Event] = [Started(model=string(reply.get("model")), request_id=string(reply.get("id")))]
-    calls = Calls()
-    choice = next(iter(objs(reply.get("choices"))), {})
-    message = obj(choice.get("message"))
-    events.extend((*message_events(message, calls), *calls.nameless()))
+    first, *others = objs(reply.get("choices")) or [{}]
+    pieces, end = _answer(first)
+    events.extend(pieces)
     if usage := obj(reply.get("usage")):
         events.append(UsageReported(usage=usage_from(usage)))
-    if word := string(choice.get("finish_reason")):
-        is_refused = bool(string(message.get("refusal")))
-        events.append(
-            Ended(reason="refusal", raw_reason=word) if is_refused else ended(word, has_calls=calls.count > 0)
-        )
+    events.extend(end)
+    for number, choice in enumerate(others, 1):
+        pieces, end = _answer(choice)
+        events.extend(Beside(answer=number, event=event) for event in (*pieces, *end))
     return events
+
+
+def _answer(choice: Mapping[str, Any]) -> tuple[list[Piece], list[Ended]]:
+    calls, message = Calls(), obj(choice.get("message"))
+    pieces: list[Piece] = [*message_events(message, calls), *calls.nameless()]
+    word = string(choice.get("finish_reason"))
+    if not word:
+        return pieces, []
+    is_refused = bool(string(message.get("refusal")))
+    return pieces, [Ended(reason="refusal", raw_reason=word) if is_refused else ended(word, has_calls=calls.count > 0)]
 
 
 def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:

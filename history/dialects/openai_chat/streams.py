@@ -23,6 +23,7 @@ from history.dialects.sse import sse
 from history.dialects.streaming import JsonStreamDecoder
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
 from history.events import (
+    Beside,
     Ended,
     Event,
     Failed,
@@ -42,34 +43,14 @@ def stream_decoder(provider: str = "") -> StreamDecoder:
     return JsonStreamDecoder(reader.read, read_whole=decode_reply, done=reader.done)
 
 
-class _Reader:
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
+class _Answer:
+    """One choice of a stream: mostly there is but one."""
+
+    def __init__(self) -> None:
         self._calls = Calls()
-        self._has_started = self._has_ended = self._is_refused = False
+        self._is_refused = self._has_ended = False
 
-    def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
-        if data.get("error"):
-            self._has_ended = True
-            yield decode_error(0, data)
-            return
-        if not self._has_started and (data.get("id") or data.get("model")):
-            self._has_started = True
-            model, request_id = string(data.get("model")), string(data.get("id"))
-            yield Started(model=model, request_id=request_id, provider=self._provider)
-        for choice in objs(data.get("choices"))[:1]:
-            yield from self._choice(choice)
-        if usage := obj(data.get("usage")):
-            yield UsageReported(usage=usage_from(usage))
-
-    def done(self) -> Iterable[Event]:
-        """``[DONE]`` without a reason is an end all the same."""
-        if self._has_ended:
-            return ()
-        self._has_ended = True
-        return (*self._calls.nameless(), ended("stop", has_calls=self._calls.count > 0))
-
-    def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
+    def read(self, choice: Mapping[str, Any]) -> Iterator[Piece | Ended]:
         delta = obj(choice.get("delta"))
         self._is_refused = self._is_refused or bool(string(delta.get("refusal")))
         yield from message_events(delta, self._calls)
@@ -78,6 +59,56 @@ class _Reader:
             yield from self._calls.nameless()
             found = ended(word, has_calls=self._calls.count > 0)
             yield Ended(reason="refusal", raw_reason=word) if self._is_refused else found
+
+    def done(self) -> Iterator[Piece | Ended]:
+        """``[DONE]`` without a reason is an end all the same."""
+        if not self._has_ended:
+            self._has_ended = True
+            yield from self._calls.nameless()
+            yield ended("stop", has_calls=self._calls.count > 0)
+
+
+class _Reader:
+    """The first choice is the answer; what further ones say is told as such."""
+
+    def __init__(self, provider: str) -> None:
+        self._provider = provider
+        self._first: int | None = None
+        self._answers: dict[int, _Answer] = {}
+        self._has_started = self._has_failed = False
+
+    def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
+        if data.get("error"):
+            self._has_failed = True
+            yield decode_error(0, data)
+            return
+        if not self._has_started and (data.get("id") or data.get("model")):
+            self._has_started = True
+            model, request_id = string(data.get("model")), string(data.get("id"))
+            yield Started(model=model, request_id=request_id, provider=self._provider)
+        for place, choice in enumerate(objs(data.get("choices"))):
+            index = choice.get("index")
+            index = index if isinstance(index, int) else place
+            yield from self._told(index, self._answer(index).read(choice))
+        if usage := obj(data.get("usage")):
+            yield UsageReported(usage=usage_from(usage))
+
+    def done(self) -> Iterable[Event]:
+        if self._has_failed:
+            return []
+        if not self._answers:
+            self._answer(0)
+        return [event for index, answer in self._answers.items() for event in self._told(index, answer.done())]
+
+    def _answer(self, index: int) -> _Answer:
+        if self._first is None:
+            self._first = index
+        return self._answers.get(index) or self._answers.setdefault(index, _Answer())
+
+    def _told(self, index: int, events: Iterable[Piece | Ended]) -> Iterable[Event]:
+        if index == self._first:
+            return events
+        return (Beside(answer=index, event=event) for event in events)
 
 
 def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:

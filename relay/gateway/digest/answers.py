@@ -25,7 +25,6 @@ from relay.gateway.usage import estimated, is_streamed, so_far, written_in
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The caller had all of it, and we had no room for it.
 NOT_KEPT = "not_kept"
-SHOWN_BODY = 10_000
 # Of a request that nobody counted.
 BYTES_PER_TOKEN = 4
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
@@ -41,8 +40,12 @@ class Answer:
     usage: Usage | None = None
     error: str = ""
     error_body: str = ""
+    # How the reply was compressed, where that is a way we cannot read.
+    unread: str = ""
     reply_id: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    # Further answers to the same question, where the caller asked for several.
+    others: tuple[ModelOutput, ...] = ()
     skipped: int = 0
 
 
@@ -64,11 +67,11 @@ def answered_by(asked: Accepted, ended: Ended) -> By:
 
 
 def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
-    body = _plain(b"".join(pieces), ended)
+    body, unread = _plain(b"".join(pieces), ended)
     by = answered_by(asked, ended)
     dialect = DIALECTS.get(by.dialect)
     if asked.kind != "chat" or dialect is None:
-        return _without_words(ended, body)
+        return _without_words(ended, body, unread=unread)
     folded = Assembler(provider=by.provider, model=by.model)
     if ended.status >= 400:
         folded.feed(dialect.decode_error(ended.status, body))
@@ -78,24 +81,28 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
     reason = _reason(folded, ended, has_body=bool(body))
     if reason == UPSTREAM_ERROR and folded.failed is None:
         folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
-    usage = _usage(folded, asked, ended, body)
+    usage = _usage(folded, asked, ended, body, is_unread=bool(unread))
+    output = _output(folded, asked, ended, usage=usage) if _has_words(asked, reason, unread) else None
+    others = [_output(other, asked, ended, usage=None) for other in folded.beside.values()]
     return Answer(
         reason=reason,
-        output=_output(folded, asked, ended, reason=reason, usage=usage),
+        output=output,
+        others=tuple(others) if output is not None else (),
         usage=usage,
         error=folded.failed.message if folded.failed else ended.error,
-        error_body=body[:SHOWN_BODY].decode("utf-8", "replace") if ended.status >= 400 else "",
+        error_body=body.decode("utf-8", "replace") if ended.status >= 400 else "",
+        unread=unread,
         reply_id=folded.request_id,
-        blobs=folded.blobs,
+        blobs=folded.blobs | {name: data for other in folded.beside.values() for name, data in other.blobs.items()},
         skipped=len(folded.skipped),
     )
 
 
-def _without_words(ended: Ended, body: bytes) -> Answer:
+def _without_words(ended: Ended, body: bytes, *, unread: str) -> Answer:
     failed = ended.status >= 400
-    shown = body[:SHOWN_BODY].decode("utf-8", "replace") if failed else ""
+    told = body.decode("utf-8", "replace") if failed else ""
     reason = UPSTREAM_ERROR if failed and ended.reason == DONE else ended.reason
-    return Answer(reason=reason, usage=_hinted(ended), error=ended.error or shown[:500], error_body=shown)
+    return Answer(reason=reason, usage=_hinted(ended), error=ended.error, error_body=told, unread=unread)
 
 
 def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
@@ -109,12 +116,12 @@ def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
     return ended.reason
 
 
-def _output(
-    folded: Assembler, asked: Accepted, ended: Ended, *, reason: str, usage: Usage | None
-) -> ModelOutput | None:
-    # Bytes of which nobody kept a copy: the exchange says how many there were.
-    if asked.recording == "no_replies" and reason != UPSTREAM_ERROR:
-        return None
+def _has_words(asked: Accepted, reason: str, unread: str) -> bool:
+    """Not where nobody kept a copy of the bytes, or can read them: the exchange says how many there were."""
+    return reason == UPSTREAM_ERROR or (asked.recording != "no_replies" and not unread)
+
+
+def _output(folded: Assembler, asked: Accepted, ended: Ended, *, usage: Usage | None) -> ModelOutput:
     output = folded.output(
         at=datetime.fromtimestamp(ended.at, UTC),
         latency=max(0.0, ended.first_byte_at - asked.at) if ended.first_byte_at else None,
@@ -124,8 +131,8 @@ def _output(
     return replace(output, usage=usage, request_id=request_id or output.request_id)
 
 
-def _usage(folded: Assembler, asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
-    if folded.ended or folded.failed:
+def _usage(folded: Assembler, asked: Accepted, ended: Ended, body: bytes, *, is_unread: bool) -> Usage | None:
+    if folded.ended or is_unread:
         return folded.usage or _hinted(ended) or _estimated(asked, ended, body)
     written = written_in(folded)
     if folded.usage:
@@ -152,18 +159,24 @@ def _hinted(ended: Ended) -> Usage | None:
     return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
 
 
-def _plain(body: bytes, ended: Ended) -> bytes:
-    """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes."""
-    coding = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
+def _plain(body: bytes, ended: Ended) -> tuple[bytes, str]:
+    """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes.
+
+    Where nothing can be read, how it was compressed.
+    """
+    told = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
+    coding = told.strip().lower()
     try:
-        match coding.strip().lower():
+        match coding:
+            case "" | "identity":
+                return body, ""
             case "gzip" | "x-gzip" | "deflate":
-                return _inflated(body)
+                return _inflated(body), ""
             case "zstd":
-                return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+                return zstandard.ZstdDecompressor().decompressobj().decompress(body), ""
     except (zlib.error, zstandard.ZstdError):
-        return b""
-    return body
+        pass
+    return b"", coding if body else ""
 
 
 def _inflated(body: bytes) -> bytes:

@@ -30,6 +30,8 @@ _MARKS = (
     ("x-session-affinity", "opencode"),
     ("x-qwen-code-session-id", "Qwen Code"),
 )
+# No program is called by more; a key that somebody put there would be.
+LONGEST_NAME = 40
 _PRODUCT = re.compile(r"[\w.-]+(?: ?/ ?[\w.-]+)?")
 
 
@@ -43,7 +45,8 @@ def client_of(headers: Mapping[str, str]) -> str:
     if mark or found:
         return mark or found
     product = _PRODUCT.match(agent)
-    return product[0].partition("/")[0].strip() if product else ""
+    name = product[0].partition("/")[0].strip() if product else ""
+    return name if len(name) <= LONGEST_NAME else ""
 
 
 def parent_of(headers: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -15,6 +16,7 @@ from relay.gateway.digest.plans import Plan
 from relay.gateway.records import Ended
 
 NOTHING = Decimal(0)
+SHOWN_BODY, SHOWN_ERROR = 10_000, 500
 # Its sign of life is the journal. Should that never be read again, it counts as lost after so long.
 WAITS_FOR = timedelta(days=1)
 
@@ -50,7 +52,7 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
     """What is said of a call besides the columns; only what there is to say."""
     asked, record = plan.asked, plan.asked.record
     said = {
-        "client": asked.client,
+        "client": client_name(plan),
         "path": record.path,
         "request_bytes": record.body_size,
         "streamed": record.stream,
@@ -74,11 +76,27 @@ def cost_of(plan: Plan) -> Decimal:
         return NOTHING
 
 
+def cost_of_tries(metadata: Mapping[str, Any]) -> Decimal:
+    """What the client's earlier tries have cost, which are told on the same row."""
+    return sum((Decimal(one.get("cost", 0)) for one in metadata.get("retried", ())), NOTHING)
+
+
+def mode_of(plan: Plan) -> str:
+    """What the caller was told when it was accepted, or what the key says by now: whichever keeps less."""
+    return redaction.stricter(plan.asked.record.recording, plan.key.recording)
+
+
 def redacted(plan: Plan, text: str) -> str:
-    """A text that is no part of an entry, as the key lets it be kept."""
+    """A text that is no part of an entry, as the key lets it be kept; cut by the caller, and not before."""
     if not text or not plan.keeps_texts:
         return ""
-    return redaction.redacted_text(text, redaction.redactors_for(plan.key.recording))[0][: bodies.LONG_TEXT]
+    return redaction.redacted_text(text, redaction.redactors_for(mode_of(plan)))[0]
+
+
+def client_name(plan: Plan) -> str:
+    """Which program calls: told in every mode, but not a key that somebody wrote into its name."""
+    mode = mode_of(plan) if plan.keeps_texts else "redacted"
+    return redaction.redacted_text(plan.asked.client, redaction.redactors_for(mode))[0]
 
 
 def _ending(plan: Plan) -> dict[str, Any]:
@@ -93,9 +111,9 @@ def _ending(plan: Plan) -> dict[str, Any]:
         "end_reason": answer.reason or "done",
         "attempts": plan.attempts + max(1, len(ended.attempts)),
         "status_code": ended.status or None,
-        "error": redacted(plan, answer.error),
+        "error": redacted(plan, answer.error)[: bodies.LONG_TEXT] or redacted(plan, answer.error_body)[:SHOWN_ERROR],
         "usage": _usage(answer.usage),
-        "cost": cost_of(plan),
+        "cost": cost_of(plan) + cost_of_tries(plan.metadata),
     }
 
 
@@ -113,10 +131,12 @@ def _metadata(plan: Plan) -> dict[str, Any]:
     said = {
         "reply_bytes": ended.reply_size,
         "lost_bytes": ended.lost_bytes,
+        "answers": 1 + len(answer.others) if answer.others else 0,
         "skipped_events": answer.skipped,
-        "upstream": _attempts(plan, ended) if len(ended.attempts) > 1 or answer.error else [],
+        "upstream": _attempts(plan, ended) if len(ended.attempts) > 1 or answer.error or answer.error_body else [],
         "headers": {name: value for name, value in ended.response_headers if name.lower() != "set-cookie"},
-        "error_body": redacted(plan, answer.error_body),
+        "error_body": redacted(plan, answer.error_body)[:SHOWN_BODY],
+        "unread_reply": f"compressed as {answer.unread}" if answer.unread else "",
     }
     others = {name: value for name, value in ended.metadata.items() if name not in ("cost", "model", "dialect")}
     if "dialect" in ended.metadata:
@@ -127,6 +147,11 @@ def _metadata(plan: Plan) -> dict[str, Any]:
 
 def _attempts(plan: Plan, ended: Ended) -> list[dict[str, Any]]:
     return [
-        {"provider": one.provider, "status": one.status, "seconds": one.seconds, "error": redacted(plan, one.error)}
+        {
+            "provider": one.provider,
+            "status": one.status,
+            "seconds": one.seconds,
+            "error": redacted(plan, one.error)[:SHOWN_BODY],
+        }
         for one in ended.attempts
     ]

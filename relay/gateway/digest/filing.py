@@ -15,19 +15,21 @@ from django.utils import timezone
 
 from history import exchanges, recorder, redaction, rows, storage
 from history.entries import Entry, HeadMoved, ModelOutput
-from history.models import ApiKey, Blob, Exchange, Session
+from history.models import ApiKey, Exchange, Session
 from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import notes, retries
 from relay.gateway.digest.answers import read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
-from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add, media_in
+from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import Spot, recognise
 from relay.gateway.uses import Use
 from relay.models import NamedReply
+
+OFF = "off"
 
 
 @dataclass(slots=True)
@@ -47,25 +49,29 @@ class Wave:
         self.memory = memory
         self.must_wait = must_wait
         self.outcome = Outcome()
+        self.unkept: list[Plan] = []  # calls of which nothing is to be written
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
             plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
             self._append(plans)
+            self._append_others(plans)
             self._write_exchanges(plans)
             self._name_replies(plans)
             notes.write_notes(plans)
-            uses.add_tokens(_uncounted(plans))
+            uses.add_tokens(_uncounted([*plans, *self.unkept]))
             keep_position(self.outcome)
         return self.outcome
 
     # What each call adds.
 
     def _plan(self, call: Under, key: ApiKey) -> Plan | None:
-        modes = (key.recording, call.asked.record.recording)
-        keeps = all(map(redaction.stores_bodies, modes)) and not call.is_given_up
+        mode = redaction.stricter(call.asked.record.recording, key.recording)
+        keeps = redaction.stores_bodies(mode) and not call.is_given_up
         plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed)
+        if mode == OFF and call.filed is None:
+            return self._plan_nothing(plan)
         if call.filed is not None:
             plan.session_id, plan.after = call.filed.session_id, call.filed.after
             plan.attempts, plan.metadata = call.filed.attempts, dict(call.filed.metadata)
@@ -77,6 +83,16 @@ class Wave:
             if call.asked.side:
                 notes.finish_side_call(plan)
         return plan
+
+    def _plan_nothing(self, plan: Plan) -> Plan | None:
+        """The key was told meanwhile to keep nothing: what the call has used is counted, that is all."""
+        if plan.under.ended is None:
+            self.outcome.held.append(plan.under.id)
+            return None
+        plan.answer = read_answer(plan.asked.record, plan.under.ended, plan.under.pieces)
+        self.outcome.done.append(plan.under.id)
+        self.unkept.append(plan)
+        return None
 
     def _plan_request(self, plan: Plan) -> bool:
         """False: it has to wait for what comes before it."""
@@ -110,10 +126,15 @@ class Wave:
         begun = [_priced(plan.new_session, plan) for plan in plans if plan.new_session]
         if not wishes and not begun:
             return
-        _store_media(plans)
-        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun)
+        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun, files=_files(plans))
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
+
+    def _append_others(self, plans: Sequence[Plan]) -> None:
+        """Where the caller asked for several answers, each further one is a branch beside the first."""
+        wishes = [wish for plan in plans for wish in _further(plan)]
+        if wishes:
+            recorder.append_batch(wishes, files=_files(plans))
 
     def _note_written(self, plan: Plan, entry: Entry, written: Appended) -> None:
         if plan.session_id is not None:
@@ -160,7 +181,7 @@ class Wave:
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     asked, now = plan.asked, timezone.now()
     begun = min(asked.at, now)
-    values = {"client": asked.client, "recognised_by": spot.by, "model": asked.record.model}
+    values = {"client": client_name(plan), "recognised_by": spot.by, "model": asked.record.model}
     session = rows.new(
         Session,
         id=session_id,
@@ -188,8 +209,8 @@ def _wishes(plan: Plan) -> list[Append]:
         return []
     plan.message = _message(plan)
     added = [*plan.entries, *filter(None, [plan.message])]
-    first = plan.after if plan.start is None else plan.start
-    return [Append(plan.session_id, entry, None if place else first) for place, entry in enumerate(added)]
+    first, mode = plan.after if plan.start is None else plan.start, mode_of(plan)
+    return [Append(plan.session_id, entry, None if place else first, mode) for place, entry in enumerate(added)]
 
 
 def _message(plan: Plan) -> ModelOutput | None:
@@ -197,6 +218,13 @@ def _message(plan: Plan) -> ModelOutput | None:
     if answer is None or answer.output is None or plan.asked.side or not plan.keeps_texts:
         return None
     return exchanges.message_of(answer.output, end_reason=answer.reason)
+
+
+def _further(plan: Plan) -> list[Append]:
+    if plan.session_id is None or plan.message is None or plan.answer is None:
+        return []
+    messages = (exchanges.message_of(other, end_reason=plan.answer.reason) for other in plan.answer.others)
+    return [Append(plan.session_id, message, plan.after, mode_of(plan)) for message in messages if message]
 
 
 def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
@@ -208,18 +236,12 @@ def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
             yield plan.key.pk, ended.at, used
 
 
-def _store_media(plans: Iterable[Plan]) -> None:
-    found: dict[str, tuple[bytes, str]] = {}
+def _files(plans: Iterable[Plan]) -> dict[str, bytes]:
+    """Whatever the entries of these calls may name."""
+    found: dict[str, bytes] = {}
     for plan in plans:
         if plan.asked.request is not None:
-            found |= media_in(plan.entries, plan.asked.request.blobs)
-        if plan.message is not None and plan.answer is not None:
-            found |= media_in([plan.message], plan.answer.blobs)
-    if found:
-        kinds = {name: rows.fitting_text(Blob, "media_type", kind) for name, (_data, kind) in found.items()}
-        storage.store_blobs(
-            [
-                Blob(sha256=name, data=data, size=len(data), media_type=kinds[name])
-                for name, (data, _kind) in found.items()
-            ]
-        )
+            found.update(plan.asked.request.blobs)
+        if plan.answer is not None:
+            found.update(plan.answer.blobs)
+    return found

@@ -8,7 +8,7 @@ from history import recorder
 from history.entries import DebugLog, ModelInput
 from history.models import Session
 from history.recorder import Append
-from relay.gateway.digest.exchange_rows import redacted
+from relay.gateway.digest.exchange_rows import mode_of, redacted
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.recognising import FINGERPRINT, STICKY, current_session, recognise
 
@@ -23,7 +23,7 @@ def plan_side_call(plan: Plan) -> None:
     plan.session_id = session.pk if session else None
     said = [entry for entry in asked.entries if isinstance(entry, ModelInput)]
     if said and plan.keeps_texts and asked.side not in WORDLESS:
-        plan.metadata["asked"] = redacted(plan, said[-1].text)[:SHOWN]
+        plan.metadata["asked"] = _shown(redacted(plan, said[-1].text))
 
 
 def finish_side_call(plan: Plan) -> None:
@@ -32,14 +32,20 @@ def finish_side_call(plan: Plan) -> None:
         session = current_session(plan.asked.record.session, key=plan.asked.record.key)[1]
         plan.session_id = session.pk if session else None
     output = plan.answer.output if plan.answer else None
-    if output is not None and plan.keeps_texts and plan.asked.side not in WORDLESS:
-        plan.metadata["answered"] = redacted(plan, output.text)[:SHOWN]
+    keeps_reply = plan.keeps_texts and mode_of(plan) != "no_replies"
+    if output is not None and keeps_reply and plan.asked.side not in WORDLESS:
+        plan.metadata["answered"] = _shown(redacted(plan, output.text))
 
 
 def write_notes(plans: Sequence[Plan]) -> None:
     wishes = [wish for plan in plans if plan.answer is not None and (wish := _note(plan)) is not None]
     if wishes:
         recorder.append_batch(wishes)
+
+
+def _shown(text: str) -> str:
+    left_out = len(text) - SHOWN
+    return f"{text[:SHOWN]} [… {left_out:,} characters more, not kept]" if left_out > 0 else text
 
 
 def _note(plan: Plan) -> Append | None:
@@ -54,7 +60,7 @@ def _note(plan: Plan) -> Append | None:
         metadata={"exchange": str(plan.under.id)},
     )
     head = Session.objects.filter(pk=plan.session_id).values_list("head", flat=True).first()
-    return Append(plan.session_id, entry, head or 0)
+    return Append(plan.session_id, entry, head or 0, mode_of(plan))
 
 
 def _session_of(plan: Plan) -> Session | None:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from history.dialects.vocabulary import Said
-from history.entries import Entry, HeadMoved, Media, ModelInput, ModelOutput, ToolResults
+from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolResults
 from history.fingerprints import essence_of
 from history.models import ApiKey, Exchange, Session
 from relay.gateway.digest.answers import Answer
@@ -118,15 +118,3 @@ def _timed(tail: Sequence[Said], *, answered_at: datetime | None, at: datetime) 
             yield replace(entry, is_internal=True)
         else:
             yield entry
-
-
-def media_in(entries: Sequence[Entry], blobs: Mapping[str, bytes]) -> dict[str, tuple[bytes, str]]:
-    """The bytes that these entries name, and what they are."""
-    found: dict[str, tuple[bytes, str]] = {}
-    for entry in entries:
-        parts = list(getattr(entry, "parts", ()))
-        parts += [part for result in getattr(entry, "results", ()) for part in result.parts]
-        for part in parts:
-            if isinstance(part, Media) and part.sha256 in blobs:
-                found[part.sha256] = (blobs[part.sha256], part.media_type)
-    return found

@@ -12,6 +12,7 @@ from typing import Any
 
 from history.entries import HeadMoved
 from history.models import EarlierTry, Exchange
+from relay.gateway.digest.exchange_rows import cost_of_tries
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.reading import Asked
 
@@ -77,5 +78,6 @@ def _told(earlier: Exchange) -> dict[str, Any]:
         "status": earlier.status_code,
         "error": earlier.error[:500],
         "entry": earlier.message.seq if earlier.message else None,
+        "cost": str(own) if (own := earlier.cost - cost_of_tries(earlier.metadata)) else "",
     }
     return {name: value for name, value in said.items() if value}

@@ -21,12 +21,16 @@ _TITLE = re.compile(
     r"|summari[sz]e this (?:coding )?conversation in under \d+ characters",
     re.IGNORECASE,
 )
+# opencode says in a message of its own that a title is wanted, before what is to be named.
+_HEADED = re.compile(r"\s*you are a title generator", re.IGNORECASE)
 # A few programs put it where a person would speak, under a heading that no person writes.
 _TASK = re.compile(r"\A\s*#+ task:\s*generate [^.\n]{0,60}\b(?:title|tags|queries)\b", re.IGNORECASE)
 _ROUTER = re.compile(r"\btask rout(?:er|ing)\b|complexity_(?:score|reasoning)|next_speaker", re.IGNORECASE)
 # Kinds of Codex's own errands that are no conversation.
 _ERRANDS = frozenset({"compact", "memory_consolidation"})
 READ_CHARS = 4_000
+# Claude Code asks "quota".
+PROBE_CHARS = 32
 
 
 def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping[str, str]) -> str:
@@ -39,11 +43,24 @@ def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping
         return errand
     if request.tools or any(isinstance(entry, ModelOutput) and entry.tool_requests for entry in request.entries):
         return _router(request)
-    if request.options.max_tokens == 1 and len(request.entries) == 1:
+    if _is_probe(request):
         return "probe"
-    if _TITLE.search(request.system[:READ_CHARS]) or _TASK.match(_first_words(request)):
-        return "title"
-    return _router(request)
+    return "title" if _is_title(request) else _router(request)
+
+
+def _is_probe(request: DecodedRequest) -> bool:
+    """Whether a key works, or how much of a quota is left; a long question with one word for an answer is none."""
+    return request.options.max_tokens == 1 and 0 < len(_only_words(request)) <= PROBE_CHARS
+
+
+def _is_title(request: DecodedRequest) -> bool:
+    """A program sends what is to be named once and hears a title once: where somebody has answered, people talk."""
+    told = request.system[:READ_CHARS]
+    if _TASK.match(_only_words(request)):
+        return True
+    most = 2 if _HEADED.match(told) else 1
+    are_inputs = all(isinstance(entry, ModelInput) for entry in request.entries)
+    return are_inputs and len(request.entries) <= most and bool(_TITLE.search(told))
 
 
 def _router(request: DecodedRequest) -> str:
@@ -53,6 +70,7 @@ def _router(request: DecodedRequest) -> str:
     return "router" if schema and not request.tools and _ROUTER.search(str(schema)) else ""
 
 
-def _first_words(request: DecodedRequest) -> str:
+def _only_words(request: DecodedRequest) -> str:
+    """What was said, if that is one thing."""
     said = request.entries[0] if len(request.entries) == 1 else None
     return said.text[:READ_CHARS] if isinstance(said, ModelInput) else ""
