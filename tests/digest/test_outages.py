@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, InternalError, OperationalError, ProgrammingError
 
+from history import rows
 from history.models import Exchange, Message
-from relay.gateway.digest import digester, filing, process
+from relay.gateway.digest import filing, process
 from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -30,7 +31,7 @@ def test_a_database_that_refuses_costs_no_call(
     exchange = relay.send(CHAT, HELLO)
     relay.answer(exchange, said("Hi"))
     with monkeypatch.context() as for_now:
-        for_now.setattr(filing.rows, "insert", refuse)
+        for_now.setattr(rows, "insert", refuse)
         for _ in range(3):
             assert process._step(relay.digester) == (0, process.PAUSE_WHEN_AWAY)
     assert [record.levelname for record in caplog.records] == ["ERROR"], "told once"
@@ -50,7 +51,7 @@ def gone_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise OperationalError("server closed the connection unexpectedly")
 
     with monkeypatch.context() as for_now:
-        for_now.setattr(digester.Wave, "file", file)
+        for_now.setattr(filing.Wave, "file", file)
         yield
 
 

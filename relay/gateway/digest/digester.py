@@ -286,7 +286,7 @@ class Digester:
 
 
 def _was_erased(call: Under, error: Exception) -> bool:
-    if call.filed is None or not isinstance(error, NoSuchEntry):
+    if call.filed is None or call.filed.session_id is None or not isinstance(error, NoSuchEntry):
         return False
     there = Session.objects.filter(pk=call.filed.session_id).exclude(hidden_at=BEYOND_RECALL)
     return not there.exists()
