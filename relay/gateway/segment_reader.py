@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from itertools import chain, groupby
 from pathlib import Path
 
 from relay.gateway import damage
@@ -71,24 +70,17 @@ def read(
     """
     starts, ends = since or {}, until or {}
     of_writers = sorted(names(folder) if only is None else only, key=lambda name: (writer_of(name), name))
-    each = (
-        _in_sequence(
-            _records(folder / name, starts.get(name, 0), ends.get(name), is_ended=name in ended) for name in segments
-        )
-        for segments in [list(segments) for _writer, segments in groupby(of_writers, writer_of)]
-    )
-    for _at, place, record in heapq.merge(*each, key=itemgetter(0)):
-        yield place, record
+    each = [
+        [_records(folder / name, starts.get(name, 0), ends.get(name), is_ended=name in ended) for name in segments]
+        for _writer, segments in groupby(of_writers, writer_of)
+    ]
+    yield from heapq.merge(*map(chain.from_iterable, each), key=_moment)
 
 
-def _in_sequence(segments: Iterable[Iterator[tuple[Place, Record]]]) -> Iterator[tuple[float, Place, Record]]:
-    """The records of one writer, each with the latest moment that it or one before it tells."""
-    latest = float("-inf")
-    for records in segments:
-        for place, record in records:
-            if not isinstance(record, Lost):
-                latest = max(latest, record.at)
-            yield latest, place, record
+def _moment(found: tuple[Place, Record]) -> float:
+    """What was lost has no moment of its own, and holds up nobody: it comes just behind what its writer wrote before.
+    So does what is told by a clock that was set back."""
+    return 0.0 if isinstance(found[1], Lost) else found[1].at
 
 
 def _records(path: Path, start: int, end: int | None, *, is_ended: bool) -> Iterator[tuple[Place, Record]]:

@@ -251,12 +251,10 @@ class TestSegments:
         monkeypatch.setattr(time, "time_ns", lambda: int((now - 100) * 1e9))
         here._begin_segment()
         here.end(replace(ended(exchange), at=now - 100))
-        other = write_one(there)
-        found = [record.exchange for record in records_in(tmp_path) if isinstance(record, (Accepted, Ended))]
+        write_one(there)
         assert len(names(tmp_path)) == 3
-        assert sorted(found, key=[exchange, other].index) == [exchange, exchange, other, other]
-        first, second = (record for record in records_in(tmp_path) if record.exchange == exchange)  # type: ignore[union-attr]
-        assert (type(first), type(second)) == (Accepted, Ended)
+        told = [record for record in records_in(tmp_path) if isinstance(record, (Accepted, Ended))]
+        assert [type(record) for record in told if record.exchange == exchange] == [Accepted, Ended]
 
     def test_a_reader_gives_each_record_once_and_waits_for_half_written_ones(self, tmp_path: Path) -> None:
         journal, reader = Journal(tmp_path), Reader(tmp_path)
