@@ -24,7 +24,8 @@ from msgspec.structs import replace
 
 from relay.gateway import segments
 from relay.gateway.records import Accepted, Ended, Lost, head_of, head_of_reply
-from relay.gateway.segments import bytes_in, frame, read
+from relay.gateway.segment_reader import read
+from relay.gateway.segments import bytes_in, frame
 
 __all__ = ["Journal", "Losses", "read"]
 
@@ -90,6 +91,7 @@ class Journal:
         self._owed: list[bytes] = []
         self._untold = Losses()
         self._writer = ""
+        self._segment = ""
         self._fd = -1
         self._pid = 0
         self._begun = 0.0
@@ -216,7 +218,8 @@ class Journal:
         """The new one before the old one is left: a reader takes a writer without any for dead."""
         if not self._writer.startswith(f"{_this_process}-"):
             self._writer = segments.new_writer()
-        fd = segments.create(self.folder, writer=self._writer)[1]
+            self._segment = ""
+        self._segment, fd = segments.create(self.folder, writer=self._writer, after=self._segment)
         self._close_segment()
         self._fd, self._pid, self._begun, self._length = fd, _this_process, time.monotonic(), len(segments.MAGIC)
 

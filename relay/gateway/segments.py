@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import heapq
 import os
 import secrets
 import struct
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -27,6 +26,10 @@ MAGIC = b"parley journal 2\n"
 EARLIER = (b"parley journal 1\n",)  # in which the end of a call never had bytes of its reply with it
 FRAME = struct.Struct("<II")
 SUFFIX = ".journal"
+# So far apart are the numbers of a writer's segments at least: what is carried over from one finds a name behind it.
+BETWEEN = 1_000_000
+# A damaged segment that somebody should look at. It is out of the journal: its bytes count no more.
+ASIDE = ".damaged"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,20 @@ def writer_of(segment: str) -> str:
     return segment.removesuffix(SUFFIX).partition("-")[2]
 
 
-def create(folder: Path, *, writer: str) -> tuple[str, int]:
-    """A new segment, locked before it can be seen; its name sorts by the time it was begun."""
+def number_of(segment: str) -> int:
+    number = segment.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def name_of(number: int, *, writer: str) -> str:
+    return f"{number:020d}-{writer}{SUFFIX}"
+
+
+def create(folder: Path, *, writer: str, after: str = "") -> tuple[str, int]:
+    """A new segment, locked before it can be seen; its name sorts by the time it was begun, and behind that of the
+    writer's segment before it, whatever the clock says."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = f"{time.time_ns():020d}-{writer}{SUFFIX}"
+    name = name_of(max(time.time_ns(), number_of(after) + BETWEEN), writer=writer)
     hidden = folder / f"{name}.new"
     fd = os.open(hidden, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -81,6 +94,8 @@ def bytes_in(folder: Path) -> int:
     total = 0
     try:
         for entry in os.scandir(folder):
+            if entry.name.endswith(ASIDE):
+                continue
             with contextlib.suppress(FileNotFoundError):
                 total += entry.stat().st_size
     except FileNotFoundError:
@@ -149,52 +164,3 @@ def _understood(payload: bytes) -> Record | None:
         return from_bytes(memoryview(payload))
     except NotARecordError:
         return None
-
-
-class Reader:
-    """Goes through all segments of a folder, in the order of time across the processes that write them.
-
-    `read` gives what is new since it was last called, or since the position that it was made with. How far it came is
-    for the caller to keep, together with whatever it made of the records.
-    """
-
-    def __init__(self, folder: Path, since: Mapping[str, int] | None = None) -> None:
-        self.folder = folder
-        self.read_to: dict[str, int] = dict(since or {})
-        # Segments that nobody writes any more and that are read to their end.
-        self.finished: set[str] = set()
-
-    def read(self) -> Iterator[tuple[Place, Record]]:
-        there = [name for name in names(self.folder) if name not in self.finished]
-        # Asked before they are read: what is there afterwards of a segment that had no writer is all there will be.
-        ended = {name for name in there if not is_written(self.folder / name) and is_ours(self.folder / name)}
-        for place, record in read(self.folder, self.read_to, only=there):
-            self.read_to[place.segment] = place.end
-            yield place, record
-        self.finished |= ended
-
-    def writers_gone(self) -> set[str]:
-        """Whose segments are all finished: nothing more comes from them. A writer begins a segment before it leaves
-        the one before, so that it is never taken for gone in between."""
-        at_work = {writer_of(name) for name in names(self.folder) if name not in self.finished}
-        return {writer_of(name) for name in self.finished} - at_work
-
-    def position(self, needed_from: Mapping[str, int]) -> dict[str, int]:
-        """From where somebody else would have to begin, given what is still needed of what was read."""
-        return {**self.read_to, **needed_from}
-
-    def remove_all_but(self, needed: Container[str]) -> None:
-        for name in sorted(self.finished):
-            if name not in needed:
-                (self.folder / name).unlink(missing_ok=True)
-                self.finished.discard(name)
-                self.read_to.pop(name, None)
-
-
-def read(
-    folder: Path, since: Mapping[str, int] | None = None, *, only: Iterable[str] | None = None
-) -> Iterator[tuple[Place, Record]]:
-    """Everything that is in the journal since a position, once, in the order of time."""
-    starts = dict(since or {})
-    each = (whole_records(folder / name, starts.get(name, 0)) for name in (names(folder) if only is None else only))
-    yield from heapq.merge(*each, key=lambda found: found[1].at)

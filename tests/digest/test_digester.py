@@ -6,8 +6,10 @@ import time
 
 import pytest
 
+from history import retention
 from history.models import ApiKey, Exchange, Message, Session
-from relay.gateway.digest.digester import Digester
+from project.accounts.models import User
+from relay.gateway.digest import filing
 from relay.gateway.journal import Journal
 from relay.gateway.segments import names
 from relay.models import JournalPosition
@@ -21,18 +23,13 @@ def hello(text: str = "hello") -> dict[str, object]:
     return {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
 
 
-def reborn(relay: Relay) -> None:
-    """Another digester takes over, which knows only what is on disk and in the database."""
-    relay.digester = Digester(relay.folder, name="test", patience=0)
-
-
 @pytest.mark.django_db
 class TestRemembering:
     def test_another_digester_goes_on_where_the_first_one_stopped(self, relay: Relay) -> None:
         talk = Chat(relay)
         for turn in range(5):
             talk.ask(f"Question {turn}", said(f"Answer {turn}"))
-            reborn(relay)
+            relay.reborn()
         (session,) = sessions()
         assert len(path_of(session)) == 10
         assert (Message.objects.count(), Exchange.objects.count()) == (10, 5)
@@ -41,7 +38,7 @@ class TestRemembering:
         first = relay.send(CHAT, hello("one"))
         relay.digest()
         relay.ask(CHAT, hello("two"), said("2"))
-        reborn(relay)
+        relay.reborn()
         relay.answer(first, said("1"))
         relay.digest()
         assert sorted(path_of(session) for session in sessions()) == [["u:one", "a:1"], ["u:two", "a:2"]]
@@ -52,7 +49,7 @@ class TestRemembering:
         gone = relay.ask(CHAT, hello("erase me"), said("gladly"))
         Exchange.objects.filter(pk=gone).delete()
         Session.objects.filter(title="erase me").delete()
-        reborn(relay)
+        relay.reborn()
         relay.digest()
         assert [session.title for session in sessions()] == ["open all the time"]
 
@@ -64,7 +61,7 @@ class TestRemembering:
         second = talk.send(headers={"x-stainless-retry-count": "1"})
         relay.answer(second, said("Done."))
         relay.digest()
-        reborn(relay)
+        relay.reborn()
         relay.digest()
         assert exchange_of(second).attempts == 2
         assert Exchange.objects.count() == 2
@@ -169,7 +166,36 @@ class TestOrder:
         other = relay.ask(CHAT, hello("three"), said("3"))
         relay.digest()
         assert exchange_of(other).message is not None
-        assert exchange_of(open_call).end_reason == "done"
+        stored = exchange_of(open_call)
+        assert (stored.end_reason, stored.metadata["problem"]) == ("done", "could not be stored: NoSuchEntry")
+
+    def test_a_reply_that_cannot_be_read_leaves_a_row_that_says_so(
+        self, relay: Relay, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def stumble(*_args: object) -> None:
+            raise KeyError("choices")
+
+        monkeypatch.setattr(filing, "read_answer", stumble)
+        filed = relay.send(CHAT, hello("filed before"))
+        relay.digest()
+        at_once = relay.send(CHAT, hello("all at once"))
+        for exchange in (filed, at_once):
+            relay.answer(exchange, said("unreadable"))
+        relay.digest()
+        for exchange in (filed, at_once):
+            stored = exchange_of(exchange)
+            assert (stored.end_reason, stored.metadata["problem"]) == ("done", "could not be stored: KeyError")
+
+    def test_a_session_that_is_erased_before_the_answer_comes_is_no_error(
+        self, relay: Relay, ada: User, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        exchange = relay.send(CHAT, hello())
+        relay.digest()
+        retention.erase(sessions()[0], actor=ada, reason="asked for")
+        relay.answer(exchange, said("too late"))
+        relay.digest()
+        assert (sessions(), relay.digester.is_idle) == ([], True)
+        assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 @pytest.mark.django_db

@@ -29,7 +29,8 @@ from relay.gateway.records import (
     head_of_reply,
     without_credentials,
 )
-from relay.gateway.segments import EARLIER, FRAME, MAGIC, Reader, frame, is_written, names, writer_of
+from relay.gateway.segment_reader import Reader
+from relay.gateway.segments import EARLIER, FRAME, MAGIC, frame, is_written, names, writer_of
 from tests.gateway.writer import accept
 
 
@@ -242,6 +243,19 @@ class TestSegments:
         assert len(names(tmp_path)) == 2
         assert [record.exchange for record in records_in(tmp_path) if isinstance(record, Accepted)] == written
 
+    def test_a_clock_that_is_set_back_changes_the_order_of_no_writer(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        here, there, exchange, now = Journal(tmp_path), Journal(tmp_path), uuid4(), time.time()
+        accept(here, exchange)
+        monkeypatch.setattr(time, "time_ns", lambda: int((now - 100) * 1e9))
+        here._begin_segment()
+        here.end(replace(ended(exchange), at=now - 100))
+        write_one(there)
+        assert len(names(tmp_path)) == 3
+        told = [record for record in records_in(tmp_path) if isinstance(record, (Accepted, Ended))]
+        assert [type(record) for record in told if record.exchange == exchange] == [Accepted, Ended]
+
     def test_a_reader_gives_each_record_once_and_waits_for_half_written_ones(self, tmp_path: Path) -> None:
         journal, reader = Journal(tmp_path), Reader(tmp_path)
         write_one(journal)
@@ -295,7 +309,7 @@ class TestSegments:
         needed = {segment: places[2].start}
         reader.remove_all_but(needed)
         assert names(tmp_path) == [segment]
-        again = [record for _place, record in Reader(tmp_path, reader.position(needed)).read()]
+        again = [record for _place, record in Reader(tmp_path, {**reader.read_to, **needed}).read()]
         assert len(again) == 2
         assert isinstance(again[0], Accepted)
         assert again[0].exchange == second

@@ -1,7 +1,8 @@
 """Reads the journal and files it, in the order of acceptance and in batches; remembers how far it came.
 
 The position is kept in the same transaction as the rows that were made of what lies before it: whenever it dies, what
-is in the record is not digested again and what is not is. With the database away it simply has more to read later.
+is in the record is not digested again and what is not is (`positions`, `recovery`). With the database away it simply
+has more to read later.
 
 A call is filed twice: when it is accepted (the session appears) and when it has ended (the answer). A request that
 goes on from an answer which is not in the record yet waits a few seconds for it.
@@ -12,38 +13,38 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
-from django.db.models import F
 
 from history.entries import ModelOutput
-from history.models import Exchange
-from relay.gateway.digest import telling
+from history.errors import NoSuchEntry
+from history.exchanges import SERVER_LOST
+from history.models import BEYOND_RECALL, Session
+from history.transactions import writing
+from relay.gateway.digest import carrying, positions, telling
+from relay.gateway.digest.carrying import Carrier
 from relay.gateway.digest.filing import Outcome, Wave
 from relay.gateway.digest.marks import Memory
-from relay.gateway.digest.plans import Filed, Under
-from relay.gateway.digest.reading import read as read_request
+from relay.gateway.digest.outages import OUTAGES, is_outage
+from relay.gateway.digest.plans import Under
+from relay.gateway.digest.positions import Position
 from relay.gateway.digest.recognising import NEW, Spot
-from relay.gateway.records import Accepted, Ended, Lost, Record, ReplyBytes
-from relay.gateway.segments import Place, Reader, names, writer_of
-from relay.models import JournalPosition
+from relay.gateway.digest.recovery import calls_under_way
+from relay.gateway.records import Accepted, Ended, Lost, Record
+from relay.gateway.segment_reader import Reader
+from relay.gateway.segments import Place, names
 
 logger = logging.getLogger(__name__)
 
-SERVER_LOST = "server_lost"
 WAIT_SECONDS = 5.0
 MOST_IN_A_WAVE = 100
 MOST_RECORDS = 1_000
 MOST_BYTES = 64 * 1024 * 1024
-# Ids of calls that are done and lie behind the position, because an older call is still under way there.
-MOST_DONE = 1_000
 
 
 class Digester:
@@ -53,11 +54,12 @@ class Digester:
         self.folder, self.name, self.patience = folder, name, patience
         self.memory = Memory()
         self.under: OrderedDict[UUID, Under] = OrderedDict()
-        self.done: OrderedDict[UUID, Mapping[str, int]] = OrderedDict()
         self.lost: list[Lost] = []
         self.has_more = False  # than could be read in one step
         self._reader: Reader | None = None
-        self._read_before: dict[str, int] = {}
+        self._carrier = Carrier(folder)
+        self._kept = self._offered = Position()
+        self._is_unsure = False
 
     @property
     def is_idle(self) -> bool:
@@ -65,7 +67,16 @@ class Digester:
 
     def step(self) -> int:
         """Read some of what is new and file what can be filed; how many records that were."""
+        if self._is_unsure:
+            self._make_sure()
         reader = self._reader or self._begin()
+        try:
+            return self._step(reader)
+        except OUTAGES:
+            self._is_unsure = True
+            raise
+
+    def _step(self, reader: Reader) -> int:
         count = self._take_in(reader) if self._has_room() else 0
         self._give_up_lost(reader)
         for call in self.under.values():
@@ -73,17 +84,25 @@ class Digester:
         for wave in self._waves():
             self._file(wave, reader)
         if self.lost:
-            self._file([], reader)
-        reader.remove_all_but(self._needed(()))
+            self._commit_position(reader)
+        self._carry_over(reader)
+        reader.remove_all_but(self._needed())
         return count
 
     def _begin(self) -> Reader:
-        kept = JournalPosition.objects.filter(pk=self.name).values_list("position", flat=True).first() or {}
+        self._kept = kept = positions.kept_of(self.name)
+        carrying.tidy(self.folder, kept.to)
+        self.under, self.lost = calls_under_way(self.folder, kept), []
         there = set(names(self.folder))
-        self._read_before = {name: end for name, end in kept.get("to", {}).items() if name in there}
-        self.done = OrderedDict((UUID(name), {}) for name in kept.get("done", ()))
-        self._reader = Reader(self.folder, kept.get("from", {}))
+        self._reader = Reader(self.folder, {name: end for name, end in kept.to.items() if name in there})
         return self._reader
+
+    def _make_sure(self) -> None:
+        """A database that goes away in the middle of a commit does not say whether that came through. If it did, memory
+        is behind it, and begins again."""
+        if positions.kept_of(self.name) != self._kept:
+            self._reader = None
+        self._is_unsure = False
 
     # Reading.
 
@@ -93,58 +112,27 @@ class Digester:
 
     def _take_in(self, reader: Reader) -> int:
         count = size = 0
-        self.has_more, again = False, list[Under]()
+        self.has_more = False
         for place, record in reader.read():
-            call = self._take(place, record)
-            if call is not None and place.end <= self._read_before.get(place.segment, 0):
-                again.append(call)
+            self._take(place, record)
             count += 1
             size += place.end - place.start
             if count >= MOST_RECORDS or size >= MOST_BYTES:
                 self.has_more = True
                 break
-        self._recall(again)
         return count
 
-    def _take(self, place: Place, record: Record) -> Under | None:
-        """What it says of a call; the call itself where this is its beginning."""
+    def _take(self, place: Place, record: Record) -> None:
         if isinstance(record, Lost):
             self.lost.append(record)
-            return None
-        if isinstance(record, Accepted):
-            return self._take_accepted(place, record)
-        call = self.under.get(record.exchange)
-        if call is not None:
-            call.note(place)
-            if isinstance(record, ReplyBytes):
-                call.pieces.append(record.data)
-            elif call.ended is None:
-                call.ended = record
-                call.pieces.append(record.reply)
-        return None
+        elif isinstance(record, Accepted):
+            self._take_accepted(place, record)
+        elif (call := self.under.get(record.exchange)) is not None:
+            call.note(place, record)
 
-    def _take_accepted(self, place: Place, record: Accepted) -> Under | None:
-        if record.exchange in self.done or not settings.CHAT_HISTORY_ENABLED:
-            return None
-        call = Under(asked=read_request(record), writer=writer_of(place.segment))
-        call.note(place)
-        self.under[record.exchange] = call
-        return call
-
-    def _recall(self, again: list[Under]) -> None:
-        """Calls that another life of ours has read: some are filed, some are done."""
-        if not again:
-            return
-        rows = Exchange.objects.in_bulk([call.id for call in again])
-        for call in again:
-            row = rows.get(call.id)
-            if row is not None and row.ended_at is not None:
-                del self.under[call.id]
-            elif row is not None:
-                call.filed = Filed(
-                    session_id=row.session_id, after=row.after, attempts=row.attempts - 1, metadata=row.metadata
-                )
-                call.asked = call.asked.without_body()
+    def _take_accepted(self, place: Place, record: Accepted) -> None:
+        if settings.CHAT_HISTORY_ENABLED:
+            self.under[record.exchange] = Under.begun(place, record)
 
     def _give_up_lost(self, reader: Reader) -> None:
         """Calls whose process died: what there is of them is all there will be."""
@@ -173,17 +161,17 @@ class Digester:
         wave = Wave(self.memory, must_wait=self._must_wait)
         try:
             outcome = wave.file(calls, keep_position=lambda outcome: self._keep_position(outcome, reader))
-        except (OperationalError, InterfaceError):
+        except Exception as error:
             self.memory.forget_all()
-            raise
-        except Exception as error:  # noqa: BLE001 - told in the log; one call must not hold up the others
-            self.memory.forget_all()
+            if is_outage(error):
+                raise
+            # Told in the log: one call must not hold up the others.
             if len(calls) == 1:
                 self._give_up(calls[0], error, reader)
             for call in calls if len(calls) > 1 else ():
                 self._file([call], reader)
             return
-        self.lost.clear()
+        self._note_kept()
         self._settle(outcome)
         telling.tell(outcome.sessions)
 
@@ -193,17 +181,16 @@ class Digester:
             call = self.under[exchange]
             call.filed, call.asked = filed, call.asked.without_body()
         for exchange in outcome.done:
-            self.done[exchange] = self.under.pop(exchange).starts
-        needed = self._needed(())
-        for exchange, starts in list(self.done.items()):
-            if not any(start >= needed.get(segment, start + 1) for segment, start in starts.items()):
-                del self.done[exchange]
+            del self.under[exchange]
 
     def _give_up(self, call: Under, error: Exception, reader: Reader) -> None:
         """One call that cannot be stored must not hold up the others. That it was made is written down all the same."""
-        logger.error("A relayed call could not be stored: exchange %s.", call.id, exc_info=error)
+        if _was_erased(call, error):
+            logger.info("The session of a relayed call was erased before the answer came: exchange %s.", call.id)
+        else:
+            logger.error("A relayed call could not be stored: exchange %s.", call.id, exc_info=error)
         if call.is_given_up:
-            self.done[call.id] = self.under.pop(call.id).starts
+            del self.under[call.id]
             return
         call.is_given_up = True
         call.asked = replace(call.asked, problem=f"could not be stored: {type(error).__name__}")
@@ -254,39 +241,55 @@ class Digester:
 
     # Position.
 
-    def _needed(self, done: Iterable[UUID]) -> dict[str, int]:
+    def _needed(self, done: Container[UUID] = ()) -> dict[str, int]:
         """From where each segment is needed by calls that are still under way."""
-        gone = set(done)
         needed: dict[str, int] = {}
         for exchange, call in self.under.items():
-            if exchange not in gone:
-                for segment, start in call.starts.items():
-                    needed[segment] = min(start, needed.get(segment, start))
+            if exchange not in done:
+                for segment, places in call.places.items():
+                    needed[segment] = min(places[0].start, needed.get(segment, places[0].start))
         return needed
 
-    def _keep_position(self, outcome: Outcome, reader: Reader) -> None:
-        needed = self._needed(outcome.done)
-        done = [*self.done, *outcome.done][-MOST_DONE:] if needed else []
-        position = {
-            "from": reader.position(needed),
-            "to": {**self._read_before, **reader.read_to},
-            "done": [exchange.hex for exchange in done],
-        }
-        values: dict[str, Any] = {"position": position, "digested_at": self._digested_at(outcome)}
-        if not JournalPosition.objects.filter(pk=self.name).update(**values):
-            JournalPosition.objects.create(pk=self.name, **values)
-        for loss in self.lost:
-            JournalPosition.objects.filter(pk=self.name).update(
-                lost_calls=F("lost_calls") + loss.calls,
-                lost_bytes=F("lost_bytes") + loss.lost_bytes,
-                lost_at=datetime.fromtimestamp(loss.at, UTC),
-                lost_why=loss.why[:1_000],
-            )
+    def _commit_position(self, reader: Reader) -> None:
+        """Alone, where there is nothing to file."""
+        with writing():
+            self._keep_position(Outcome(), reader)
+        self._note_kept()
 
-    def _digested_at(self, outcome: Outcome) -> datetime:
+    def _note_kept(self) -> None:
+        self._kept = self._offered
+        self.lost.clear()
+
+    def _carry_over(self, reader: Reader) -> None:
+        held = self._carrier.held(reader, self._needed())
+        if not held:
+            return
+        try:
+            self._carrier.carry_over(self.under.values(), held, reader, commit=lambda: self._commit_position(reader))
+        except BaseException:
+            self._reader = None
+            raise
+
+    def _keep_position(self, outcome: Outcome, reader: Reader) -> None:
         done = set(outcome.done)
+        filed = {
+            exchange: call.filed is not None or exchange in outcome.filed
+            for exchange, call in self.under.items()
+            if exchange not in done
+        }
+        self._offered = Position(start=self._needed(done), to=dict(reader.read_to), filed=filed)
+        positions.keep(self.name, self._offered, digested_at=self._digested_at(done), lost=self.lost)
+
+    def _digested_at(self, done: Container[UUID]) -> datetime:
         waiting = [call.asked.at for exchange, call in self.under.items() if exchange not in done]
         return min([*waiting, datetime.now(UTC)])
+
+
+def _was_erased(call: Under, error: Exception) -> bool:
+    if call.filed is None or call.filed.session_id is None or not isinstance(error, NoSuchEntry):
+        return False
+    there = Session.objects.filter(pk=call.filed.session_id).exclude(hidden_at=BEYOND_RECALL)
+    return not there.exists()
 
 
 def _needs(call: Under) -> set[object]:

@@ -21,11 +21,12 @@ from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import notes, retries
-from relay.gateway.digest.answers import read_answer
+from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import Spot, recognise
+from relay.gateway.records import Ended
 from relay.gateway.uses import Use
 from relay.models import NamedReply
 
@@ -78,9 +79,11 @@ class Wave:
         elif not self._plan_request(plan):
             self.outcome.held.append(call.id)
             return None
+        if call.is_given_up:
+            plan.metadata["problem"] = call.asked.problem
         if call.ended is not None:
-            plan.answer = read_answer(call.asked.record, call.ended, call.pieces)
-            if call.asked.side:
+            plan.answer = _answer_to(call, call.ended)
+            if call.asked.side and not call.is_given_up:
                 notes.finish_side_call(plan)
         return plan
 
@@ -98,6 +101,8 @@ class Wave:
         """False: it has to wait for what comes before it."""
         asked = plan.asked
         plan.metadata = notes_at_accept(plan)
+        if plan.under.is_given_up:
+            return True
         if (earlier := retries.earlier_try(asked)) is not None:
             retries.go_on(plan, earlier)
         elif asked.side:
@@ -176,6 +181,16 @@ class Wave:
         ]
         if named:
             NamedReply.objects.bulk_create(named, ignore_conflicts=True)
+
+
+def _answer_to(call: Under, ended: Ended) -> Answer:
+    """What came back. Of a call that is given up, at least how it ended, should its reply be what cannot be read."""
+    try:
+        return read_answer(call.asked.record, ended, call.pieces)
+    except Exception:
+        if not call.is_given_up:
+            raise
+        return Answer(reason=ended.reason)
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:

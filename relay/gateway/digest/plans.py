@@ -15,10 +15,10 @@ from history.fingerprints import essence_of
 from history.models import ApiKey, Exchange, Session
 from relay.gateway.digest.answers import Answer
 from relay.gateway.digest.marks import Memory, changed_results, new_states
-from relay.gateway.digest.reading import Asked
+from relay.gateway.digest.reading import Asked, read
 from relay.gateway.digest.recognising import Spot
-from relay.gateway.records import Ended
-from relay.gateway.segments import Place
+from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
+from relay.gateway.segments import Place, writer_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Under:
 
     asked: Asked
     writer: str
-    # In each segment that tells of it, where that begins.
-    starts: dict[str, int] = field(default_factory=dict)
+    # In each segment that tells of it, where.
+    places: dict[str, list[Place]] = field(default_factory=dict)
     seen_at: float = field(default_factory=time.monotonic)
     rounds: int = 0
     pieces: list[bytes] = field(default_factory=list)
@@ -59,8 +59,20 @@ class Under:
     def size(self) -> int:
         return len(self.asked.record.body) + sum(map(len, self.pieces))
 
-    def note(self, place: Place) -> None:
-        self.starts.setdefault(place.segment, place.start)
+    @classmethod
+    def begun(cls, place: Place, record: Accepted) -> Under:
+        call = cls(asked=read(record), writer=writer_of(place.segment))
+        call.note(place, record)
+        return call
+
+    def note(self, place: Place, record: Record) -> None:
+        """That the journal tells of it there, and what."""
+        self.places.setdefault(place.segment, []).append(place)
+        if isinstance(record, ReplyBytes):
+            self.pieces.append(record.data)
+        elif isinstance(record, Ended) and self.ended is None:
+            self.ended = record
+            self.pieces.append(record.reply)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -20,10 +20,11 @@ import time
 from pathlib import Path
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connections
+from django.db import connections
 
 from history import keys
 from relay.gateway.digest.digester import Digester
+from relay.gateway.digest.outages import OUTAGES
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ def _step(digester: Digester) -> tuple[int, float]:
     """One step: how many records that were, and how long to wait before the next."""
     try:
         count = digester.step()
-    except (OperationalError, InterfaceError) as error:
+    except OUTAGES as error:
         if _trouble["told"] != str(error):
             logger.error("The relay's journal waits: the database does not take it (%s).", error)
         _trouble["told"] = str(error)
@@ -142,7 +143,7 @@ def stop() -> None:
             _here.child.wait(LAST_SECONDS / 4)
         _here.child = None
     if _here.turn is not None and _here.digester is not None:
-        with contextlib.suppress(OperationalError, InterfaceError):
+        with contextlib.suppress(*OUTAGES):
             _here.digester.step()
     if _here.turn is not None:
         _here.turn.give_back()
