@@ -47,6 +47,10 @@ def whole(value: Any) -> int | None:
     return value if type(value) is int else None
 
 
+def truth(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def parsed(text: str | bytes) -> Any:
     """Strict JSON, or a ValueError: no NaN, no nesting that nobody could walk."""
     try:

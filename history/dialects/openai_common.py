@@ -55,7 +55,8 @@ class OpenAIWriting(Writing):
         if not offered:
             return {}
         name, choice = self.options.tool_name, self.options.tool_choice
-        return {"tools": offered, **without_empty(tool_choice=self.function({"name": name}) if name else choice)}
+        said = without_empty(tool_choice=self.function({"name": name}) if name else choice)
+        return {"tools": offered, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
 
     def tool(self, tool: ToolDefinition) -> Json:
         described = without_empty(description=tool.description)

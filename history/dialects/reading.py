@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from history.context import SYSTEM_CHANNEL
 from history.dialects.loose import compact, is_too_deep, items, string
-from history.dialects.vocabulary import DecodedRequest, DialectError, Loss, LossCode, Said
+from history.dialects.vocabulary import CallOptions, DecodedRequest, DialectError, Loss, LossCode, Said
 from history.dialects.writing import INVALID_JSON
 from history.entries import (
     PARTS,
@@ -185,6 +185,12 @@ def extra_of(block: Mapping[str, Any], *known: str) -> dict[str, Any]:
     return {
         name: value for name, value in block.items() if name not in known and name not in _OWN and value is not None
     }
+
+
+def unread_choice(body: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
+    """What a request says about the choice of a tool, if that is something that we have no word for."""
+    choice = body.get("tool_choice")
+    return {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
 
 
 # Names that our own parts use: a foreign field of that name would be read as ours when it comes back from storage.

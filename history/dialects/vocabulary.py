@@ -119,7 +119,8 @@ ToolChoice = Literal["", "auto", "none", "required"]
 class CallOptions:
     """How a model is to be called. ``provider`` says whose signed reasoning may go back; empty: the dialect's vendor.
 
-    ``tool_name`` forces that tool. ``media`` gives the bytes of an attachment by their hash, and raises LookupError
+    ``tool_name`` forces that tool. ``parallel_tools`` says whether an answer may call several at once; None: as the
+    vendor does. ``media`` gives the bytes of an attachment by their hash, and raises LookupError
     where there are none. With ``include_debug`` the result says how the request came about; it is never sent.
     """
 
@@ -132,6 +133,7 @@ class CallOptions:
     stream: bool = False
     tool_choice: ToolChoice = ""
     tool_name: str = ""
+    parallel_tools: bool | None = None
     reasoning_effort: str = ""
     include_live_screen: bool = True
     include_debug: bool = False

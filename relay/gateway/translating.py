@@ -2,14 +2,16 @@
 
 The request is read into entries and written anew for the upstream; its stream becomes events, and these the stream or
 the whole reply that the caller's SDK expects. The upstream is always asked for a stream: so a caller that wants none
-still gets what there was when it breaks off. What cannot be carried is named in a header and in the record.
+still gets what there was when it breaks off. What cannot be carried is named in a header and in the record; what a
+stream turns out to hold after its headers are sent, in the record alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -17,9 +19,9 @@ from typing import Any
 from django.conf import settings
 
 from history.assembly import Assembler
-from history.dialects import DIALECTS, DecodedRequest, DialectError, StreamEncoder, context_of
-from history.dialects.loose import as_bytes, obj
-from history.events import Ended, Event, Failed
+from history.dialects import DIALECTS, DecodedRequest, DialectError, LossCode, StreamEncoder, context_of
+from history.dialects.loose import as_bytes, obj, string
+from history.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
 from history.tokens import estimate_context
 from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway import headers as heads
@@ -39,23 +41,34 @@ from relay.providers.answers import blotted
 from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
 
-NOT_CARRIED = b"x-parley-not-carried"
+NOT_CARRIED = "x-parley-not-carried"
 MOST_NAMED = 1_000
 # Fields that say something to a vendor about the caller and nothing about the answer.
 OF_NO_MATTER = frozenset(
     {
-        *("metadata", "user", "safety_identifier", "prompt_cache_key", "store", "stream_options", "service_tier"),
         *(
-            "parallel_tool_calls",
-            "client_metadata",
-            "include",
-            "n",
-            "labels",
-            "cachedContent",
-            "prompt_cache_retention",
+            "metadata",
+            "user",
+            "safety_identifier",
+            "prompt_cache_key",
+            "store",
+            "stream_options",
+            "service_tier",
+            "serviceTier",
         ),
+        *("client_metadata", "include", "labels", "prompt_cache_retention"),
+        # Read as an option: whoever cannot write it names it.
+        "parallel_tool_calls",
     }
 )
+# Fields that say nothing as long as they say this.
+USUAL = {"n": 1}
+# Of these the fields inside are named, one by one.
+OF_FIELDS = frozenset({"generationConfig", "toolConfig"})
+# The losses that are told with what was lost.
+SAYS_WHICH = {LossCode.OPTION_NOT_CARRIED: "name", LossCode.TOOL_NOT_CARRIED: "name", LossCode.PART_NOT_CARRIED: "type"}
+# Names are the caller's or the vendor's own words, and must not end a header or be taken for two of them.
+NOT_IN_A_NAME = re.compile(r"[^\x21-\x2b\x2d-\x7e]")
 # Of a refusal that is worth telling in another language.
 PASSED_ERROR_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
 ERROR_BYTES = 64 * 1024
@@ -79,11 +92,10 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     if reply.upstream.is_native(dialect):
         await pass_back(call, reply, client, recording)
         return
-    asked = decoded()
-    lost = ", ".join(dict.fromkeys((*_losses(asked), *(loss.code.value for loss in notes.losses))))[:MOST_NAMED]
+    lost = dict.fromkeys(_lost(decoded(), notes))
     translation = Translation(call=call, reply=reply, client=client, recording=recording, lost=lost)
     try:
-        await (translation.refuse() if reply.status >= 400 else translation.carry())
+        await translation.tell()
     finally:
         reply.response.close()
 
@@ -114,9 +126,26 @@ def _decoded(call: Call) -> DecodedRequest:
     return replace(asked, model=call.model, options=replace(asked.options, stream=True))
 
 
-def _losses(asked: DecodedRequest) -> Iterator[str]:
-    yield from (loss.code.value for loss in asked.losses)
-    yield from (f"option_not_carried:{name}" for name in asked.extra if name not in OF_NO_MATTER)
+def _lost(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
+    """The names of what the request says and the upstream was not told."""
+    for loss in (*asked.losses, *notes.losses):
+        yield _named(loss.code, str(loss.values.get(SAYS_WHICH.get(loss.code, ""), "")))
+    for name in _fields(asked.extra):
+        yield _named(LossCode.OPTION_NOT_CARRIED, name)
+    if any(tool.extra.get("strict") is True for tool in asked.tools):
+        yield _named(LossCode.OPTION_NOT_CARRIED, "strict")
+
+
+def _fields(extra: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in extra.items():
+        if name in OF_FIELDS and isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
+        elif name not in OF_NO_MATTER and (name not in USUAL or value != USUAL[name]):
+            yield name
+
+
+def _named(code: LossCode, which: str = "") -> str:
+    return f"{code.value}:{NOT_IN_A_NAME.sub('_', which)}" if which else code.value
 
 
 def _request(asked: DecodedRequest, upstream: Upstream, endpoint: Endpoint, notes: CallNotes) -> Request:
@@ -134,9 +163,17 @@ class Translation:
     reply: Reply
     client: Client
     recording: Recording
-    lost: str
+    # The names of what could not be carried, in their order; what the upstream says may add some.
+    lost: dict[str, None]
     # When the vendor said that it is done.
     _over_at: float | None = field(default=None, init=False)
+    _has_answered: bool = field(default=False, init=False)
+
+    async def tell(self) -> None:
+        if wrong := _wrong_address(self.reply):
+            self.recording.end("upstream_error", **self.told(), error=wrong)
+            raise self.refusal(wrong, "server", status=502)
+        await (self.refuse() if self.reply.status >= 400 else self.carry())
 
     async def refuse(self) -> None:
         """An error of the vendor, in the caller's envelope."""
@@ -144,7 +181,7 @@ class Translation:
         self.recording.end("upstream_error", **self.told())
         headers = self.reply.response.headers
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
-        raise Refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
+        raise self.refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
 
     async def _beginning(self) -> bytes:
         """As much of an error as came: half of it is better than none."""
@@ -180,12 +217,17 @@ class Translation:
         async for chunk in self._chunks():
             yield [self._seen(event) for event in decoder.feed(chunk)]
         yield [self._seen(event) for event in decoder.close()]
+        if not self._has_answered:
+            raise self._fault("The upstream's answer is none in its language: check its base URL and its dialect.")
         if self._over_at is None:
             raise Cut("The upstream stopped in the middle of its answer.", provider=upstream.provider.name)
 
     def _seen(self, event: Event) -> Event:
         if self._over_at is None and isinstance(event, Ended | Failed):
             self._over_at = self.call.loop.time()
+        self._has_answered = self._has_answered or not isinstance(event, Started | Skipped)
+        if isinstance(event, MediaPiece | OtherPiece):
+            self.lost[_named(LossCode.PART_NOT_CARRIED, _kind(event))] = None
         return blotted(event, self.reply.endpoint) if isinstance(event, Failed) else event
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -217,17 +259,42 @@ class Translation:
 
     def told(self) -> dict[str, Any]:
         kept = heads.kept(self.reply.response.raw_headers)
-        lost = {"not_carried": self.lost} if self.lost else {}
+        lost = {"not_carried": self.not_carried} if self.lost else {}
         return {"status": self.reply.status, "headers": kept, "provider": self.reply.upstream.provider.name, **lost}
 
+    def refusal(
+        self, message: str, kind: ErrorKind, *, status: int = 0, headers: tuple[tuple[str, str], ...] = ()
+    ) -> Refusal:
+        lost = ((NOT_CARRIED, self.not_carried),) if self.lost else ()
+        return Refusal(message, kind, status=status, headers=(*headers, *lost))
+
+    @property
+    def not_carried(self) -> str:
+        return ", ".join(self.lost)[:MOST_NAMED]
+
     def headers(self) -> list[tuple[bytes, bytes]]:
-        lost = [(NOT_CARRIED, self.lost.encode("latin-1", "replace"))] if self.lost else []
+        lost = [(NOT_CARRIED.encode(), self.not_carried.encode())] if self.lost else []
         ids = [pair for pair in heads.returned(self.reply.response.raw_headers) if pair[0].endswith(b"request-id")]
         return [*ids, *lost, *our_headers(self.call)]
 
     @property
     def reply_id(self) -> str:
         return BEGINNINGS.get(self.call.address.dialect, "") + self.call.exchange.hex
+
+
+def _wrong_address(reply: Reply) -> str:
+    """As where the languages are the same: whoever followed it would show the operator's key to a stranger."""
+    if 300 <= reply.status < 400:
+        return "The upstream sends us to another address: check its base URL."
+    if reply.status < 400 and reply.response.content_type == "text/html":
+        return "The upstream answers with a web page: check its base URL."
+    return ""
+
+
+def _kind(piece: MediaPiece | OtherPiece) -> str:
+    if isinstance(piece, MediaPiece):
+        return piece.media_type or "media"
+    return string(piece.data.get("type")) or next(iter(piece.data), "unknown")
 
 
 def _end_after(error: ProviderError) -> str:
@@ -296,7 +363,7 @@ class Whole:
         if failed := self.assembler.failed:
             reason = "upstream_error"
             self.of.recording.end(reason, **self.of.told(), error=failed.message)
-            raise Refusal(failed.message, failed.kind)
+            raise self.of.refusal(failed.message, failed.kind)
         dialect = DIALECTS[self.of.call.address.dialect]
         reply = dialect.encode_reply(self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()))
         body = as_bytes(reply)

@@ -18,7 +18,7 @@ from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
 from tests.gateway.asking import CALLS, CONTENTS, HI, ask
 from tests.gateway.relayed import Relay
-from tests.vendors import Vendors, asks, says
+from tests.vendors import Vendors, asks, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
@@ -50,6 +50,131 @@ def test_what_cannot_be_carried_is_named_in_a_header_and_in_the_record(
 def test_a_request_of_which_all_is_carried_names_nothing(relay: Relay, key: str, vendors: Vendors) -> None:
     only(vendors, "anthropic-messages")
     assert NOT_CARRIED not in ask(relay, "/v1/chat/completions", HI, x_api_key=key).headers
+
+
+FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+TOOLS = [{"type": "function", "function": FUNCTION}]
+STRICT = [{"type": "function", "function": {**FUNCTION, "strict": True}}]
+ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}
+DECLARED = [{"functionDeclarations": [{"name": "f"}, {"name": "g"}, {"name": "h"}]}]
+SEVERAL = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f", "g"]}}
+CLAUDES = [{"name": "f", "input_schema": {"type": "object"}}]
+ONE_CALL = {"type": "auto", "disable_parallel_tool_use": True}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said", "upstream", "name"),
+    [
+        ("openai-chat", {"n": 3}, "anthropic-messages", "option_not_carried:n"),
+        ("openai-chat", {"tools": STRICT}, "anthropic-messages", "option_not_carried:strict"),
+        ("openai-chat", {"stop": "x"}, "openai-responses", "option_not_carried:stop"),
+        (
+            *("openai-chat", {"reasoning_effort": "high", "temperature": 0.5}, "anthropic-messages"),
+            "option_not_carried:temperature",
+        ),
+        (
+            *("openai-chat", {"tools": TOOLS, "tool_choice": ALLOWED}, "anthropic-messages"),
+            "option_not_carried:tool_choice",
+        ),
+        (
+            *("openai-chat", {"tools": TOOLS, "parallel_tool_calls": False}, "gemini-generate"),
+            "option_not_carried:parallel_tool_calls",
+        ),
+        (
+            *("anthropic-messages", {"tools": CLAUDES, "tool_choice": ONE_CALL}, "gemini-generate"),
+            "option_not_carried:parallel_tool_calls",
+        ),
+        (
+            *("gemini-generate", {"cachedContent": "cachedContents/a"}, "openai-chat"),
+            "option_not_carried:cachedContent",
+        ),
+        (
+            *("gemini-generate", {"generationConfig": {"topK": 3}}, "openai-chat"),
+            "option_not_carried:generationConfig.topK",
+        ),
+        (
+            *("gemini-generate", {"tools": [{**DECLARED[0], "googleSearch": {}}]}, "openai-chat"),
+            "tool_not_carried:googleSearch",
+        ),
+        (
+            *("gemini-generate", {"tools": DECLARED, "toolConfig": SEVERAL}, "openai-chat"),
+            "option_not_carried:toolConfig.functionCallingConfig",
+        ),
+    ],
+)
+def test_each_option_that_an_upstream_is_not_told_is_named(
+    relay: Relay, key: str, vendors: Vendors, dialect: str, said: dict[str, Any], upstream: str, name: str
+) -> None:
+    only(vendors, upstream)
+    path, body = CALLS[dialect]
+    answered = ask(relay, path, {**body, **said}, x_api_key=key)
+    assert answered.headers[NOT_CARRIED].split(", ") == [name]
+    assert relay.ended()[0].metadata["not_carried"] == name
+
+
+@pytest.mark.parametrize(
+    ("dialect", "said", "upstream", "told"),
+    [
+        ("openai-chat", {"n": 1, "parallel_tool_calls": False}, "anthropic-messages", {}),
+        ("openai-chat", {"parallel_tool_calls": False}, "gemini-generate", {}),
+        (
+            *("openai-chat", {"tools": TOOLS, "parallel_tool_calls": False}, "anthropic-messages"),
+            {"tool_choice": ONE_CALL},
+        ),
+        (
+            *("openai-chat", {"tools": TOOLS, "parallel_tool_calls": False, "tool_choice": "none"}),
+            *("anthropic-messages", {"tool_choice": {"type": "none"}}),
+        ),
+        (
+            *("openai-chat", {"tools": TOOLS, "parallel_tool_calls": False}, "openai-responses"),
+            {"parallel_tool_calls": False},
+        ),
+        (
+            *("anthropic-messages", {"tools": CLAUDES, "tool_choice": ONE_CALL}, "openai-chat"),
+            {"tool_choice": "auto", "parallel_tool_calls": False},
+        ),
+    ],
+)
+def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
+    relay: Relay, key: str, vendors: Vendors, dialect: str, said: dict[str, Any], upstream: str, told: dict[str, Any]
+) -> None:
+    only(vendors, upstream)
+    path, body = CALLS[dialect]
+    assert NOT_CARRIED not in ask(relay, path, {**body, **said}, x_api_key=key).headers
+    sent = vendors.requests[0].body
+    assert {name: sent[name] for name in ("tool_choice", "parallel_tool_calls") if name in sent} == told
+
+
+def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: str, vendors: Vendors) -> None:
+    only(vendors, "openai-chat")
+    answered = ask(relay, "/v1/messages", {**HI, "a\r\nset-cookie: b, ç 好": 1}, x_api_key=key)
+    assert answered.headers[NOT_CARRIED] == "option_not_carried:a__set-cookie:_b_____"
+    assert "set-cookie" not in answered.headers
+
+
+def test_an_error_names_what_could_not_be_carried_too(relay: Relay, key: str, vendors: Vendors) -> None:
+    only(vendors, "openai-chat")
+    broken = raw(b'data: {"error":{"message":"no","type":"server_error"}}\n\n')
+    vendors.plays("openai-chat", refuses("invalid_request"), broken)
+    for status in (400, 500):
+        answered = ask(relay, "/v1/messages", {**HI, "top_k": 3}, x_api_key=key)
+        assert (answered.status, answered.headers[NOT_CARRIED]) == (status, "option_not_carried:top_k")
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_a_picture_in_a_reply_that_its_caller_cannot_get_is_named(
+    relay: Relay, key: str, vendors: Vendors, is_streamed: bool
+) -> None:
+    """Always in the record; of a stream, the headers may be gone by then."""
+    only(vendors, "gemini-generate")
+    parts = [{"text": "Here:"}, {"inlineData": {"mimeType": "image/png", "data": PIXEL}}, {"executableCode": {}}]
+    reply = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+    vendors.plays("gemini-generate", raw(json.dumps(reply).encode()))
+    answered = ask(relay, "/v1/chat/completions", {**HI, "stream": is_streamed}, x_api_key=key)
+    assert b"Here:" in answered.body
+    named = "part_not_carried:image/png, part_not_carried:executableCode"
+    assert relay.ended()[0].metadata["not_carried"] == named
+    assert is_streamed or answered.headers[NOT_CARRIED] == named
 
 
 def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendors) -> None:

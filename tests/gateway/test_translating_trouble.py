@@ -108,6 +108,35 @@ def test_half_of_an_error_is_still_that_error(relay: Relay, key: str, bare: Bare
     assert (answered.status, answered.headers["retry-after"]) == (429, "3")
 
 
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        (whole(b"", status="302 Found", headers=("location: http://127.0.0.1:1/x",)), "another address"),
+        (whole(b"<html>Sign in</html>", headers=("content-type: text/html; charset=utf-8",)), "a web page"),
+    ],
+)
+def test_a_redirect_or_a_web_page_means_that_the_address_is_wrong(
+    relay: Relay, key: str, bare: Bare, said: Said, word: str, is_streamed: bool
+) -> None:
+    bare.says.append(said)
+    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    assert answered.status == 502
+    assert word in answered.json["error"]["message"]
+    ended = relay.ended()[0]
+    assert ended.reason == "upstream_error"
+    assert word in ended.error
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"<html>Sign in</html>", b"\x00\xff\xfe" * 500])
+def test_what_is_no_answer_at_all_is_not_called_half_an_answer(relay: Relay, key: str, bare: Bare, body: bytes) -> None:
+    bare.says.append(whole(body))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert answered.status == 500
+    assert "check its base URL" in answered.json["error"]["message"]
+    assert relay.ended()[0].reason == "upstream_error"
+
+
 # Compressed although nobody asked for it.
 
 

@@ -142,10 +142,14 @@ class _Writer(Writing):
         return {"tools": offered, **without_empty(tool_choice=self.tool_choice())}
 
     def tool_choice(self) -> Json | None:
+        """Whether several may be called at once is a part of it; who may call none is not asked."""
+        is_single = self.options.parallel_tools is False and self.options.tool_choice != "none"
+        single = {"disable_parallel_tool_use": True} if is_single else {}
         if self.options.tool_name:
-            return {"type": "tool", "name": self.options.tool_name}
-        kinds = {"auto": "auto", "none": "none", "required": "any"}
-        return {"type": kinds[self.options.tool_choice]} if self.options.tool_choice else None
+            return {"type": "tool", "name": self.options.tool_name, **single}
+        kinds = {"": "auto", "auto": "auto", "none": "none", "required": "any"}
+        choice = self.options.tool_choice
+        return {"type": kinds[choice], **single} if choice or single else None
 
     def think(self, body: Json) -> None:
         """Thinking and a temperature exclude each other; so do thinking and a tool that must be used."""

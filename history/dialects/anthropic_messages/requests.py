@@ -7,8 +7,16 @@ from datetime import datetime
 from typing import Any
 
 from history.dialects.anthropic_messages.replies import DIALECT, PROVIDER
-from history.dialects.loose import items, number, obj, objs, parsed, string, whole
-from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
+from history.dialects.loose import items, number, obj, objs, parsed, string, truth, whole
+from history.dialects.reading import (
+    Reading,
+    arguments_text,
+    check_request,
+    extra_of,
+    from_base64,
+    other,
+    unread_choice,
+)
 from history.dialects.vocabulary import CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
 from history.entries import Part, Reasoning, Text, ToolDefinition, ToolResult
@@ -27,13 +35,15 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     reading = _Reading(provider=provider or PROVIDER, at=at)
     for message in reading.each(body.get("messages")):
         reading.message(message)
+    options = _options(body)
     return reading.decoded(
         body,
         known=KNOWN,
         system=reading.system(body.get("system")),
         tools=tuple(_tool(tool) for tool in objs(body.get("tools"))),
         model=string(body.get("model")),
-        options=_options(body),
+        options=options,
+        extra=unread_choice(body, options),
         session_hints=_hints(body),
     )
 
@@ -129,6 +139,7 @@ def _tool(tool: Mapping[str, Any]) -> ToolDefinition:
 
 def _options(body: Mapping[str, Any]) -> CallOptions:
     choice = obj(body.get("tool_choice"))
+    is_single = truth(choice.get("disable_parallel_tool_use"))
     return CallOptions(
         model=string(body.get("model")),
         max_tokens=whole(body.get("max_tokens")),
@@ -138,6 +149,7 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         stream=body.get("stream") is True,
         tool_choice=CHOICES.get(string(choice.get("type")), ""),
         tool_name=string(choice.get("name")) if choice.get("type") == "tool" else "",
+        parallel_tools=None if is_single is None else not is_single,
         reasoning_effort=_effort(body),
     )
 

@@ -139,6 +139,8 @@ class _Writer(Writing):
             else:
                 described = without_empty(description=tool.description)
                 functions.append({"name": tool.name, **described, "parametersJsonSchema": schema_of(tool)})
+        if functions and self.options.parallel_tools is False:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="parallel_tool_calls")
         if functions:
             offered.insert(0, {"functionDeclarations": functions})
         return {"tools": offered, **self.tool_choice()} if offered else {}

@@ -9,7 +9,7 @@ from typing import Any
 from history.dialects.gemini_generate.encoding import SENTINEL
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER
 from history.dialects.gemini_generate.spelling import in_one_spelling
-from history.dialects.loose import compact, items, number, obj, objs, string, whole
+from history.dialects.loose import compact, items, number, obj, objs, string, whole, without_empty
 from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
 from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
@@ -17,6 +17,7 @@ from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolRe
 
 KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
+UNSAID = "MODE_UNSPECIFIED"
 
 
 def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
@@ -112,13 +113,13 @@ def _system(given: Any) -> str:
 
 
 def _tools(group: Mapping[str, Any]) -> list[ToolDefinition]:
-    """A group declares functions, or names something that Google runs itself."""
-    declared = objs(group.get("functionDeclarations")) or objs(group.get("function_declarations"))
-    hosted = {name: value for name, value in group.items() if name not in ("functionDeclarations",)}
-    if declared:
-        return [_function(function) for function in declared]
-    name = next(iter(hosted), "")
-    return [ToolDefinition(name=name, extra={HOSTED: group, HOSTED_BY: DIALECT})] if name else []
+    """A group declares functions, and beside them names what Google runs itself."""
+    declared = objs(group.get("functionDeclarations"))
+    hosted = [name for name in group if name != "functionDeclarations"]
+    return [
+        *(_function(function) for function in declared),
+        *(ToolDefinition(name=name, extra={HOSTED: {name: group[name]}, HOSTED_BY: DIALECT}) for name in hosted),
+    ]
 
 
 def _function(function: Mapping[str, Any]) -> ToolDefinition:
@@ -135,7 +136,14 @@ def _function(function: Mapping[str, Any]) -> ToolDefinition:
 def _other_configuration(body: Mapping[str, Any]) -> dict[str, Any]:
     known = ("maxOutputTokens", "temperature", "topP", "stopSequences")
     rest = extra_of(obj(body.get("generationConfig")), *known)
-    return {"generationConfig": rest} if rest else {}
+    return without_empty(generationConfig=rest, toolConfig=_other_choice(obj(body.get("toolConfig"))))
+
+
+def _other_choice(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Only Gemini lets a model choose among several of its functions; other modes may come."""
+    calling = obj(given.get("functionCallingConfig"))
+    is_read = len(items(calling.get("allowedFunctionNames"))) < 2 and calling.get("mode") in (None, UNSAID, *CHOICES)
+    return extra_of(given, "functionCallingConfig") | ({} if is_read else {"functionCallingConfig": calling})
 
 
 def _options(body: Mapping[str, Any]) -> CallOptions:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from history.dialects.loose import items, number, obj, objs, string, whole
+from history.dialects.loose import items, number, obj, objs, string, truth, whole
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
 from history.dialects.openai_common import CHOICES, OpenAIReading, read_tool, session_hints
-from history.dialects.reading import arguments_text, check_request, extra_of, from_base64, other
+from history.dialects.reading import arguments_text, check_request, extra_of, from_base64, other, unread_choice
 from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
 from history.entries import Part, Reasoning, Text, ToolRequest
 
@@ -26,6 +26,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     reading = _Reading(provider=provider or PROVIDER, at=at)
     for message in reading.each(body.get("messages")):
         reading.message(message)
+    options = _options(body)
     return reading.decoded(
         body,
         known=KNOWN,
@@ -34,7 +35,8 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
             read_tool(tool, dialect=DIALECT) for tool in (*objs(body.get("tools")), *objs(body.get("functions")))
         ),
         model=string(body.get("model")),
-        options=_options(body),
+        options=options,
+        extra=unread_choice(body, options),
         session_hints=session_hints(body, HINTS),
     )
 
@@ -115,5 +117,6 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         stream=body.get("stream") is True,
         tool_choice=CHOICES.get(string(choice), ""),
         tool_name=string((obj(obj(choice).get("function")) or obj(choice)).get("name")),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(body.get("reasoning_effort")),
     )

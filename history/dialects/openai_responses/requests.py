@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from history.dialects.loose import compact, number, obj, objs, string, whole
+from history.dialects.loose import compact, number, obj, objs, string, truth, whole
 from history.dialects.openai_common import CHOICES, OpenAIReading, read_tool, session_hints
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER, call_of, reasoning_extra, reasoning_text
-from history.dialects.reading import check_request, extra_of, other
+from history.dialects.reading import check_request, extra_of, other, unread_choice
 from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
 from history.entries import Part, Reasoning, Text
 
@@ -30,13 +30,15 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     for item in reading.each([{"role": "user", "content": given}] if isinstance(given, str) else given):
         reading.item(item)
     reading.flush()
+    options = _options(body)
     return reading.decoded(
         body,
         known=KNOWN,
         system=joined([string(body.get("instructions")), *reading.instructions]),
         tools=tuple(read_tool(tool, dialect=DIALECT) for tool in objs(body.get("tools"))),
         model=string(body.get("model")),
-        options=_options(body),
+        options=options,
+        extra=unread_choice(body, options),
         session_hints=session_hints(body, HINTS) | _conversation(body),
     )
 
@@ -131,5 +133,6 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         stream=body.get("stream") is True,
         tool_choice=CHOICES.get(string(choice), ""),
         tool_name=string(obj(choice).get("name")),
+        parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
     )
