@@ -37,6 +37,7 @@ class Outcome:
     filed: dict[UUID, Filed] = field(default_factory=dict)
     done: list[UUID] = field(default_factory=list)
     held: list[UUID] = field(default_factory=list)
+    overtaken: list[UUID] = field(default_factory=list)  # calls under way that their client has made again
     sessions: dict[UUID, int] = field(default_factory=dict)  # that have changed, and whose they are
 
 
@@ -76,13 +77,15 @@ class Wave:
             plan.answer = read_answer(call.asked.record, call.ended, call.pieces)
             if call.asked.side:
                 notes.finish_side_call(plan)
+            if call.filed is not None and call.filed.is_overtaken:
+                retries.set_aside(plan)
         return plan
 
     def _plan_request(self, plan: Plan) -> bool:
         """False: it has to wait for what comes before it."""
         asked = plan.asked
         plan.metadata = notes_at_accept(plan)
-        if (earlier := retries.earlier_try(asked)) is not None:
+        if (earlier := retries.earlier_try(asked, under_way=plan.under.earlier)) is not None:
             retries.go_on(plan, earlier)
         elif asked.side:
             notes.plan_side_call(plan)
@@ -126,6 +129,8 @@ class Wave:
     def _write_exchanges(self, plans: Sequence[Plan]) -> None:
         for plan in plans:
             retries.rename(plan)
+            if plan.earlier is not None and plan.earlier.ended_at is None:
+                self.outcome.overtaken.append(plan.earlier.pk)
         is_new = [plan.before is None and plan.earlier is None for plan in plans]
         found = [row_of(plan) for plan in plans]
         rows.insert(Exchange, [row for row, new in zip(found, is_new, strict=True) if new])
@@ -187,7 +192,8 @@ def _wishes(plan: Plan) -> list[Append]:
     if plan.session_id is None:
         return []
     plan.message = _message(plan)
-    added = [*plan.entries, *filter(None, [plan.message])]
+    answer = [plan.message, plan.way_back] if plan.message else []
+    added = [*plan.entries, *filter(None, answer)]
     first = plan.after if plan.start is None else plan.start
     return [Append(plan.session_id, entry, None if place else first) for place, entry in enumerate(added)]
 

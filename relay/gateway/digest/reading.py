@@ -28,10 +28,12 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`chain` has a fingerprint for each entry of the request; `retry` is which try of the client's this is, from 0."""
+    """`chain` has a fingerprint for each entry of the request; `retry` is which try of the client's this is, from 0;
+    `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
 
     record: Accepted
     at: datetime
+    session: UUID | None = None
     request: DecodedRequest | None = None
     problem: str = ""
     chain: tuple[bytes, ...] = ()
@@ -63,6 +65,11 @@ class Asked:
     def name(self, hint: str) -> str:
         return self.request.session_hints.get(hint, "")[:LONGEST_NAME] if self.request else ""
 
+    @property
+    def sends_new_alone(self) -> bool:
+        """What came before is kept by the vendor, under a name, and is not sent again."""
+        return bool(self.name("previous_response_id") or self.name("conversation"))
+
     def without_body(self) -> Asked:
         """What is still of interest once the request is in the record."""
         record = msgspec.structs.replace(self.record, body=b"")
@@ -76,6 +83,7 @@ def read(record: Accepted) -> Asked:
     return Asked(
         record=record,
         at=datetime.fromtimestamp(record.at, UTC),
+        session=record.session or _conversation(record, request),
         request=request,
         problem=problem,
         chain=_chain(record, request),
@@ -97,6 +105,11 @@ def _decoded(record: Accepted) -> tuple[DecodedRequest | None, str]:
         return dialect.decode_request(body, provider=record.provider, at=at), ""
     except (DialectError, ValueError, RecursionError) as error:
         return None, str(error) or type(error).__name__
+
+
+def _conversation(record: Accepted, request: DecodedRequest | None) -> UUID | None:
+    name = request.session_hints.get("conversation", "")[:LONGEST_NAME] if request else ""
+    return session_id(f"conversation {name}", key=record.key) if name else None
 
 
 def _chain(record: Accepted, request: DecodedRequest | None) -> tuple[bytes, ...]:
