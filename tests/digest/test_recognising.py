@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from history.models import Message, ToolCall
-from relay.gateway.digest.digester import Digester
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db

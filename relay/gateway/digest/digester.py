@@ -317,6 +317,8 @@ def _needs(call: Under) -> set[object]:
         needs.add(("replies", asked.record.key))
     if asked.retry:
         needs.add(asked.body_hash)
+    if asked.parent is not None and call.filed is None:
+        needs.add(asked.parent)
     return needs
 
 

@@ -20,7 +20,7 @@ from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, retries
+from relay.gateway.digest import notes, parents, retries
 from relay.gateway.digest.answers import read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
@@ -100,6 +100,8 @@ class Wave:
         session_id = spot.session_id or uuid4()
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
+        else:
+            parents.look_again(plan.asked, spot.session, self.memory)
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
@@ -115,6 +117,7 @@ class Wave:
             return
         _store_media(plans)
         written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun)
+        parents.join(plans, self.memory)
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
 
@@ -172,7 +175,7 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
         owner_id=plan.key.owner_id,
         api_key=plan.key,
         source=Session.Source.RELAY,
-        parent=Session.objects.filter(pk=asked.parent, api_key=plan.key).first() if asked.parent else None,
+        parent=parents.parent_for(asked),
         created_at=begun,
         last_activity_at=begun,
         stored_at=now,
