@@ -105,4 +105,4 @@ def wrong_fingerprint(row: Row, entry: Entry, *, after: bytes, scope: str) -> bo
     """Whether the chain was continued differently. What was redacted cannot be checked: it was hashed before."""
     if "[redacted:" in (row.body or "") or entry.metadata.get("recording") == "no_replies":
         return False
-    return fingerprints.fingerprint(entry, after=after, scope=scope) != row.fingerprint
+    return not fingerprints.is_fingerprint(row.fingerprint, entry, after=after, scope=scope)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from history.entries import ToolRequest
 from history.models import Message, ToolCall
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
 CHAT, RESPONSES, MESSAGES = "openai-chat", "openai-responses", "anthropic-messages"
+GEMINI = "gemini-generate"
 
 
 class Vendor:
@@ -79,3 +83,68 @@ class TestWhatTheVendorKeeps:
         talk.ask("one", "1")
         talk.ask("two", "2", previous_response_id="resp_of_another_day")
         assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2"]
+
+
+class TestWhatWasSaidBefore:
+    def test_pictures_tell_two_conversations_apart(self, relay: Relay) -> None:
+        def picture(of: bytes) -> dict[str, Any]:
+            return {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(of).decode()}}
+
+        def ask(contents: list[dict[str, Any]], part: dict[str, Any]) -> UUID:
+            exchange = relay.send(GEMINI, {"contents": contents}, path="/v1beta/models/m:generateContent")
+            drawn = {"content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+            relay.journal.reply(exchange, json.dumps({"candidates": [drawn]}).encode())
+            relay.end(exchange)
+            relay.digest()
+            return exchange
+
+        asked = {"role": "user", "parts": [{"text": "Draw a cat"}]}
+        first, _second = ask([asked], picture(b"cat A")), ask([asked], picture(b"cat B"))
+        more = {"role": "user", "parts": [{"text": "make it blue"}]}
+        last = ask([asked, {"role": "model", "parts": [picture(b"cat A")]}, more], {"text": "blue"})
+        assert exchange_of(last).session_id == exchange_of(first).session_id
+        assert exchange_of(last).metadata["recognised_by"] == "fingerprint"
+
+    def test_an_answer_that_says_nothing_is_nothing_to_know_a_session_by(self, relay: Relay) -> None:
+        hello = {"role": "user", "content": "hello"}
+        for _ in range(2):
+            relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": [hello]}, said(""))
+        thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]}
+        messages = [hello, thought, {"role": "user", "content": "and?"}]
+        last = relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("Yes."))
+        assert exchange_of(last).metadata["recognised_by"] == "new"
+
+    @pytest.mark.parametrize(
+        "block",
+        [
+            {"type": "file", "file": {"file_id": "file-abc"}},
+            {"type": "video_url", "video_url": {"url": "https://example.org/film.mp4"}},
+        ],
+    )
+    def test_a_question_without_words_is_not_folded_away(self, relay: Relay, block: dict[str, Any]) -> None:
+        relay.ask(CHAT, {"model": "m", "messages": [{"role": "user", "content": [block]}]}, said("I see."))
+        assert len(path_of(sessions()[0])) == 2
+
+    @pytest.mark.parametrize(
+        ("asked", "sent_back"),
+        [("30.0", 30), ("1e3", 1000), ("12345678901234567890", 12345678901234567000)],
+    )
+    def test_numbers_come_back_from_javascript_in_its_own_hand(self, relay: Relay, asked: str, sent_back: int) -> None:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": "go"}]
+        request = ToolRequest(call_id="c1", name="wait", arguments=f'{{"t": {asked}}}')
+        relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("I wait.", request))
+        used = {"type": "tool_use", "id": "c1", "name": "wait", "input": {"t": sent_back}}
+        messages += [
+            {"role": "assistant", "content": [{"type": "text", "text": "I wait."}, used]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "ok"}]},
+        ]
+        relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("Done."))
+        assert Message.objects.filter(kind="model_output").count() == 2
+        assert ToolCall.objects.get().status == "success"
+
+    def test_thoughts_aloud_may_be_left_out_of_what_is_sent_back(self, relay: Relay) -> None:
+        messages = [{"role": "user", "content": "go"}]
+        relay.ask(CHAT, {"model": "m", "messages": messages}, said("<think>hm</think>\n\nYes."))
+        messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "more"}]
+        relay.ask(CHAT, {"model": "m", "messages": messages}, said("Good."))
+        assert Message.objects.filter(kind="model_output").count() == 2

@@ -1,7 +1,8 @@
 """What the digester remembers of sessions between two requests, so that it need not read it back each time.
 
-Which instruction and which tools hold (by a keyed hash that is kept with their entries), what each tool's result
-said when it was first sent, and which children wait for a parent. All of it can be read from the record again; the memory is only quicker.
+Which instruction and which tools hold (by a keyed hash that is kept with their entries), what each tool's result said
+when it was first sent, and which children wait for their parent. All of it can be read from the record again; the
+memory is only quicker.
 """
 
 from __future__ import annotations

@@ -50,12 +50,16 @@ class Asked:
     @property
     def last_answer(self) -> int | None:
         """The place of the newest answer that the client sends back."""
-        places = [place for place, entry in enumerate(self.entries) if isinstance(entry, ModelOutput)]
-        return places[-1] if places else None
+        return next(filter(self._is_answer, reversed(range(len(self.entries)))), None)
 
     @property
     def first_answer(self) -> int | None:
-        return next((place for place, entry in enumerate(self.entries) if isinstance(entry, ModelOutput)), None)
+        return next(filter(self._is_answer, range(len(self.entries))), None)
+
+    def _is_answer(self, place: int) -> bool:
+        """An answer that says nothing (a thought alone) leaves the chain as it is, and is nothing to know it by."""
+        before = self.chain[place - 1] if place else fingerprints.START
+        return isinstance(self.entries[place], ModelOutput) and self.chain[place] != before
 
     @property
     def end(self) -> bytes:
