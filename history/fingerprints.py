@@ -2,9 +2,10 @@
 
 The chain runs over what both sides of the wire have in common: trimmed texts, tools by name and parsed arguments,
 images by hash, results by call id. It leaves out what clients move or change between turns: reasoning, block ids, cache
-markers, system reminders, instructions in mid-conversation, the texts of results. It is keyed (nobody can test a guess
-against a copy of the database), taken before redaction, and scoped to one API key (or one owner), so two people who say
-the same never meet.
+markers, system reminders, instructions in mid-conversation, the texts of results, how a number is written. Pictures of
+a model and parts that nobody here knows count only where nothing else was said: not every client sends them back. It
+is keyed (nobody can test a guess against a copy of the database), taken before redaction, and scoped to one API key (or
+one owner), so two people who say the same never meet.
 """
 
 from __future__ import annotations
@@ -12,17 +13,32 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
 
 from history.context import SYSTEM_CHANNEL
-from history.entries import Entry, Media, ModelInput, ModelOutput, Part, Text, ToolRequest, ToolResults
+from history.entries import (
+    Entry,
+    Media,
+    ModelInput,
+    ModelOutput,
+    OtherPart,
+    Part,
+    Text,
+    ToolRequest,
+    ToolResults,
+    thawed,
+)
 
 SIZE = 16
 START = b""
 
+# Of a part that nobody here knows: what moves or is added on the way.
+_MOVING = frozenset({"cache_control", "id", "status"})
+# Some models think aloud, and some clients take that out of what they send back.
+_THINKING = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
 
 
@@ -32,7 +48,17 @@ def scope_of(*, api_key_id: int | None, owner_id: int) -> str:
 
 def fingerprint(entry: Entry, *, after: bytes, scope: str) -> bytes:
     """The chain one entry further; an entry that says nothing to the other side leaves it as it is."""
-    essence = essence_of(entry)
+    return _further(essence_of(entry), after=after, scope=scope)
+
+
+def is_fingerprint(mark: bytes, entry: Entry, *, after: bytes, scope: str) -> bool:
+    """Whether the chain goes on with this mark: as it is made now, or as earlier versions made it."""
+    if mark == fingerprint(entry, after=after, scope=scope):
+        return True
+    return mark == _further(_essence_before(entry), after=after, scope=scope)
+
+
+def _further(essence: list[Any] | None, *, after: bytes, scope: str) -> bytes:
     if essence is None:
         return after
     said = json.dumps([scope, essence], ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode()
@@ -49,13 +75,43 @@ def essence_of(entry: Entry) -> list[Any] | None:
         if entry.channel == SYSTEM_CHANNEL:
             return None
         said: list[Any] = [_words(entry.parts), _images(entry)]
-        return ["in", *said] if any(said) else None
+        return ["in", *said] if any(said) else _wordless("in", entry.parts)
     if isinstance(entry, ModelOutput):
-        said = [_words(entry.parts), [_asked(request) for request in entry.tool_requests]]
-        return ["out", *said] if any(said) else None
+        said = [_without_thinking(_words(entry.parts)), [_asked(request) for request in entry.tool_requests]]
+        return ["out", *said] if any(said) else _wordless("out", entry.parts)
     if isinstance(entry, ToolResults):
         return ["results", sorted(result.call_id for result in entry.results)]
     return None
+
+
+def _essence_before(entry: Entry) -> list[Any] | None:
+    """As it was: with numbers as they were written and thoughts aloud, and nothing where there were no words."""
+    if isinstance(entry, ModelOutput):
+        said = [_words(entry.parts), [_asked_before(request) for request in entry.tool_requests]]
+        return ["out", *said] if any(said) else None
+    if isinstance(entry, ModelInput) and not _words(entry.parts) and not _images(entry):
+        return None
+    return essence_of(entry)
+
+
+def _wordless(who: str, parts: Sequence[Part]) -> list[Any] | None:
+    said = [_of_other(part) for part in parts if isinstance(part, (Media, OtherPart))]
+    return [who, "", said] if said else None
+
+
+def _of_other(part: Media | OtherPart) -> Any:
+    if isinstance(part, Media):
+        return part.sha256 or part.url or _kept(part.extra)
+    return _kept(part.data)
+
+
+def _kept(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in thawed(said).items() if name not in _MOVING}
+
+
+def _without_thinking(text: str) -> str:
+    thinking = _THINKING.match(text) if "<think>" in text else None
+    return text[thinking.end() :].strip() if thinking else text
 
 
 def _words(parts: Sequence[Part]) -> str:
@@ -74,6 +130,22 @@ def _images(entry: ModelInput) -> list[str]:
 
 def _asked(request: ToolRequest) -> list[str]:
     try:
-        return [request.name, json.dumps(json.loads(request.arguments or "{}"), sort_keys=True)]
+        return [request.name, json.dumps(_arguments.decode(request.arguments or "{}"), sort_keys=True)]
     except (ValueError, RecursionError):  # cut off, or nested deeper than anybody reads
         return [request.name, request.arguments.strip()]
+
+
+def _asked_before(request: ToolRequest) -> list[str]:
+    try:
+        return [request.name, json.dumps(json.loads(request.arguments or "{}"), sort_keys=True)]
+    except (ValueError, RecursionError):
+        return [request.name, request.arguments.strip()]
+
+
+def _number(written: str) -> int | float:
+    """As JavaScript would write it, which has one kind of number: 30.0 is 30, and 2**53 + 1 is 2**53."""
+    number = float(written)
+    return int(number) if number.is_integer() else number
+
+
+_arguments = json.JSONDecoder(parse_int=_number, parse_float=_number)

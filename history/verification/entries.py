@@ -106,4 +106,4 @@ def wrong_fingerprint(row: Row, entry: Entry, *, after: bytes, scope: str) -> bo
     is_redacted = "[redacted:" in (row.body or "") or bool(entry.metadata.get("redacted"))
     if is_redacted or entry.metadata.get("recording") == "no_replies":
         return False
-    return fingerprints.fingerprint(entry, after=after, scope=scope) != row.fingerprint
+    return not fingerprints.is_fingerprint(row.fingerprint, entry, after=after, scope=scope)

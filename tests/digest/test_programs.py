@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 
 import pytest
+from django.utils import timezone
 
 from history.models import Blob, Exchange, Message, Session, ToolCall
+from relay.gateway.digest.digester import Digester
 from tests.dialects.samples import PNG, in_snake_case
 from tests.digest.programs import (
     AnthropicSdk,
@@ -128,6 +130,41 @@ class TestClaudeCode:
         child = Session.objects.get(parent=above)
         assert path_of(child) == ["u:Look up fjords", "a:Found twelve."]
         assert Session.objects.get(parent=child).title == "Count them"
+
+    @pytest.mark.parametrize("comes_first", ["parent", "child"])
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_a_child_finds_its_parent_in_whatever_order_they_are_filed(
+        self, relay: Relay, comes_first: str, at_once: bool
+    ) -> None:
+        main, agent = ClaudeCode(relay), ClaudeCode(relay, **{"x-claude-code-agent-id": "agent-7"})
+        for talk in [main, agent] if comes_first == "parent" else [agent, main]:
+            relay.answer(talk.send("Look up fjords" if talk is agent else "Research fjords."), said("Yes."))
+            if not at_once:
+                relay.digest()
+        relay.digest()
+        assert Session.objects.get(title="Look up fjords").parent == Session.objects.get(title="Research fjords.")
+
+    def test_a_child_that_another_digester_has_filed_finds_its_parent_with_its_next_call(self, relay: Relay) -> None:
+        agent = ClaudeCode(relay, **{"x-claude-code-agent-id": "agent-7"})
+        agent.ask("Look up fjords", said("Which ones?"))
+        relay.digester = Digester(relay.folder, name="test", patience=0)
+        ClaudeCode(relay).ask("Research fjords.", said("Yes."))
+        agent.ask("All of them", said("Twelve."))
+        assert Session.objects.get(title="Look up fjords").parent == Session.objects.get(title="Research fjords.")
+
+    def test_a_child_of_a_deleted_session_belongs_to_the_one_that_goes_on_in_its_place(self, relay: Relay) -> None:
+        main = ClaudeCode(relay)
+        main.ask("Research fjords.", said("Yes."))
+        Session.objects.update(hidden_at=timezone.now())
+        main.ask("Go on.", said("Gladly."))
+        ClaudeCode(relay, **{"x-claude-code-agent-id": "agent-7"}).ask("Look up fjords", said("Twelve."))
+        child = Session.objects.get(title="Look up fjords")
+        assert child.parent == Session.objects.exclude(pk=child.pk).get(hidden_at=None)
+
+    def test_nobody_becomes_his_own_ancestor(self, relay: Relay) -> None:
+        OpenCode(relay, session="ses_1", **{"x-parent-session-id": "ses_2"}).ask("One", said("1"))
+        OpenCode(relay, session="ses_2", **{"x-parent-session-id": "ses_1"}).ask("Two", said("2"))
+        assert [bool(session.parent_id) for session in sessions()] == [False, True]
 
     def test_titles_probes_and_counts_are_notes_beside_the_conversation(self, relay: Relay) -> None:
         talk = ClaudeCode(relay)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from history.models import EarlierTry, Exchange, Message
+from history.models import EarlierTry, Exchange, Message, Session
 from history.retention import erase
 from project.accounts.models import User
+from relay.gateway.digest import digester
+from relay.gateway.naming import session_id
 from tests.digest.programs import Chat, ClaudeCode, Program
 from tests.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
+CHAT = "openai-chat"
+FIRST, SECOND = {"x-stainless-retry-count": "0"}, {"x-stainless-retry-count": "1"}
 BUSY = b'{"error": {"message": "Overloaded", "type": "overloaded_error"}}'
 
 
@@ -102,3 +109,89 @@ def test_another_body_is_another_call_whatever_its_number(relay: Relay) -> None:
     relay.digest()
     assert len(sessions()) == 2
     assert exchange_of(exchange).attempts == 1
+
+
+def hello() -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+
+
+def test_a_retry_goes_on_in_its_own_conversation_whoever_else_said_the_same(relay: Relay) -> None:
+    mine, others = {"x-session-id": "session-aaaa"}, {"x-session-id": "session-bbbb"}
+    relay.fail(relay.send(CHAT, hello(), {**mine, **FIRST}), 529, BUSY)
+    other = relay.send(CHAT, hello(), {**others, **FIRST})
+    relay.fail(other, 529, BUSY)
+    relay.digest()
+    again = relay.send(CHAT, hello(), {**mine, **SECOND})
+    relay.answer(again, said("For you."))
+    relay.digest()
+    assert exchange_of(other).attempts == 1
+    assert exchange_of(again).attempts == 2
+    assert exchange_of(again).session_id == session_id("session-aaaa", key=relay.key.pk)
+
+
+def test_a_sample_that_is_asked_for_again_leaves_the_others_alone(relay: Relay) -> None:
+    one, two = relay.send(CHAT, hello(), FIRST), relay.send(CHAT, hello(), FIRST)
+    relay.fail(one, 529, BUSY)
+    relay.answer(two, said("Sample two."))
+    relay.digest()
+    again = relay.send(CHAT, hello(), SECOND)
+    relay.answer(again, said("Sample one."))
+    relay.digest()
+    assert exchange_of(two).end_reason == "done"
+    assert sorted(path_of(session)[-1] for session in sessions()) == ["a:Sample one.", "a:Sample two."]
+
+
+@pytest.mark.parametrize(("seconds", "exchanges"), [(5, 1), (300, 2)])
+def test_a_whole_answer_is_asked_for_again_only_right_after_it_was_lost(
+    relay: Relay, seconds: int, exchanges: int
+) -> None:
+    """The same words from somebody else whose first try never came to us are a call of their own."""
+    now = time.time()
+    relay.answer(relay.send(CHAT, hello(), FIRST, at=now - seconds), said("Hi."), at=now - seconds)
+    relay.digest()
+    relay.answer(relay.send(CHAT, hello(), SECOND, at=now), said("Hello."))
+    relay.digest()
+    assert Exchange.objects.count() == exchanges
+
+
+def test_two_hosts_need_not_have_the_same_time_to_the_second(relay: Relay) -> None:
+    now = time.time()
+    relay.fail(relay.send(CHAT, hello(), FIRST, at=now), 529, BUSY)
+    relay.digest()
+    relay.answer(relay.send(CHAT, hello(), SECOND, at=now - 1), said("Hi."))
+    relay.digest()
+    assert Exchange.objects.count() == 1
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    monkeypatch.setattr(digester, "WAIT_SECONDS", 0.0)
+    first = relay.send(CHAT, hello(), FIRST)
+    relay.digest()
+    again = relay.send(CHAT, hello(), SECOND)
+    relay.digest()
+    ends = [(first, "Nobody hears it."), (again, "Hi.")]
+    for exchange, text in reversed(ends) if is_late else ends:
+        relay.answer(exchange, said(text))
+        relay.digest()
+    (session,) = sessions()
+    row = Exchange.objects.get()
+    assert (row.pk, row.attempts, row.end_reason) == (again, 2, "done")
+    assert path_of(session) == ["u:hello", "a:Hi."]
+    assert Message.objects.filter(session=session, content="Nobody hears it.", on_path=False).exists()
+    assert not relay.digester.under
+
+
+def test_a_retry_does_not_write_into_a_session_that_its_owner_has_deleted(relay: Relay) -> None:
+    named = {"x-session-id": "session-aaaa"}
+    relay.fail(relay.send(CHAT, hello(), {**named, **FIRST}), 529, BUSY)
+    relay.digest()
+    Session.objects.update(hidden_at=timezone.now())
+    again = relay.send(CHAT, hello(), {**named, **SECOND})
+    relay.answer(again, said("Hi."))
+    relay.digest()
+    session = exchange_of(again).session
+    assert session is not None
+    assert session.hidden_at is None

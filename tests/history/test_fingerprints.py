@@ -17,6 +17,8 @@ from history.entries import (
     ModelInput,
     ModelOutput,
     NotebookSet,
+    OtherPart,
+    Part,
     Reasoning,
     SystemInstructionSet,
     Text,
@@ -38,6 +40,14 @@ def texts(*parts: str) -> ModelInput:
     return ModelInput(parts=tuple(Text(text=part) for part in parts))
 
 
+def pictured(name: str, *parts: Part) -> ModelOutput:
+    return ModelOutput(parts=(*parts, Media(media_type="image/png", sha256=name * 64)))
+
+
+def other_part(**data: Any) -> ModelInput:
+    return ModelInput(parts=(OtherPart(data=data),))
+
+
 SAME: dict[str, tuple[Entry, Entry]] = {
     "white space at the ends": (said("hello"), said("  hello\n")),
     "a reminder before the text": (texts("hello"), texts(REMINDER, "hello")),
@@ -56,6 +66,24 @@ SAME: dict[str, tuple[Entry, Entry]] = {
     ),
     "no arguments": (answered("", call("c1", arguments="{}")), answered("", call("c1", arguments=""))),
     "the id of a call": (answered("", call("c1")), answered("", call("toolu_2"))),
+    "a whole number with a point": (
+        answered("", call("c1", arguments='{"t": 30.0, "n": [1e3, -0.0]}')),
+        answered("", call("c1", arguments='{"t": 30, "n": [1000, 0]}')),
+    ),
+    "a number that JavaScript cannot hold": (
+        answered("", call("c1", arguments='{"n": 12345678901234567890}')),
+        answered("", call("c1", arguments='{"n": 12345678901234567000}')),
+    ),
+    "a number that nobody can hold": (
+        answered("", call("c1", arguments='{"n": 1e999}')),
+        answered("", call("c1", arguments='{"n": 1e998}')),
+    ),
+    "a thought aloud": (answered("<think>hm\n</think>\n\nYes."), answered("Yes.")),
+    "a picture beside words": (answered("A cat."), pictured("a", Text(text="A cat."))),
+    "the marker of a part that nobody knows": (
+        other_part(type="file", file={"file_id": "f1"}),
+        other_part(type="file", file={"file_id": "f1"}, cache_control={"type": "ephemeral"}),
+    ),
     "the text of a result": (results(result("c1", "short")), results(result("c1", "long", status="failed"))),
     "the order of results": (results(result("a"), result("b")), results(result("b"), result("a"))),
 }
@@ -72,6 +100,11 @@ DIFFERENT: dict[str, tuple[Entry, Entry]] = {
     "another image": (
         ModelInput(parts=(Media(media_type="image/png", sha256="a" * 64),)),
         ModelInput(parts=(Media(media_type="image/png", sha256="b" * 64),)),
+    ),
+    "another number": (answered("", call("c1", arguments="[1.5]")), answered("", call("c1", arguments="[1.25]"))),
+    "another picture of a model": (pictured("a"), pictured("b")),
+    "another part that nobody knows": (
+        other_part(type="file", file={"file_id": "f1"}), other_part(type="file", file={"file_id": "f2"}),
     ),
     "results of other calls": (results(result("c1")), results(result("c2"))),
 }  # fmt: skip
@@ -107,6 +140,22 @@ def test_the_chain_depends_on_everything_before() -> None:
     assert mark(answered("hi"), after=after_hello) != mark(answered("hi"), after=after_hallo)
     assert mark(said("hello"), after=after_hello) != after_hello
     assert len(after_hello) == fingerprints.SIZE
+
+
+@pytest.mark.parametrize(
+    ("entry", "essence"),
+    [
+        (answered("", call("c1", "wait", '{"t": 30.0}')), ["out", "", [["wait", '{"t": 30.0}']]]),
+        (answered("<think>hm</think> Yes."), ["out", "<think>hm</think> Yes.", []]),
+        (pictured("a"), None),
+        (other_part(type="file"), None),
+    ],
+)
+def test_marks_of_earlier_versions_still_hold_when_they_are_verified(entry: Entry, essence: list[Any] | None) -> None:
+    stored = fingerprints._further(essence, after=b"before", scope="key:1")
+    assert stored != mark(entry, after=b"before")
+    assert fingerprints.is_fingerprint(stored, entry, after=b"before", scope="key:1")
+    assert not fingerprints.is_fingerprint(stored, said("something else"), after=b"before", scope="key:1")
 
 
 def test_two_scopes_never_meet() -> None:

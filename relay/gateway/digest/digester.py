@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Container, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from uuid import UUID
 
@@ -31,10 +32,11 @@ from relay.gateway.digest.carrying import Carrier
 from relay.gateway.digest.filing import Outcome, Wave
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.outages import OUTAGES, is_outage
-from relay.gateway.digest.plans import Under
+from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
-from relay.gateway.digest.recognising import NEW, Spot
+from relay.gateway.digest.recognising import Spot
 from relay.gateway.digest.recovery import calls_under_way
+from relay.gateway.digest.retries import is_earlier_try
 from relay.gateway.records import Accepted, Ended, Lost, Record
 from relay.gateway.segment_reader import Reader
 from relay.gateway.segments import Place, names
@@ -180,6 +182,9 @@ class Digester:
         for exchange, filed in outcome.filed.items():
             call = self.under[exchange]
             call.filed, call.asked = filed, call.asked.without_body()
+        for exchange in outcome.overtaken:
+            call = self.under[exchange]
+            call.filed = replace(call.filed or Filed(), is_overtaken=True)
         for exchange in outcome.done:
             del self.under[exchange]
 
@@ -207,7 +212,9 @@ class Digester:
             return False
         asked = call.asked
         if asked.name("previous_response_id"):
-            return spot.by == NEW and self._others_of_key(call)
+            return spot.is_guess and self._others_of_key(call)
+        if asked.sends_new_alone:
+            return call.rounds < 2 or self._is_open_elsewhere(call)
         last = asked.last_answer
         if last is None or spot.known > last:
             return False
@@ -223,6 +230,11 @@ class Digester:
         }
         return any(other.asked.end in awaited for other in self.under.values() if other is not call)
 
+    def _is_open_elsewhere(self, call: Under) -> bool:
+        """Whether another call of the same conversation was accepted before it and is still being answered."""
+        earlier = takewhile(lambda other: other is not call, self.under.values())
+        return any(other.asked.session == call.asked.session for other in earlier)
+
     def _others_of_key(self, call: Under) -> bool:
         key = call.asked.record.key
         return call.rounds < 2 or any(
@@ -230,14 +242,12 @@ class Digester:
         )
 
     def _waits_for_earlier_try(self, call: Under) -> bool:
-        asked = call.asked
-        if not asked.retry or call.filed or time.monotonic() - call.seen_at > WAIT_SECONDS:
+        """A try that goes on under way, because nobody has noticed yet that its client is gone, is overtaken."""
+        if not call.asked.retry or call.filed:
             return False
-        return any(
-            other.ended is None and other.asked.body_hash == asked.body_hash and other.asked.at <= asked.at
-            for other in self.under.values()
-            if other is not call and other.asked.record.key == asked.record.key
-        )
+        tries = [other for other in self.under.values() if _is_open_try(other, of=call)]
+        call.earlier = max(tries, key=lambda other: other.asked.retry).id if tries else None
+        return bool(tries) and time.monotonic() - call.seen_at <= WAIT_SECONDS
 
     # Position.
 
@@ -292,6 +302,11 @@ def _was_erased(call: Under, error: Exception) -> bool:
     return not there.exists()
 
 
+def _is_open_try(other: Under, *, of: Under) -> bool:
+    is_overtaken = other.filed is not None and other.filed.is_overtaken
+    return other.ended is None and not is_overtaken and is_earlier_try(other.asked, of=of.asked)
+
+
 def _needs(call: Under) -> set[object]:
     """What must be in the record before this call is looked at, if another call of the same wave gives it."""
     asked = call.asked
@@ -305,6 +320,8 @@ def _needs(call: Under) -> set[object]:
         needs.add(("replies", asked.record.key))
     if asked.retry:
         needs.add(asked.body_hash)
+    if asked.parent is not None and call.filed is None:
+        needs.add(asked.parent)
     return needs
 
 
@@ -315,8 +332,6 @@ def _gives(call: Under) -> set[object]:
 
 def _names(call: Under) -> Iterator[object]:
     asked = call.asked
-    session = call.filed.session_id if call.filed else asked.record.session
-    if session is not None:
-        yield session
+    yield from filter(None, [asked.session, call.filed.session_id if call.filed else None])
     if asked.name("prompt_cache_key"):
         yield "cache key", asked.name("prompt_cache_key")

@@ -13,6 +13,7 @@ from history.models import Exchange
 from relay import prices
 from relay.gateway.digest.answers import answered_by
 from relay.gateway.digest.plans import Plan
+from relay.gateway.digest.retries import NAMED, TRY, name_of
 from relay.gateway.records import Ended
 
 NOTHING = Decimal(0)
@@ -60,6 +61,8 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
         "removed_session_field": record.removed_session_field,
         "translated_to": record.upstream_dialect if record.upstream_dialect != record.dialect else "",
         "problem": asked.problem,
+        TRY: asked.retry,
+        NAMED: name_of(asked),
     }
     return {name: value for name, value in said.items() if value}
 

@@ -20,7 +20,7 @@ from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, retries
+from relay.gateway.digest import notes, parents, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
@@ -40,6 +40,7 @@ class Outcome:
     filed: dict[UUID, Filed] = field(default_factory=dict)
     done: list[UUID] = field(default_factory=list)
     held: list[UUID] = field(default_factory=list)
+    overtaken: list[UUID] = field(default_factory=list)  # calls under way that their client has made again
     sessions: dict[UUID, int] = field(default_factory=dict)  # that have changed, and whose they are
 
 
@@ -85,6 +86,8 @@ class Wave:
             plan.answer = _answer_to(call, call.ended)
             if call.asked.side and not call.is_given_up:
                 notes.finish_side_call(plan)
+            if call.filed is not None and call.filed.is_overtaken:
+                retries.set_aside(plan)
         return plan
 
     def _plan_nothing(self, plan: Plan) -> Plan | None:
@@ -103,7 +106,7 @@ class Wave:
         plan.metadata = notes_at_accept(plan)
         if plan.under.is_given_up:
             return True
-        if (earlier := retries.earlier_try(asked)) is not None:
+        if (earlier := retries.earlier_try(asked, under_way=plan.under.earlier)) is not None:
             retries.go_on(plan, earlier)
         elif asked.side:
             notes.plan_side_call(plan)
@@ -118,6 +121,8 @@ class Wave:
         session_id = spot.session_id or uuid4()
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
+        else:
+            parents.look_again(plan.asked, spot.session, self.memory)
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
@@ -132,6 +137,7 @@ class Wave:
         if not wishes and not begun:
             return
         written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun, files=_files(plans))
+        parents.join(plans, self.memory)
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
 
@@ -152,6 +158,8 @@ class Wave:
     def _write_exchanges(self, plans: Sequence[Plan]) -> None:
         for plan in plans:
             retries.rename(plan)
+            if plan.earlier is not None and plan.earlier.ended_at is None:
+                self.outcome.overtaken.append(plan.earlier.pk)
         is_new = [plan.before is None and plan.earlier is None for plan in plans]
         found = [row_of(plan) for plan in plans]
         rows.insert(Exchange, [row for row, new in zip(found, is_new, strict=True) if new])
@@ -203,7 +211,7 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
         owner_id=plan.key.owner_id,
         api_key=plan.key,
         source=Session.Source.RELAY,
-        parent=Session.objects.filter(pk=asked.parent, api_key=plan.key).first() if asked.parent else None,
+        parent=parents.parent_for(asked),
         created_at=begun,
         last_activity_at=begun,
         stored_at=now,
@@ -223,7 +231,8 @@ def _wishes(plan: Plan) -> list[Append]:
     if plan.session_id is None:
         return []
     plan.message = _message(plan)
-    added = [*plan.entries, *filter(None, [plan.message])]
+    answer = [plan.message, plan.way_back] if plan.message else []
+    added = [*plan.entries, *filter(None, answer)]
     first, mode = plan.after if plan.start is None else plan.start, mode_of(plan)
     return [Append(plan.session_id, entry, None if place else first, mode) for place, entry in enumerate(added)]
 

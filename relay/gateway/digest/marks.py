@@ -1,7 +1,8 @@
 """What the digester remembers of sessions between two requests, so that it need not read it back each time.
 
-Which instruction and which tools hold (by a keyed hash that is kept with their entries), and what each tool's result
-said when it was first sent. All of it can be read from the record again; the memory is only quicker.
+Which instruction and which tools hold (by a keyed hash that is kept with their entries), what each tool's result said
+when it was first sent, and which children wait for their parent. All of it can be read from the record again; the
+memory is only quicker.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Remembered:
 class Memory:
     def __init__(self) -> None:
         self._sessions: OrderedDict[UUID, Remembered] = OrderedDict()
+        self.orphans: OrderedDict[UUID, list[UUID]] = OrderedDict()  # by the parent that they name
 
     def of(self, session_id: UUID, *, is_new: bool = False) -> Remembered:
         found = self._sessions.get(session_id)
@@ -53,6 +55,12 @@ class Memory:
     def forget_all(self) -> None:
         """What was remembered was not stored after all."""
         self._sessions.clear()
+        self.orphans.clear()
+
+    def note_orphan(self, child: UUID, *, parent: UUID) -> None:
+        self.orphans.setdefault(parent, []).append(child)
+        while len(self.orphans) > MOST_SESSIONS:
+            self.orphans.popitem(last=False)
 
 
 def new_states(request: DecodedRequest, remembered: Remembered, *, at: datetime) -> list[Entry]:

@@ -23,12 +23,16 @@ from relay.gateway.segments import Place, writer_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filed:
-    """The request is in the record: its answer comes after entry `after` of this session."""
+    """The request is in the record: its answer comes after entry `after` of this session.
+
+    `is_overtaken`: the client has tried again meanwhile, and the exchange is the later try's.
+    """
 
     session_id: UUID | None = None
     after: int = 0
     attempts: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    is_overtaken: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class Under:
     pieces: list[bytes] = field(default_factory=list)
     ended: Ended | None = None
     filed: Filed | None = None
+    # An earlier try of the client's that is still under way here.
+    earlier: UUID | None = None
     # It could not be stored as it is: then at least that there was a call.
     is_given_up: bool = False
 
@@ -80,7 +86,7 @@ class Plan:
     """What one call adds to the record in this transaction.
 
     `before` was filed in an earlier one; `earlier` is a try of the client's that this one takes the place of. `entries`
-    begin after entry `start`, and the answer, `message`, follows them.
+    begin after entry `start`, and the answer, `message`, follows them; then there may be a `way_back`.
     """
 
     under: Under
@@ -97,6 +103,7 @@ class Plan:
     message: ModelOutput | None = None
     message_id: int | None = None
     message_seq: int = 0
+    way_back: HeadMoved | None = None
     attempts: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
 

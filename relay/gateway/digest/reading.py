@@ -28,10 +28,12 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`chain` has a fingerprint for each entry of the request; `retry` is which try of the client's this is, from 0."""
+    """`chain` has a fingerprint for each entry of the request; `retry` is which try of the client's this is, from 0;
+    `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
 
     record: Accepted
     at: datetime
+    session: UUID | None = None
     request: DecodedRequest | None = None
     problem: str = ""
     chain: tuple[bytes, ...] = ()
@@ -48,12 +50,16 @@ class Asked:
     @property
     def last_answer(self) -> int | None:
         """The place of the newest answer that the client sends back."""
-        places = [place for place, entry in enumerate(self.entries) if isinstance(entry, ModelOutput)]
-        return places[-1] if places else None
+        return next(filter(self._is_answer, reversed(range(len(self.entries)))), None)
 
     @property
     def first_answer(self) -> int | None:
-        return next((place for place, entry in enumerate(self.entries) if isinstance(entry, ModelOutput)), None)
+        return next(filter(self._is_answer, range(len(self.entries))), None)
+
+    def _is_answer(self, place: int) -> bool:
+        """An answer that says nothing (a thought alone) leaves the chain as it is, and is nothing to know it by."""
+        before = self.chain[place - 1] if place else fingerprints.START
+        return isinstance(self.entries[place], ModelOutput) and self.chain[place] != before
 
     @property
     def end(self) -> bytes:
@@ -62,6 +68,11 @@ class Asked:
 
     def name(self, hint: str) -> str:
         return self.request.session_hints.get(hint, "")[:LONGEST_NAME] if self.request else ""
+
+    @property
+    def sends_new_alone(self) -> bool:
+        """What came before is kept by the vendor, under a name, and is not sent again."""
+        return bool(self.name("previous_response_id") or self.name("conversation"))
 
     def without_body(self) -> Asked:
         """What is still of interest once the request is in the record."""
@@ -76,6 +87,7 @@ def read(record: Accepted) -> Asked:
     return Asked(
         record=record,
         at=datetime.fromtimestamp(record.at, UTC),
+        session=record.session or _conversation(record, request),
         request=request,
         problem=problem,
         chain=_chain(record, request),
@@ -97,6 +109,11 @@ def _decoded(record: Accepted) -> tuple[DecodedRequest | None, str]:
         return dialect.decode_request(body, provider=record.provider, at=at), ""
     except (DialectError, ValueError, RecursionError) as error:
         return None, str(error) or type(error).__name__
+
+
+def _conversation(record: Accepted, request: DecodedRequest | None) -> UUID | None:
+    name = request.session_hints.get("conversation", "")[:LONGEST_NAME] if request else ""
+    return session_id(f"conversation {name}", key=record.key) if name else None
 
 
 def _chain(record: Accepted, request: DecodedRequest | None) -> tuple[bytes, ...]:

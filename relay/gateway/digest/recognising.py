@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -41,6 +41,7 @@ class Spot:
     """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
 
     `known` entries of the request are in the record already. `move` says why the head has to go back first.
+    `is_guess`: the answer that the request names is not in the record, or not yet.
     """
 
     session: Session | None
@@ -50,6 +51,7 @@ class Spot:
     known: int = 0
     move: str = ""
     answered_at: datetime | None = None
+    is_guess: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +71,37 @@ def recognise(asked: Asked) -> Spot:
             return found
         if (found := _by_first_words(asked)) is not None:
             return found
-    return Spot(session=None, session_id=None, by=NEW)
+    return Spot(session=None, session_id=None, by=NEW, is_guess=bool(asked.name("previous_response_id")))
 
 
 def _named(asked: Asked) -> Spot | None:
-    record = asked.record
-    if record.session is not None:
-        pk, session = current_session(record.session, key=record.key)
-        return _in_session(asked, session, pk=pk, by=record.recognised_by or CLIENT_ID)
-    if name := asked.name("previous_response_id"):
-        reply = NamedReply.objects.filter(key_id=record.key, name=name).first()
-        if reply is not None and (session := _own(reply.session_id, key=record.key)):
-            return _after(asked, session, reply.seq, by=REPLY)
-    if name := asked.name("conversation"):
-        pk, session = current_session(session_id(f"conversation {name}", key=record.key), key=record.key)
-        return _in_session(asked, session, pk=pk, by=CLIENT_ID)
+    record, reply = asked.record, _named_reply(asked)
+    if asked.session is not None:
+        pk, session = current_session(asked.session, key=record.key)
+        by = record.recognised_by or CLIENT_ID
+        if asked.sends_new_alone:
+            return _going_on(asked, session, reply, pk=pk, by=by)
+        return _in_session(asked, session, pk=pk, by=by)
+    if reply is not None and (session := _own(reply.session_id, key=record.key)):
+        return _after(session, reply.seq, by=REPLY)
     if name := asked.name("prompt_cache_key"):
         return _by_cache_key(asked, name)
     return None
+
+
+def _named_reply(asked: Asked) -> NamedReply | None:
+    name = asked.name("previous_response_id")
+    return NamedReply.objects.filter(key_id=asked.record.key, name=name).first() if name else None
+
+
+def _going_on(asked: Asked, session: Session | None, reply: NamedReply | None, *, pk: UUID, by: str) -> Spot:
+    """What came before is the vendor's to know: it goes on after the answer that it names, else where all ended."""
+    if session is not None and reply is not None and reply.session_id == session.pk:
+        return _after(session, reply.seq, by=by)
+    is_guess = bool(asked.name("previous_response_id"))
+    if session is None or not session.version:
+        return Spot(session=session, session_id=pk, by=by, is_guess=is_guess)
+    return replace(_after(session, session.head, by=by), is_guess=is_guess)
 
 
 def _by_cache_key(asked: Asked, name: str) -> Spot | None:
@@ -159,13 +174,18 @@ def _known(asked: Asked, match: _Match) -> int:
     return (places[0] if is_entry_itself else places[-1]) + 1
 
 
-def _after(asked: Asked, session: Session, seq: int, *, by: str) -> Spot:
-    """The client names the answer that it goes on from, and sends what is new alone."""
-    answered_at = Message.objects.filter(session=session, seq=seq).values_list("created_at", flat=True).first()
-    if answered_at is None:
-        return Spot(session=session, session_id=session.pk, by=by, after=session.head)
-    move = "" if seq == session.head else "edit"
-    return Spot(session=session, session_id=session.pk, by=by, after=seq, move=move, answered_at=answered_at)
+def _after(session: Session, seq: int, *, by: str) -> Spot:
+    """The client sends what is new alone: it says, or its vendor knows, what that follows."""
+    row = Message.objects.filter(session=session, seq=seq).values_list("kind", "created_at").first()
+    kind, created_at = row or ("", None)
+    return Spot(
+        session=session,
+        session_id=session.pk,
+        by=by,
+        after=seq if row else session.head,
+        move="" if row is None or seq == session.head else "edit",
+        answered_at=created_at if kind == ModelOutput.kind else None,
+    )
 
 
 def _why(asked: Asked, *, known: int) -> str:

@@ -3,45 +3,92 @@
 The earlier try's row goes on under the id of the later one, which is the id that the client was told last; the earlier
 id leads there. What the earlier one had said already (an error, half an answer) stays in the record, beside the answer
 that came in the end.
+
+Many calls have the same body: samples that are asked for at the same time, the same words in two conversations. So a
+retry goes on from an earlier try in the session that it names, if it names one, and rather from one that failed, or is
+still under way after all, than from one whose answer was whole: whoever saw that does not ask again.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
 
 from history.entries import HeadMoved
-from history.models import EarlierTry, Exchange
+from history.models import EarlierTry, Exchange, Session
 from relay.gateway.digest.exchange_rows import cost_of_tries
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.reading import Asked
 
 # SDKs wait at most two minutes before they try again, and a call may take ten until they give it up.
 WITHIN = timedelta(minutes=15)
+# Two hosts need not have the same time to the second.
+CLOCKS_DIFFER = timedelta(minutes=1)
+# A whole answer that was lost on its last metres is asked for again at once.
+LOST_WITHIN = timedelta(minutes=1)
+WHOLE = ("done", "not_kept")
+# What is kept of a call beside its columns, for the next try to find it.
+TRY, NAMED = "try", "named"
+MOST_SEEN = 100
 
 
-def earlier_try(asked: Asked) -> Exchange | None:
+def is_earlier_try(other: Asked, *, of: Asked) -> bool:
+    """Whether that one may be what this one tries again."""
+    return (
+        (other.record.key, other.session, other.body_hash) == (of.record.key, of.session, of.body_hash)
+        and other.retry < of.retry
+        and other.at <= of.at + CLOCKS_DIFFER
+    )
+
+
+def earlier_try(asked: Asked, *, under_way: UUID | None = None) -> Exchange | None:
+    """The row of the try before this one; that of one `under_way` only if nothing that has failed explains it."""
     if not asked.retry or not asked.body_hash:
         return None
     same = Exchange.objects.filter(
+        Q(ended_at__isnull=False) | Q(pk=under_way),
+        Q(session=None) | Q(session__hidden_at=None),
         api_key_id=asked.record.key,
         request_hash=asked.body_hash,
-        started_at__gte=asked.at - WITHIN,
-        started_at__lte=asked.at,
-        ended_at__isnull=False,
+        started_at__range=(asked.at - WITHIN, asked.at + CLOCKS_DIFFER),
     )
-    return same.select_related("message", "session").order_by("-started_at", "-id").first()
+    rows = same.select_related("message", "session").order_by("-started_at", "-id")[:MOST_SEEN]
+    return max((row for row in rows if _explains(row, asked)), key=_rank, default=None)
+
+
+def _explains(row: Exchange, asked: Asked) -> bool:
+    if row.metadata.get(NAMED, "") != name_of(asked) or row.metadata.get(TRY, 0) >= asked.retry:
+        return False
+    return row.end_reason not in WHOLE or (row.ended_at is not None and row.ended_at >= asked.at - LOST_WITHIN)
+
+
+def _rank(row: Exchange) -> tuple[Any, ...]:
+    return row.end_reason not in WHOLE, row.ended_at is not None, row.metadata.get(TRY, 0), row.started_at
+
+
+def name_of(asked: Asked) -> str:
+    return asked.session.hex if asked.session else ""
 
 
 def go_on(plan: Plan, earlier: Exchange) -> None:
     """Plan the later try as one more attempt of the earlier one."""
     plan.earlier, plan.session_id, plan.after = earlier, earlier.session_id, earlier.after
     plan.attempts = earlier.attempts
-    plan.metadata = {**_kept(earlier), "retried": [*earlier.metadata.get("retried", []), _told(earlier)]}
+    retried = [*earlier.metadata.get("retried", []), _told(earlier)]
+    plan.metadata = {**_kept(earlier), TRY: plan.asked.retry, "retried": retried}
     session = earlier.session
     if session is not None and session.head != earlier.after:
         plan.entries = [HeadMoved(at=plan.asked.at, to=earlier.after, reason="retry")]
         plan.start = earlier.after
+
+
+def set_aside(plan: Plan) -> None:
+    """It was tried again while it was under way: what it brings after all stands beside the later try's answer."""
+    is_head = bool(plan.session_id) and Session.objects.filter(pk=plan.session_id, head=plan.after).exists()
+    plan.way_back = HeadMoved(at=plan.asked.at, to=plan.after, reason="retry") if is_head else None
 
 
 def rename(plan: Plan) -> None:

@@ -1,0 +1,59 @@
+"""Whose child a session is. A program names the parent with each call of a subagent; either may be filed first.
+
+A child that comes before its parent is remembered until that comes; should the digester be another one by then, the
+child's next call looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from history import storage
+from history.models import Session
+from relay.gateway.digest.marks import Memory
+from relay.gateway.digest.plans import Plan
+from relay.gateway.digest.reading import Asked
+from relay.gateway.digest.recognising import current_session
+
+MOST_GENERATIONS = 20
+
+
+def parent_for(asked: Asked) -> Session | None:
+    """Where its owner has deleted the parent, the one that goes on in its place."""
+    return current_session(asked.parent, key=asked.record.key)[1] if asked.parent else None
+
+
+def look_again(asked: Asked, child: Session, memory: Memory) -> None:
+    """A child that is there already, and whose parent was not when it came."""
+    if asked.parent is None or child.parent_id is not None or child.pk in memory.orphans.get(asked.parent, ()):
+        return
+    parent = parent_for(asked)
+    if parent is not None:
+        _adopt(child.pk, parent)
+    else:
+        memory.note_orphan(child.pk, parent=asked.parent)
+
+
+def join(plans: Iterable[Plan], memory: Memory) -> None:
+    """Sessions that have come about now find those that were waiting for them, or wait themselves."""
+    for plan in plans:
+        session, asked = plan.new_session, plan.asked
+        if session is None:
+            continue
+        if asked.parent is not None and session.parent_id is None:
+            memory.note_orphan(session.pk, parent=asked.parent)
+        for child in memory.orphans.pop(asked.session, ()) if asked.session else ():
+            _adopt(child, session)
+
+
+def _adopt(child: UUID, parent: Session) -> None:
+    """Nobody becomes his own ancestor, whatever the headers say."""
+    above: UUID | None = parent.pk
+    for _ in range(MOST_GENERATIONS):
+        if above is None:
+            storage.change(child, parent=parent)
+            return
+        if above == child:
+            return
+        above = Session.objects.filter(pk=above).values_list("parent_id", flat=True).first()
