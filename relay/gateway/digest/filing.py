@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from history import exchanges, recorder, redaction, rows, storage
 from history.entries import Entry, HeadMoved, ModelOutput
-from history.models import ApiKey, Exchange, Session
+from history.models import ApiKey, Exchange, Session, ToolCall
 from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
@@ -30,6 +30,8 @@ from relay.gateway.uses import Use
 from relay.models import NamedReply
 
 OFF = "off"
+# The tools by which Claude Code, opencode and Codex begin a subagent.
+BEGINNERS = ("Task", "Agent", "task", "spawn_agent")
 
 
 @dataclass(slots=True)
@@ -181,14 +183,22 @@ class Wave:
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     asked, now = plan.asked, timezone.now()
     begun = min(asked.at, now)
-    values = {"client": client_name(plan), "recognised_by": spot.by, "model": asked.record.model}
+    parent = Session.objects.filter(pk=asked.parent, api_key=plan.key).first() if asked.parent else None
+    call_id, called_at = _call_that_began_it(parent) if parent else ("", None)
+    values = {
+        "client": client_name(plan),
+        "recognised_by": spot.by,
+        "model": asked.record.model,
+        "parent_call": call_id,
+        "metadata": {"called_at": called_at} if called_at else {},
+    }
     session = rows.new(
         Session,
         id=session_id,
         owner_id=plan.key.owner_id,
         api_key=plan.key,
         source=Session.Source.RELAY,
-        parent=Session.objects.filter(pk=asked.parent, api_key=plan.key).first() if asked.parent else None,
+        parent=parent,
         created_at=begun,
         last_activity_at=begun,
         stored_at=now,
@@ -196,6 +206,16 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     )
     session.expires_at = expiry_of(session)
     return session
+
+
+def _call_that_began_it(parent: Session) -> tuple[str, int | None]:
+    """The call of a subagent that stands open in the newest answer, and its entry. Of two, nobody knows which."""
+    if not parent.head_has_open_calls:
+        return "", None
+    waiting = ToolCall.objects.filter(session=parent, message__on_path=True, answered_by=None, name__in=BEGINNERS)
+    newest = list(waiting.order_by("-message__seq").values_list("call_id", "message__seq")[:2])
+    is_alone = len(newest) == 1 or (len(newest) == 2 and newest[0][1] != newest[1][1])
+    return newest[0] if is_alone else ("", None)
 
 
 def _priced(session: Session, plan: Plan) -> Session:
