@@ -129,6 +129,8 @@ class TestClaudeCode:
         assert path_of(above)[-1] == "a:There are twelve."
         child = Session.objects.get(parent=above)
         assert path_of(child) == ["u:Look up fjords", "a:Found twelve."]
+        asked = Message.objects.get(session=above, tool_calls__call_id="c1")
+        assert (child.parent_call, child.metadata["called_at"]) == ("c1", asked.seq)
         assert Session.objects.get(parent=child).title == "Count them"
 
     @pytest.mark.parametrize("comes_first", ["parent", "child"])
@@ -165,6 +167,13 @@ class TestClaudeCode:
         OpenCode(relay, session="ses_1", **{"x-parent-session-id": "ses_2"}).ask("One", said("1"))
         OpenCode(relay, session="ses_2", **{"x-parent-session-id": "ses_1"}).ask("Two", said("2"))
         assert [bool(session.parent_id) for session in sessions()] == [False, True]
+
+    def test_which_of_two_calls_began_a_subagent_is_not_guessed(self, relay: Relay) -> None:
+        main = ClaudeCode(relay)
+        main.ask("Research.", said("", call("Agent", "c1", prompt="Fjords"), call("Agent", "c2", prompt="Lakes")))
+        ClaudeCode(relay, **{"x-claude-code-agent-id": "agent-7"}).ask("Lakes", said("Found twelve."))
+        child = Session.objects.get(parent__isnull=False)
+        assert (child.parent_call, child.metadata) == ("", {})
 
     def test_titles_probes_and_counts_are_notes_beside_the_conversation(self, relay: Relay) -> None:
         talk = ClaudeCode(relay)

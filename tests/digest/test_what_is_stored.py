@@ -19,7 +19,7 @@ from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 pytestmark = pytest.mark.django_db
 
 CHAT, ANTHROPIC = "openai-chat", "anthropic-messages"
-QUESTION = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
+QUESTION: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 SECRET = "sk-" + "proj-" + "a1B2c3D4" * 6
 
 

@@ -204,14 +204,22 @@ def _answer_to(call: Under, ended: Ended) -> Answer:
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     asked, now = plan.asked, timezone.now()
     begun = min(asked.at, now)
-    values = {"client": client_name(plan), "recognised_by": spot.by, "model": asked.record.model}
+    parent = parents.parent_for(asked)
+    call_id, called_at = parents.call_that_began_it(parent) if parent else ("", None)
+    values = {
+        "client": client_name(plan),
+        "recognised_by": spot.by,
+        "model": asked.record.model,
+        "parent_call": call_id,
+        "metadata": {"called_at": called_at} if called_at else {},
+    }
     session = rows.new(
         Session,
         id=session_id,
         owner_id=plan.key.owner_id,
         api_key=plan.key,
         source=Session.Source.RELAY,
-        parent=parents.parent_for(asked),
+        parent=parent,
         created_at=begun,
         last_activity_at=begun,
         stored_at=now,

@@ -10,18 +10,30 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from history import storage
-from history.models import Session
+from history.models import Session, ToolCall
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.reading import Asked
 from relay.gateway.digest.recognising import current_session
 
 MOST_GENERATIONS = 20
+# The tools by which Claude Code, opencode and Codex begin a subagent.
+BEGINNERS = ("Task", "Agent", "task", "spawn_agent")
 
 
 def parent_for(asked: Asked) -> Session | None:
     """Where its owner has deleted the parent, the one that goes on in its place."""
     return current_session(asked.parent, key=asked.record.key)[1] if asked.parent else None
+
+
+def call_that_began_it(parent: Session) -> tuple[str, int | None]:
+    """The call of a subagent that stands open in the newest answer, and its entry. Of two, nobody knows which."""
+    if not parent.head_has_open_calls:
+        return "", None
+    waiting = ToolCall.objects.filter(session=parent, message__on_path=True, answered_by=None, name__in=BEGINNERS)
+    newest = list(waiting.order_by("-message__seq").values_list("call_id", "message__seq")[:2])
+    is_alone = len(newest) == 1 or (len(newest) == 2 and newest[0][1] != newest[1][1])
+    return newest[0] if is_alone else ("", None)
 
 
 def look_again(asked: Asked, child: Session, memory: Memory) -> None:
