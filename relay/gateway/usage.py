@@ -7,6 +7,7 @@ the vendor tells only those who ask, what went through is counted instead and th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,6 +29,13 @@ EDGE_BYTES = 16 * 1024
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 _DECODER = json.JSONDecoder()
+_NAME = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,180})"')
+
+
+def name_in(head: bytes) -> str:
+    """What a vendor that keeps its answers calls this one: a client may go on from it by that name."""
+    found = _NAME.search(head) if b'"resp_' in head else None
+    return found[1].decode() if found else ""
 
 
 def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:

@@ -153,9 +153,9 @@ def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
     relay.digest()
     again = relay.send(CHAT, hello(), SECOND)
     relay.digest()
-    ends = [lambda: relay.answer(first, said("Nobody hears it.")), lambda: relay.answer(again, said("Hi."))]
-    for end in reversed(ends) if is_late else ends:
-        end()
+    ends = [(first, "Nobody hears it."), (again, "Hi.")]
+    for exchange, answer in reversed(ends) if is_late else ends:
+        relay.answer(exchange, said(answer))
         relay.digest()
     (session,) = sessions()
     row = Exchange.objects.get()
