@@ -31,6 +31,9 @@ class Glance(TypedDict, total=False):
     stream: Any
     sessionId: Any
     metadata: Any
+    litellm_session_id: Any
+    session_id: Any
+    conversation_id: Any
     previous_response_id: Any
     conversation: Any
     stream_options: Any

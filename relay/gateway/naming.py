@@ -32,6 +32,9 @@ OF_CLIENTS = (
     *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
     *("x-session-id", "x-session-affinity"),
 )
+# Fields of bodies, which are looked at last.
+OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")
+_FIELDS = frozenset({BODY_FIELD, "metadata", *OF_BODIES})
 # In each of all these names, and in few others.
 _TELLING = re.compile(r"session|thread|conversation")
 _LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
@@ -53,7 +56,7 @@ NOT_NAMED = Naming()
 
 
 def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
-    if not _TELLING.search(" ".join(headers)) and "metadata" not in body and BODY_FIELD not in body:
+    if not _TELLING.search(" ".join(headers)) and _FIELDS.isdisjoint(body):
         return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
@@ -72,17 +75,23 @@ def _is_forced_new(headers: Mapping[str, str]) -> bool:
 
 
 def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
-    """What the client itself calls this conversation. Subagents of Claude Code share the session, so they are added."""
+    """What the client itself calls this conversation."""
     if session := headers.get("x-claude-code-session-id"):
-        agent = headers.get("x-claude-code-agent-id", "")
-        yield f"{session}/{agent}" if agent else session
+        yield _with_agent(session, headers)
     if not headers.keys().isdisjoint(OF_CLIENTS):
         yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
     for name, value in headers.items():
         if name.endswith("-session-id") and value and _LIKE_A_SESSION.fullmatch(name):
             yield value
     if (metadata := body.get("metadata")) and (session := session_in_user_id(string(obj(metadata).get("user_id")))):
-        yield session
+        yield _with_agent(session, headers)
+    yield from filter(None, (string(body.get(name)) for name in OF_BODIES))
+
+
+def _with_agent(session: str, headers: Mapping[str, str]) -> str:
+    """Subagents of Claude Code share the session."""
+    agent = headers.get("x-claude-code-agent-id", "")
+    return f"{session}/{agent}" if agent else session
 
 
 def session_in_user_id(user_id: str) -> str:

@@ -23,12 +23,12 @@ from relay.gateway.headers import Pairs
 from relay.gateway.journal import WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
-from relay.gateway.usage import Edges, usage_of, usage_told
+from relay.gateway.usage import Edges, name_in, usage_of, usage_told
 from relay.prices import cost_of
 
 logger = logging.getLogger(__name__)
 
-OFF = "off"
+OFF, NO_REPLIES = "off", "no_replies"
 NOTHING = Decimal(0)
 
 
@@ -121,6 +121,8 @@ class Recording:
             metadata |= self._instead
         if self.usage is not None:
             metadata["cost"] = str(self.cost)
+        if self.call.recording == NO_REPLIES and self.edges is not None and (name := name_in(self.edges.head)):
+            metadata["reply_id"] = name
         if self.is_kept:
             self.journal.end(
                 Ended(

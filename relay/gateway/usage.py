@@ -8,6 +8,7 @@ a placeholder for the output: of a stream that broke off, our estimate of its te
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -34,6 +35,13 @@ BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 # What says the output of Anthropic's streams; within a text its quotes would be escaped.
 _LAST_WORD = b'"message_delta"'
 _DECODER = json.JSONDecoder()
+_NAME = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,180})"')
+
+
+def name_in(head: bytes) -> str:
+    """What a vendor that keeps its answers calls this one: a client may go on from it by that name."""
+    found = _NAME.search(head) if b'"resp_' in head else None
+    return found[1].decode() if found else ""
 
 
 def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:

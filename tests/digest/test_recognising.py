@@ -10,7 +10,9 @@ from uuid import UUID
 import pytest
 
 from history.entries import ToolRequest
-from history.models import Message, ToolCall
+from history.models import Exchange, Message, ToolCall
+from relay.gateway.digest.digester import Digester
+from tests.digest.programs import Chat, Codex, OpenCode
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -83,6 +85,80 @@ class TestWhatTheVendorKeeps:
         talk.ask("one", "1")
         talk.ask("two", "2", previous_response_id="resp_of_another_day")
         assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2"]
+
+    def test_replies_that_are_not_recorded_are_gone_on_from_all_the_same(self, relay: Relay) -> None:
+        relay.key.recording = "no_replies"
+        relay.key.save()
+        relay.answer(Vendor(relay).send("one"), said("1"), metadata={"reply_id": "resp_1"})
+        relay.digest()
+        relay.answer(Vendor(relay).send("two", previous_response_id="resp_1"), said("2"))
+        relay.digest()
+        assert path_of(sessions()[0]) == ["u:one", "u:two"]
+
+
+class TestWhatClientsName:
+    @pytest.mark.parametrize("field", ["litellm_session_id", "session_id", "conversation_id"])
+    def test_a_body_names_its_session_where_no_header_does(self, relay: Relay, field: str) -> None:
+        for text in ("one", "two"):
+            body = {"model": "m", "messages": [{"role": "user", "content": text}], field: "task-123456"}
+            last = relay.ask(CHAT, body, said("Yes."))
+        assert len(sessions()) == 1
+        assert exchange_of(last).metadata["recognised_by"] == "client id"
+        relay.ask(CHAT, body, said("Yes."), {"x-session-id": "another-one"})
+        assert len(sessions()) == 2
+
+    def test_an_agent_is_no_part_of_the_conversation_whose_session_only_the_body_names(self, relay: Relay) -> None:
+        user = json.dumps({"device_id": "d", "account_uuid": "", "session_id": "abc-123"})
+        for text, headers in (("main", {}), ("sub", {"x-claude-code-agent-id": "a1"})):
+            messages = [{"role": "user", "content": text}]
+            body = {"model": "m", "max_tokens": 9, "metadata": {"user_id": user}, "messages": messages}
+            relay.ask(MESSAGES, body, said("Yes."), headers)
+        main, sub = sessions()
+        assert (main.parent, sub.parent) == (None, main)
+
+    def test_a_thread_of_codex_without_a_parent_belongs_to_the_session_that_it_shares(self, relay: Relay) -> None:
+        ids = {"session-id": "root", "thread-id": "root"}
+        Codex(relay, **ids).ask("hi", said("Yes."))
+        Codex(relay, **{**ids, "thread-id": "child", "x-openai-subagent": "review"}).ask("review", said("Fine."))
+        main, sub = sessions()
+        assert (main.parent, sub.parent) == (None, main)
+
+
+class TestBranches:
+    def test_each_branch_has_the_instruction_that_it_was_said_under(self, relay: Relay) -> None:
+        def ask(instruction: str, *turns: str, answer: str) -> str:
+            roles = ("user", "assistant")
+            messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(turns)]
+            body = {"model": "m", "messages": [{"role": "system", "content": instruction}, *messages]}
+            relay.ask(CHAT, body, said(answer), {"x-session-id": "abcdefgh1"})
+            return Message.objects.filter(is_state=True, on_path=True).order_by("seq").reverse()[0].content
+
+        assert ask("S1", "u1", answer="a1") == "S1"
+        assert ask("S1", "u1", "a1", "u2", answer="a2") == "S1"
+        assert ask("S2", "u1", "a1", "u2", "a2", "u3", answer="a3") == "S2"
+        assert ask("S2", "u1", "a1", "u2 edited", answer="a2b") == "S2"
+        assert ask("S1", "u1", "a1", "u2", "a2", "u3", "a3", "u4", answer="a4") == "S1"
+
+    def test_results_under_an_id_that_is_used_again_have_not_changed(self, relay: Relay) -> None:
+        talk = Chat(relay)
+        for turn in range(3):
+            talk.ask(f"q{turn}", said("", call("f", "call_1", n=turn)))
+            talk.find(call_1=f"result {turn}")
+            talk.ask("", said(f"done {turn}"))
+            relay.digester = Digester(relay.folder, name="test", patience=0)
+        assert not Exchange.objects.filter(metadata__has_key="changed_results").exists()
+
+    def test_what_opencode_makes_of_a_long_conversation_is_a_marked_branch(self, relay: Relay) -> None:
+        talk = OpenCode(relay, session="ses_12345678")
+        talk.ask("one", said("1"))
+        talk.body["messages"] = [
+            talk.body["messages"][0],
+            {"role": "user", "content": "What did we do so far?"},
+            {"role": "assistant", "content": "## Objective"},
+            {"role": "user", "content": "Continue if you have next steps"},
+        ]
+        talk.ask("", said("2"))
+        assert '"compacted"' in (Message.objects.get(kind="head_moved").body or "")
 
 
 class TestWhatWasSaidBefore:

@@ -173,8 +173,8 @@ def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
     again = relay.send(CHAT, hello(), SECOND)
     relay.digest()
     ends = [(first, "Nobody hears it."), (again, "Hi.")]
-    for exchange, text in reversed(ends) if is_late else ends:
-        relay.answer(exchange, said(text))
+    for exchange, answer in reversed(ends) if is_late else ends:
+        relay.answer(exchange, said(answer))
         relay.digest()
     (session,) = sessions()
     row = Exchange.objects.get()

@@ -227,6 +227,13 @@ def test_a_session_of_another_key_is_not_found_and_nothing_is_sent(
     assert session_of(relay, key, x_parley_session_id=str(ours.pk)) == str(ours.pk)
 
 
+def test_of_a_reply_that_is_not_recorded_the_name_is_kept(relay: Relay, key: str, vendors: Vendors) -> None:
+    ApiKey.objects.update(recording="no_replies")
+    vendors.plays("openai-responses", raw(b'{"id":"resp_abc123","object":"response","output":[]}'))
+    ask(relay, "/v1/responses", {"model": "model", "input": "hi"}, x_api_key=key)
+    assert relay.ended()[0].metadata["reply_id"] == "resp_abc123"
+
+
 def test_an_answer_that_the_vendor_keeps_is_continued_only_by_the_key_it_was_given_to(
     relay: Relay, key: str, bob: User, vendors: Vendors
 ) -> None:

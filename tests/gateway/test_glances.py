@@ -5,7 +5,7 @@ import json
 import pytest
 
 from relay.gateway import bodies
-from relay.gateway.usage import EDGE_BYTES, Edges, usage_in
+from relay.gateway.usage import EDGE_BYTES, Edges, name_in, usage_in
 
 pytestmark = pytest.mark.any_database
 
@@ -46,3 +46,16 @@ def test_the_last_count_of_a_reply_is_the_one_that_holds() -> None:
 
 def test_a_reply_without_a_count_has_none() -> None:
     assert usage_in("openai-chat", b'{"usage": [1]}', b'{"usage": {"prompt_') is None
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b'data: {"type":"response.created","response":{"id":"resp_1-a","object":"response"}}', "resp_1-a"),
+        (b'{"id" : "resp_2", "previous_response_id": "resp_1"}', "resp_2"),
+        (b'{"id": "chatcmpl-1"}', ""),
+        (b'{"id": "resp_', ""),
+    ],
+)
+def test_the_name_of_a_reply_stands_at_its_beginning(head: bytes, name: str) -> None:
+    assert name_in(head) == name

@@ -49,13 +49,20 @@ def client_of(headers: Mapping[str, str]) -> str:
     return name if len(name) <= LONGEST_NAME else ""
 
 
-def parent_of(headers: Mapping[str, str]) -> str:
-    """What the client calls the conversation that this one was begun by; '' for one of its own."""
-    if session := headers.get("x-claude-code-session-id"):
+def parent_of(headers: Mapping[str, str], *, named: str = "") -> str:
+    """What the client calls the conversation that this one was begun by; '' for one of its own. Claude Code's session
+    may be `named` in the body alone."""
+    if session := headers.get("x-claude-code-session-id") or (headers.get("x-claude-code-agent-id") and named):
         if not headers.get("x-claude-code-agent-id"):
             return ""
         above = headers.get("x-claude-code-parent-agent-id", "")
         return f"{session}/{above}" if above else session
     thread = headers.get("thread-id") or headers.get("thread_id") or headers.get("x-session-id", "")
-    above = headers.get("x-codex-parent-thread-id") or headers.get("x-parent-session-id", "")
+    above = headers.get("x-codex-parent-thread-id") or headers.get("x-parent-session-id") or _root(headers)
     return above if above != thread else ""
+
+
+def _root(headers: Mapping[str, str]) -> str:
+    """Threads of Codex's subagents share the session, whose name is that of its first thread."""
+    is_child = headers.get("x-openai-subagent") and (headers.get("thread-id") or headers.get("thread_id"))
+    return headers.get("session-id") or headers.get("session_id", "") if is_child else ""

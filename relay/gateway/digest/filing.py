@@ -183,9 +183,9 @@ class Wave:
 
     def _name_replies(self, plans: Iterable[Plan]) -> None:
         named = [
-            NamedReply(name=plan.answer.reply_id[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq)
+            NamedReply(name=name[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq or plan.after)
             for plan in plans
-            if plan.answer and plan.session_id and plan.message_seq and plan.answer.reply_id.startswith("resp_")
+            if plan.session_id and (name := _name_of_reply(plan)).startswith("resp_")
         ]
         if named:
             NamedReply.objects.bulk_create(named, ignore_conflicts=True)
@@ -199,6 +199,14 @@ def _answer_to(call: Under, ended: Ended) -> Answer:
         if not call.is_given_up:
             raise
         return Answer(reason=ended.reason)
+
+
+def _name_of_reply(plan: Plan) -> str:
+    """Also of one that was not kept, for a key that records no replies: then its question is gone on from."""
+    ended = plan.under.ended
+    if plan.answer is None or ended is None or plan.asked.side:
+        return ""
+    return plan.answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", ""))
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
 from django.conf import settings
@@ -19,22 +20,28 @@ from django.conf import settings
 from history import redaction
 from history.dialects import DecodedRequest
 from history.dialects.loose import compact
-from history.dialects.vocabulary import Said
 from history.entries import Entry, SystemInstructionSet, ToolResults, ToolsOffered, thawed
 from history.models import Message, Session, ToolCall
+from history.paths import Path
 from history.projections import stored_id
+from history.rows import read as read_rows
+from relay.gateway.digest.reading import Asked
 
 MARK = "mark"
 MOST_SESSIONS = 2_000
 MOST_RESULTS = 2_000
 
 
+Asking = tuple[bytes, str]
+
+
 @dataclass(slots=True)
 class Remembered:
-    """`results`: call id → mark of the result's text; None until they were looked up."""
+    """`states` hold where the session goes on. `results`: a mark of each text by the chain up to the answer that asked
+    and the call's id, for models reuse their ids; None until they were looked up."""
 
     states: dict[str, str] = field(default_factory=dict)
-    results: dict[str, bytes] | None = None
+    results: dict[Asking, bytes] | None = None
 
 
 class Memory:
@@ -45,7 +52,7 @@ class Memory:
     def of(self, session_id: UUID, *, is_new: bool = False) -> Remembered:
         found = self._sessions.get(session_id)
         if found is None:
-            found = Remembered(results={}) if is_new else Remembered(states=_stored_states(session_id))
+            found = Remembered(results={}) if is_new else Remembered(states=_states_at_head(session_id))
             self._sessions[session_id] = found
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
@@ -83,51 +90,59 @@ def _states(request: DecodedRequest, *, at: datetime) -> Iterable[SystemInstruct
         yield ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: _mark(said).hex()})
 
 
-def changed_results(
-    known: Sequence[Said], fresh: Sequence[Said], remembered: Remembered, *, session: Session | None
-) -> list[str]:
+def changed_results(asked: Asked, remembered: Remembered, *, known: int, session: Session | None) -> list[str]:
     """The calls whose results a client now tells differently from how it told them first."""
-    results = [result for entry in known if isinstance(entry, ToolResults) for result in entry.results]
+    told = results_of(asked, range(known))
     if remembered.results is None:
-        remembered.results = _stored_results(session, results_of(known)) if session and results else {}
+        remembered.results = _stored_results(session, told) if session and told else {}
     changed = []
-    for result in results:
-        mark = _mark(result.text)
-        if remembered.results.setdefault(result.call_id, mark) != mark:
-            changed.append(result.call_id)
-    for call_id, text in results_of(fresh).items():
-        remembered.results[call_id] = _mark(text)
+    for asking, text in told.items():
+        mark = _mark(text)
+        if remembered.results.setdefault(asking, mark) != mark:
+            changed.append(asking[1])
+    for asking, text in results_of(asked, range(known, len(asked.entries))).items():
+        remembered.results[asking] = _mark(text)
     return changed
 
 
-def results_of(entries: Sequence[Said]) -> dict[str, str]:
-    return {
-        result.call_id: result.text for entry in entries if isinstance(entry, ToolResults) for result in entry.results
-    }
+def results_of(asked: Asked, places: Iterable[int]) -> dict[Asking, str]:
+    found: dict[Asking, str] = {}
+    for place in places:
+        if isinstance(entry := asked.entries[place], ToolResults):
+            before = asked.chain[place - 1] if place else b""
+            found |= {(before, result.call_id): result.text for result in entry.results}
+    return found
 
 
-def _stored_results(session: Session, sent: dict[str, str]) -> dict[str, bytes]:
+def _stored_results(session: Session, sent: dict[Asking, str]) -> dict[Asking, bytes]:
     """After a restart: what is stored is compared as it would be stored, that is, redacted and cut."""
-    stored = dict(
+    rows = (
         ToolCall.objects.filter(session=session, answered_by__isnull=False)
         .order_by("-pk")
-        .values_list("call_id", "result")[:MOST_RESULTS]
+        .values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
     )
+    stored = {(bytes(mark), call_id): result for mark, call_id, result in rows}
     key = session.api_key
     redactors = redaction.redactors_for(key.recording) if key and redaction.stores_bodies(key.recording) else None
-    marks: dict[str, bytes] = {}
-    for call_id, text in sent.items():
-        kept = stored.get(stored_id(call_id))
+    marks: dict[Asking, bytes] = {}
+    for (before, call_id), text in sent.items():
+        kept = stored.get((before, stored_id(call_id)))
         if kept is None or redactors is None:
             continue
         told = redaction.redacted_text(text, redactors)[0]
         is_same = told == kept or (len(kept) > 1_000 and told.startswith(kept))
-        marks[call_id] = _mark(text) if is_same else b""
+        marks[before, call_id] = _mark(text) if is_same else b""
     return marks
 
 
-def _stored_states(session_id: UUID) -> dict[str, str]:
-    rows = Message.objects.filter(session_id=session_id, is_state=True).order_by("-seq")
+def states_at(session_id: UUID, leaf: int) -> dict[str, str]:
+    """What holds after an entry, by those that it comes after itself: branches need not agree."""
+    rows = Path(session_id, leaf=leaf).state(partial(read_rows, Message)) if leaf else ()
+    return {row.kind: str(row.metadata.get(MARK, "")) for row in rows}
+
+
+def _states_at_head(session_id: UUID) -> dict[str, str]:
+    rows = Message.objects.filter(session_id=session_id, is_state=True, on_path=True).order_by("-seq")
     found: dict[str, str] = {}
     for kind, metadata in rows.values_list("kind", "metadata")[:20]:
         found.setdefault(kind, str(metadata.get(MARK, "")))

@@ -14,7 +14,7 @@ from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolResul
 from history.fingerprints import essence_of
 from history.models import ApiKey, Exchange, Session
 from relay.gateway.digest.answers import Answer
-from relay.gateway.digest.marks import Memory, changed_results, new_states
+from relay.gateway.digest.marks import Memory, changed_results, new_states, states_at
 from relay.gateway.digest.reading import Asked, read
 from relay.gateway.digest.recognising import Spot
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
@@ -115,12 +115,14 @@ class Plan:
 def entries_to_add(asked: Asked, spot: Spot, memory: Memory, *, session_id: UUID) -> tuple[list[Entry], list[str]]:
     """The way back to where the client goes on, what holds from there, and the new tail; and which results differ."""
     remembered = memory.of(session_id, is_new=spot.session is None)
-    known, tail = asked.entries[: spot.known], asked.entries[spot.known :]
-    entries: list[Entry] = [HeadMoved(at=asked.at, to=spot.after, reason=spot.move)] if spot.move else []
+    entries: list[Entry] = []
+    if spot.move:
+        entries.append(HeadMoved(at=asked.at, to=spot.after, reason=spot.move))
+        remembered.states = states_at(session_id, spot.after)
     if asked.request is not None:
         entries += new_states(asked.request, remembered, at=asked.at)
-    entries += _timed(tail, answered_at=spot.answered_at, at=asked.at)
-    return entries, changed_results(known, tail, remembered, session=spot.session)
+    entries += _timed(asked.entries[spot.known :], answered_at=spot.answered_at, at=asked.at)
+    return entries, changed_results(asked, remembered, known=spot.known, session=spot.session)
 
 
 def _timed(tail: Sequence[Said], *, answered_at: datetime | None, at: datetime) -> Iterator[Entry]:

@@ -83,7 +83,7 @@ class Asked:
 def read(record: Accepted) -> Asked:
     headers = {name.lower(): value for name, value in record.headers}
     request, problem = _decoded(record)
-    above = parent_of(headers)
+    above = parent_of(headers, named=request.session_hints.get("session_id", "") if request else "")
     return Asked(
         record=record,
         at=datetime.fromtimestamp(record.at, UTC),

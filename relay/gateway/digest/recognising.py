@@ -31,7 +31,7 @@ MOST_GENERATIONS = 20
 # How summaries begin that programs put in place of a conversation.
 _COMPACTED = re.compile(
     r"this session is being continued from a previous conversation|another language model started to solve"
-    r"|<state_snapshot>|<conversation_summary>|<summary>",
+    r"|<state_snapshot>|<conversation_summary>|<summary>|\A\s*what did we do so far\?\s*\Z",
     re.IGNORECASE,
 )
 

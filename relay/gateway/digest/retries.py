@@ -87,8 +87,8 @@ def go_on(plan: Plan, earlier: Exchange) -> None:
 
 def set_aside(plan: Plan) -> None:
     """It was tried again while it was under way: what it brings after all stands beside the later try's answer."""
-    is_head = bool(plan.session_id) and Session.objects.filter(pk=plan.session_id, head=plan.after).exists()
-    plan.way_back = HeadMoved(at=plan.asked.at, to=plan.after, reason="retry") if is_head else None
+    if plan.session_id and Session.objects.filter(pk=plan.session_id, head=plan.after).exists():
+        plan.way_back = HeadMoved(at=plan.asked.at, to=plan.after, reason="retry")
 
 
 def rename(plan: Plan) -> None:
