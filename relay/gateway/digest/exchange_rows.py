@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -13,7 +12,7 @@ from history.models import Exchange
 from relay import prices
 from relay.gateway.digest.answers import answered_by
 from relay.gateway.digest.plans import Plan
-from relay.gateway.digest.retries import NAMED, TRY, name_of
+from relay.gateway.digest.retries import NAMED, TRY, cost_of_tries, name_of
 from relay.gateway.records import Ended
 
 NOTHING = Decimal(0)
@@ -77,11 +76,6 @@ def cost_of(plan: Plan) -> Decimal:
         return Decimal(str(ended.metadata.get("cost", 0))) if ended else NOTHING
     except InvalidOperation:
         return NOTHING
-
-
-def cost_of_tries(metadata: Mapping[str, Any]) -> Decimal:
-    """What the client's earlier tries have cost, which are told on the same row."""
-    return sum((Decimal(one.get("cost", 0)) for one in metadata.get("retried", ())), NOTHING)
 
 
 def mode_of(plan: Plan) -> str:

@@ -11,7 +11,9 @@ still under way after all, than from one whose answer was whole: whoever saw tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -19,7 +21,6 @@ from django.db.models import Q
 
 from history.entries import HeadMoved
 from history.models import EarlierTry, Exchange, Session
-from relay.gateway.digest.exchange_rows import cost_of_tries
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.reading import Asked
 
@@ -108,6 +109,11 @@ def rename(plan: Plan) -> None:
     )
     EarlierTry.objects.filter(exchange=before).update(exchange=now)
     EarlierTry.objects.create(pk=before, exchange_id=now)
+
+
+def cost_of_tries(metadata: Mapping[str, Any]) -> Decimal:
+    """What the client's earlier tries have cost, which are told on the same row."""
+    return sum((Decimal(one.get("cost", 0)) for one in metadata.get("retried", ())), Decimal(0))
 
 
 _OF_ONE_TRY = ("headers", "upstream", "error_body", "reply_bytes", "lost_bytes", "skipped_events")
