@@ -70,8 +70,9 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         return rows_for(request.user, Purpose.LIST, Exchange.objects.defer(*TEXTS)).order_by("-started_at", "-id")
 
     def get_fieldsets(self, request: HttpRequest, obj: Exchange | None = None) -> Any:
-        """When it was last known to live matters until it has ended; of a relayed call it is a time to come."""
-        if obj is None or obj.ended_at is not None:
+        """When it was last known to live matters until it has ended; of a relayed call it is a time to come: the journal
+        is its sign of life."""
+        if obj is None or obj.ended_at is not None or obj.heartbeat_at > timezone.now():
             return self.fieldsets
         first, (times, shown), *rest = self.fieldsets
         return (first, (times, {"fields": (*shown["fields"], "heartbeat_at")}), *rest)
@@ -86,8 +87,7 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
 
     @admin.display(description=_("started"))
     def started(self, exchange: Exchange) -> str:
-        local = timezone.localtime(exchange.started_at)
-        return f"{date_format(local, 'SHORT_DATE_FORMAT')} {local:%H:%M:%S}"
+        return f"{timezone.localtime(exchange.started_at):%Y-%m-%d %H:%M:%S}"
 
     @admin.display(description=_("started"))
     def started_in_full(self, exchange: Exchange) -> str:

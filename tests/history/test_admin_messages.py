@@ -120,6 +120,8 @@ def test_a_call_that_has_ended_shows_how_long_it_took_and_no_time_to_come(
     )  # fmt: skip
     client.force_login(with_right(staff, "view_session"))
     address = f"{EXCHANGES}{exchange.pk}/change/"
+    assert "ast sign of life" not in read(client, address)
+    Exchange.objects.filter(pk=exchange.pk).update(heartbeat_at=began)
     assert "ast sign of life" in read(client, address)
     Exchange.objects.filter(pk=exchange.pk).update(ended_at=began + timedelta(seconds=7), end_reason="done")
     page = read(client, address)
