@@ -70,8 +70,7 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         return rows_for(request.user, Purpose.LIST, Exchange.objects.defer(*TEXTS)).order_by("-started_at", "-id")
 
     def get_fieldsets(self, request: HttpRequest, obj: Exchange | None = None) -> Any:
-        """When it was last known to live matters until it has ended; of a relayed call it is a time to come: the journal
-        is its sign of life."""
+        """When it was last known to live, until it has ended; of a relayed call the journal tells that, not the row."""
         if obj is None or obj.ended_at is not None or obj.heartbeat_at > timezone.now():
             return self.fieldsets
         first, (times, shown), *rest = self.fieldsets

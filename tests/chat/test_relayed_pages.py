@@ -88,8 +88,8 @@ async def test_a_call_that_leaves_no_answer_is_not_waited_for_any_more(
     exchange = await in_database(ask, session, "What is a fjord?")
     page = await opened(talk)
     await in_database(lookout.look)
+    await page.until(WAITS)
     await in_database(end, exchange)
-    page.html = ""
     await in_database(lookout.look)
     assert WAITS not in await page.until('id="session-status"></span>')
     await page.socket.disconnect(timeout=10)
