@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from django.db import connection
 
-from history.entries import LEAVES, Retracted
+from history.entries import LEAVES, HeadMoved, Retracted
 from history.models import Message, Session
 from history.reading import entries_of
 
 SHOWN_BESIDE = 1_000
+# The reason of a move after which a program went on from its own summary; the relay gives it.
+COMPACTED = "compacted"
 
 # From an entry to one of its children, and on to one of that one's, until there is none. The sums keep both databases
 # from walking the numbers of the whole session for the highest: the few children are found by their parent.
@@ -96,3 +98,23 @@ def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]
     seqs = [message.seq for message in messages]
     rows = Message.objects.filter(session=session, parent_seq__in=seqs, kind__in=LEAVES)
     return list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])
+
+
+def compactions_in(session: Session, forks: Mapping[int, Sequence[int]]) -> dict[int, int]:
+    """The first entry of each branch that a program began with a summary of its own → the version before it.
+
+    `forks` are the places where the conversation went on in several ways, each with the entries that follow it.
+    """
+    rows = Message.objects.filter(session=session, parent_seq__in=list(forks), kind=HeadMoved.kind)
+    found: dict[int, int] = {}
+    for move, entry in _moves(list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])):
+        older = [seq for seq in forks[move.parent_seq] if seq < move.seq]
+        newer = [seq for seq in forks[move.parent_seq] if seq > move.seq]
+        if entry.reason == COMPACTED and older and newer:
+            found[newer[0]] = older[-1]
+    return found
+
+
+def _moves(rows: Sequence[Message]) -> list[tuple[Message, HeadMoved]]:
+    read = zip(rows, entries_of(rows), strict=True)
+    return [(row, entry) for row, entry in read if isinstance(entry, HeadMoved)]

@@ -16,8 +16,10 @@ from typing import TypedDict, Unpack
 
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import AbstractUser
+from django.db import IntegrityError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
 
 from history import audit
@@ -48,6 +50,18 @@ class CannotCreateError(ValueError):
 
 class NotAllowedError(CannotCreateError):
     """What was asked for is well formed, but this owner may not have it, or there is no owner."""
+
+
+class AlreadyMadeError(CannotCreateError):
+    """The form that asks for it has made its key before, and a key is shown only once."""
+
+
+class BadLimitError(CannotCreateError):
+    """One of the limits makes no sense; `field` is its name, `most` the largest that does."""
+
+    def __init__(self, text: str, *, field: str, most: int) -> None:
+        super().__init__(text)
+        self.field, self.most = field, most
 
 
 class Limits(TypedDict, total=False):
@@ -86,11 +100,16 @@ def create(
     owner_wide: bool = False,
     expires_at: datetime | None = None,
     actor: AbstractUser | None = None,
+    once: str = "",
     **limits: Unpack[Limits],
 ) -> NewKey:
-    """Make a key for `owner` (default: the first staff user). `actor` is who asked for it, if somebody did."""
+    """Make a key for `owner` (default: the first staff user). `actor` is who asked for it, if somebody did.
+
+    `once` names the form that asks: it makes one key, however often it is sent (AlreadyMadeError).
+    """
     owner = owner or first_staff_user()
-    secret = f"parley_{_random(PREFIX_CHARS, ascii_lowercase + digits)}_{_random(SECRET_CHARS, ascii_letters + digits)}"
+    prefix = _prefix_for(once, owner) if once else _random(PREFIX_CHARS, ascii_lowercase + digits)
+    secret = f"parley_{prefix}_{_random(SECRET_CHARS, ascii_letters + digits)}"
     api_key = ApiKey(
         name=_checked_name(name),
         prefix=prefix_of(secret),
@@ -102,9 +121,15 @@ def create(
         expires_at=expires_at,
         **_checked_limits(limits),
     )
-    with writing():
-        api_key.save(force_insert=True)
-        audit.record("key.created", actor=actor.pk if actor else None, key=api_key.pk, scopes=api_key.scopes)
+    try:
+        with writing():
+            api_key.save(force_insert=True)
+            audit.record("key.created", actor=actor.pk if actor else None, key=api_key.pk, scopes=api_key.scopes)
+    except IntegrityError:
+        # Prefixes are unique, and so two answers to one form cannot both make a key.
+        if not (once and ApiKey.objects.filter(prefix=prefix).exists()):
+            raise
+        raise AlreadyMadeError(_("This form has made its key already, and a key is shown only once.")) from None
     return NewKey(api_key, secret)
 
 
@@ -162,6 +187,13 @@ def first_staff_user() -> AbstractUser:
     return found
 
 
+def _prefix_for(once: str, owner: AbstractUser) -> str:
+    """The same for the same form of the same person, and nobody's to choose."""
+    mark = int.from_bytes(salted_hmac("history.keys.once", f"{owner.pk} {once}", algorithm="sha256").digest())
+    alphabet = ascii_lowercase + digits
+    return "".join(alphabet[mark // len(alphabet) ** place % len(alphabet)] for place in range(PREFIX_CHARS))
+
+
 def _random(length: int, alphabet: str) -> str:
     return "".join(secrets.choice(alphabet) for _char in range(length))
 
@@ -200,5 +232,5 @@ def _checked_limits(limits: Limits) -> Limits:
         most = LARGEST.get(name, 2**31 - 1)
         if isinstance(limit, int | Decimal) and not (Decimal(limit).is_finite() and 0 <= limit <= most):
             refusal = _("%(name)s is %(limit)s: write 0 or more, up to %(most)s, or leave it out for no limit.")
-            raise CannotCreateError(refusal % {"name": name, "limit": limit, "most": most})
+            raise BadLimitError(refusal % {"name": name, "limit": limit, "most": most}, field=name, most=most)
     return limits

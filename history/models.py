@@ -42,7 +42,9 @@ class ApiKey(models.Model):
     name = models.CharField(_("name"), max_length=100)
     prefix = models.CharField(_("prefix"), max_length=16, unique=True)
     secret_hash = HashField(max_length=32)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="api_keys")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.PROTECT, related_name="api_keys"
+    )
     scopes = models.JSONField(_("scopes"), default=list)
     owner_wide = models.BooleanField(_("sees all sessions of its owner"), default=False)
     recording = models.CharField(_("recording"), max_length=12, choices=Recording.choices, default=Recording.REDACTED)
@@ -89,10 +91,20 @@ class Session(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(
-        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="chat_sessions", db_index=False
+        settings.AUTH_USER_MODEL,
+        verbose_name=_("owner"),
+        on_delete=models.PROTECT,
+        related_name="chat_sessions",
+        db_index=False,
     )
     api_key = models.ForeignKey(
-        ApiKey, on_delete=models.PROTECT, null=True, blank=True, related_name="sessions", db_index=False
+        ApiKey,
+        verbose_name=_("API key"),
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="sessions",
+        db_index=False,
     )
     source = models.CharField(_("source"), max_length=10, choices=Source.choices, default=Source.CHAT)
     client = models.CharField(_("client"), max_length=60, blank=True)
@@ -101,12 +113,23 @@ class Session(models.Model):
     workspace = models.CharField(_("workspace"), max_length=255, blank=True)
     title = models.CharField(_("title"), max_length=200, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
-    parent = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="children")
+    parent = models.ForeignKey(
+        "self", verbose_name=_("opened by"), on_delete=models.SET_NULL, null=True, blank=True, related_name="children"
+    )
     parent_call = models.CharField(_("called by"), max_length=200, blank=True)
-    forked_from = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="forks")
+    forked_from = models.ForeignKey(
+        "self", verbose_name=_("forked from"), on_delete=models.SET_NULL, null=True, blank=True, related_name="forks"
+    )
     forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
     # Staff say so: the two are read as one transcript, and no row moves.
-    continues = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="continued_by")
+    continues = models.ForeignKey(
+        "self",
+        verbose_name=_("continues"),
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="continued_by",
+    )
 
     message_count = models.PositiveIntegerField(_("messages"), default=0)
     tool_call_count = models.PositiveIntegerField(_("tool calls"), default=0)
@@ -205,7 +228,9 @@ class Message(models.Model):
         FAILED = "failed", _("failed")
 
     id = models.BigAutoField(primary_key=True)
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="messages", db_index=False)
+    session = models.ForeignKey(
+        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="messages", db_index=False
+    )
     seq = models.PositiveBigIntegerField(_("number"))
     parent_seq = models.PositiveBigIntegerField(_("after"))
     on_path = models.BooleanField(_("on the path to the head"))
@@ -284,8 +309,12 @@ class ToolCall(models.Model):
         INTERRUPTED = "interrupted", _("interrupted")
 
     id = models.BigAutoField(primary_key=True)
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="tool_calls", db_index=False)
-    message = models.ForeignKey(Message, on_delete=models.CASCADE, related_name="tool_calls", db_index=False)
+    session = models.ForeignKey(
+        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="tool_calls", db_index=False
+    )
+    message = models.ForeignKey(
+        Message, verbose_name=_("message"), on_delete=models.CASCADE, related_name="tool_calls", db_index=False
+    )
     index = models.PositiveIntegerField(_("place"))
     call_id = models.CharField(_("call id"), max_length=200, blank=True)
     name = models.CharField(_("tool"), max_length=200)
@@ -324,9 +353,20 @@ class Exchange(models.Model):
     """One call to a model: opened before anything is sent, ended exactly once, whatever the end was."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, null=True, related_name="exchanges", db_index=False)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="exchanges")
-    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, null=True, blank=True, related_name="exchanges")
+    session = models.ForeignKey(
+        Session,
+        verbose_name=_("session"),
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="exchanges",
+        db_index=False,
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.PROTECT, related_name="exchanges"
+    )
+    api_key = models.ForeignKey(
+        ApiKey, verbose_name=_("API key"), on_delete=models.PROTECT, null=True, blank=True, related_name="exchanges"
+    )
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     provider = models.CharField(_("provider"), max_length=60, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
@@ -346,7 +386,9 @@ class Exchange(models.Model):
     stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
     # The answer so far, as the JSON of a ModelOutput: a scratch pad outside the ledger, emptied at the end.
     partial = models.TextField(blank=True)
-    message = models.OneToOneField(Message, on_delete=models.SET_NULL, null=True, blank=True, related_name="exchange")
+    message = models.OneToOneField(
+        Message, verbose_name=_("message"), on_delete=models.SET_NULL, null=True, blank=True, related_name="exchange"
+    )
     attempts = models.PositiveIntegerField(_("attempts"), default=1)
     status_code = models.PositiveIntegerField(_("HTTP status"), null=True, blank=True)
     error = models.TextField(_("error"), blank=True)
@@ -375,7 +417,7 @@ class Exchange(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.model} {self.end_reason or 'running'}"
+        return f"{self.model or '–'}, {timezone.localtime(self.started_at):%Y-%m-%d %H:%M:%S}"
 
 
 class EarlierTry(models.Model):
@@ -446,7 +488,9 @@ class ShareLink(models.Model):
     """A way to read one session without an account. The link itself is not here, only the hash by which it is found."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="share_links")
+    session = models.ForeignKey(
+        Session, verbose_name=_("session"), on_delete=models.CASCADE, related_name="share_links"
+    )
     token_hash = HashField(max_length=32, unique=True)
     # The entry up to which it shows; one that follows shows whatever the path is when it is read.
     leaf = models.PositiveBigIntegerField(_("up to entry"))

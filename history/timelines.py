@@ -54,11 +54,21 @@ class Turn:
 
     @property
     def model_seconds(self) -> float:
-        return sum(span.seconds for span in self.spans if span.kind == "model")
+        return _together(span for span in self.spans if span.kind == "model")
 
     @property
     def tool_seconds(self) -> float:
-        return sum(span.seconds for span in self.spans if span.kind == "tool")
+        return _together(span for span in self.spans if span.kind == "tool")
+
+
+def _together(spans: Iterable[Span]) -> float:
+    """How long any of them ran: tools that run side by side take no longer than the slowest."""
+    seconds, until = 0.0, None
+    for span in sorted(spans, key=lambda span: span.began):
+        begun = span.began if until is None else max(span.began, until)
+        seconds += max(0.0, (span.ended - begun).total_seconds())
+        until = span.ended if until is None else max(until, span.ended)
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)

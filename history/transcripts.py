@@ -9,8 +9,26 @@ from itertools import groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
-from history.branches import below_on_the_way, goes_on, newest_below, notes_beside, retracted_in, versions_of
-from history.entries import CONVERSATION, KINDS, Entry, ModelOutput, Summary, ToolRequest, ToolResult, ToolResults
+from history.branches import (
+    below_on_the_way,
+    compactions_in,
+    goes_on,
+    newest_below,
+    notes_beside,
+    retracted_in,
+    versions_of,
+)
+from history.entries import (
+    CONVERSATION,
+    KINDS,
+    Entry,
+    ModelInput,
+    ModelOutput,
+    Summary,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+)
 from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
 from history.previews import entries_in_brief
@@ -70,6 +88,10 @@ class Shown:
     cost: Decimal | None = None
     is_retracted: bool = False
     """A summary that somebody took back."""
+    is_newest: bool = False
+    """Nothing was said after it: a call of its tools may still get its result."""
+    compacted: str = ""
+    """Before this entry the program summarised what had been said; the address of how it was before."""
 
     @property
     def template(self) -> str:
@@ -136,6 +158,8 @@ def read_page(session: Session, place: Place) -> Transcript:
     place = _found(session, place, on_path)
     page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
     rows = _shown(session, page.messages, place) if page.messages else []
+    if not page.has_newer and place.leaf is None:
+        rows = _with_newest(rows)
     return Transcript(
         rows=tuple(rows if place.internal else _without_internal(rows, place)),
         place=place,
@@ -222,7 +246,28 @@ def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[
     costs, retracted, opened = _costs(messages), _retracted(session, messages), _opened(session, rows)
     rows = [replace(row, calls=_with_sessions(row, opened)) if opened and row.calls else row for row in rows]
     rows = [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
-    return [replace(row, is_retracted=True) if row.message.seq in retracted else row for row in rows]
+    rows = [replace(row, is_retracted=True) if row.message.seq in retracted else row for row in rows]
+    return list(_with_compactions(session, rows))
+
+
+def _with_newest(rows: Sequence[Shown]) -> list[Shown]:
+    """The last word of the conversation is marked as such; what was only set up after it is none."""
+    last = next((row for row in reversed(rows) if row.message.kind in CONVERSATION), None)
+    return [replace(row, is_newest=True) if row is last else row for row in rows]
+
+
+def _with_compactions(session: Session, rows: Sequence[Shown]) -> Iterator[Shown]:
+    """What somebody says first on a branch that a program began with a summary names the branch before it."""
+    forks = {row.message.parent_seq: row.versions for row in rows if len(row.versions) > 1}
+    before = compactions_in(session, forks) if forks else {}
+    earlier: int | None = None
+    for row in rows:
+        earlier = before.get(row.message.seq, earlier)
+        if earlier is not None and isinstance(row.entry, ModelInput) and not row.message.is_internal:
+            yield replace(row, compacted=f"{row.place.link(at=earlier, leaf=None)}#m{earlier}")
+            earlier = None
+        else:
+            yield row
 
 
 def _retracted(session: Session, messages: Sequence[Message]) -> set[int]:

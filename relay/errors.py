@@ -73,8 +73,12 @@ class VendorFault(ProviderError):
 
 
 class Unreachable(ProviderError):
+    """Where it was us who could not reach somebody: whom, and why, in words that a page can translate."""
+
     whose = "network"
     retry_helps = True
+    host: str = ""
+    reason: str = ""
 
 
 class Cut(ProviderError):

@@ -16,7 +16,7 @@ from django.template.loader import render_to_string
 from django.utils.safestring import SafeString
 
 from history.branches import newest_below
-from history.entries import Retracted
+from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
 from history.rights import Purpose, find
 from history.transcripts import Place, Shown, Transcript, read_page
@@ -25,7 +25,7 @@ from relay.agent_work import work_of
 from relay.live import Change, Grown, LiveAnswer
 from relay.models import QueuedMessage, Run
 from relay.readers import Reader
-from relay.running import answering
+from relay.running import answering, is_waited_for
 
 # How far a branch is followed in one step; a page that is further behind catches up with the next.
 FURTHEST = 1_000
@@ -48,7 +48,7 @@ class View:
 class CaughtUp:
     """How a page that shows `View` becomes one that shows everything; `run` is being answered at its end.
 
-    `outcome` is that of the run which the page has followed, if it has ended.
+    `outcome` is that of the run which the page has followed, if it has ended. `has_answer`: a program has got one.
     """
 
     html: str
@@ -56,6 +56,7 @@ class CaughtUp:
     leaf: int | None
     run: Run | None
     outcome: str = ""
+    has_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,14 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> CaughtUp:
         html += _around(session, run, found.tip, found.leaf, context)
     outcome = _outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # Should somebody have written all the while: what was read is shown, and must not be sent again.
-    return CaughtUp(html=html, shown=max(found.tip, page.last), leaf=found.leaf, run=run, outcome=outcome)
+    return CaughtUp(
+        html=html,
+        shown=max(found.tip, page.last),
+        leaf=found.leaf,
+        run=run,
+        outcome=outcome,
+        has_answer=session.source == Session.Source.RELAY and run is None and _has_answer(page, since=view.shown),
+    )
 
 
 def _find(view: View) -> Found:
@@ -138,6 +146,11 @@ def _outcome_of(run_id: str) -> str:
     return Run.objects.filter(pk=run_id).values_list("outcome", flat=True).first() or ""
 
 
+def _has_answer(page: Transcript, *, since: int) -> bool:
+    rows = [row for row in page.rows if isinstance(row, Shown) and row.message.seq > since]
+    return any(isinstance(row.entry, ModelOutput) for row in rows)
+
+
 def _taken_back(page: Transcript, context: dict[str, Any]) -> str:
     """Summaries that somebody took back since: they stand further up, and say so now."""
     named = [row.entry.seq for row in page.rows if isinstance(row, Shown) and isinstance(row.entry, Retracted)]
@@ -162,7 +175,7 @@ def _row(row: Shown, context: dict[str, Any]) -> SafeString:
 def _around(session: Session, run: Run | None, tip: int, leaf: int | None, context: dict[str, Any]) -> str:
     """What surrounds the conversation: where the next message goes, stop or send, what waits."""
     queued = list(QueuedMessage.objects.filter(session=session.pk))
-    beside = {"after": tip, "leaf": leaf, "queued": queued}
+    beside = {"after": tip, "leaf": leaf, "queued": queued, "is_waited_for": run is None and is_waited_for(session)}
     return _render("chat/live/_around.html", context | beside | work_of(session, reader=context["user"], leaf=leaf))
 
 

@@ -21,7 +21,7 @@ from history.many import among
 from history.models import Session
 from relay import broadcast, runs
 from relay.models import Run
-from relay.running import answering
+from relay.running import answering, calls_waited_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Seen:
     at: float
     below: frozenset[tuple[UUID, bool]] = frozenset()
     """Sessions that agents opened from it, and whether somebody is at work there."""
+    waited_for: frozenset[UUID] = frozenset()
+    """Calls of programs that have no answer yet."""
 
 
 _seen: dict[UUID, Seen] = {}
@@ -44,17 +46,19 @@ MOST_BELOW = 1_000
 
 
 def look() -> None:
-    """A job of every process. Three small queries, however many sockets there are; none where there are none."""
+    """A job of every process. Four small queries, however many sockets there are; none where there are none."""
     opened = {} if settings.REDIS_URL else broadcast.opened_here()
     for session_id in _seen.keys() - opened.keys():
         del _seen[session_id]
     if not opened:
         return
-    now, elsewhere, below = time.monotonic(), _runs_elsewhere(opened), _below(opened)
+    now, elsewhere, below, waited_for = time.monotonic(), _runs_elsewhere(opened), _below(opened), _waited_for(opened)
     for session_id, version in Session.objects.filter(pk__in=among(opened)).values_list("pk", "version"):
         first = opened[session_id]
         before = _seen.get(session_id) or Seen(first.version, frozenset(), first.at)
-        _seen[session_id] = Seen(version, frozenset(elsewhere[session_id]), now, below[session_id])
+        _seen[session_id] = Seen(
+            version, frozenset(elsewhere[session_id]), now, below[session_id], frozenset(waited_for[session_id])
+        )
         if _has_news(before, _seen[session_id], told_at=first.told_at):
             broadcast.have_session_looked_at(session_id)
 
@@ -90,6 +94,13 @@ def _runs_elsewhere(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, set
     return found
 
 
+def _waited_for(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, set[UUID]]:
+    found: dict[UUID, set[UUID]] = defaultdict(set)
+    for session_id, exchange_id in calls_waited_for(session_ids.keys()):
+        found[session_id].add(exchange_id)
+    return found
+
+
 def _below(session_ids: dict[UUID, broadcast.Opened]) -> dict[UUID, frozenset[tuple[UUID, bool]]]:
     """The agents at work below each session. One query where there is none, and one more for each level."""
     children: dict[UUID, list[UUID]] = defaultdict(list)
@@ -118,5 +129,5 @@ def _all_below(session_id: UUID, children: dict[UUID, list[UUID]]) -> set[UUID]:
 def _has_news(before: Seen, now: Seen, *, told_at: float) -> bool:
     """Somebody else has begun to answer, or it has grown and nobody here was told anything since the last look."""
     is_answered = bool(now.runs_elsewhere - before.runs_elsewhere)
-    has_grown = now.version != before.version or now.below != before.below
+    has_grown = (now.version, now.below, now.waited_for) != (before.version, before.below, before.waited_for)
     return is_answered or (has_grown and told_at < before.at)

@@ -130,7 +130,9 @@ class Run(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     session = models.UUIDField(_("session"))
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+", db_index=False
+    )
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     model = models.CharField(_("model"), max_length=160, blank=True)
     # What it answers, and the entry that its next one follows: its own leaf, wherever the session's head is.
@@ -170,7 +172,9 @@ class QueuedMessage(models.Model):
     """What somebody wrote while an answer was on its way: it is sent when that answer has ended."""
 
     session = models.UUIDField(_("session"), db_index=True)
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+"
+    )
     text = models.TextField(_("text"))
     attachments = models.JSONField(_("attachments"), default=list, blank=True)
     agent = models.CharField(_("agent"), max_length=100, blank=True)
@@ -189,7 +193,9 @@ class QueuedMessage(models.Model):
 class Allowance(models.Model):
     """What one person may use; empty: the general limits of the settings. 0 is no limit, here as there."""
 
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="allowance")
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, verbose_name=_("user"), on_delete=models.CASCADE, related_name="allowance"
+    )
     messages_per_minute = models.PositiveIntegerField(_("messages per minute"), null=True, blank=True)
     tokens_per_day = models.PositiveBigIntegerField(_("tokens per day"), null=True, blank=True)
     cost_per_day = models.DecimalField(
@@ -212,7 +218,9 @@ class Allowance(models.Model):
 class Spending(models.Model):
     """What one person used on one day. It outlives the sessions in which they used it."""
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="spendings")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("user"), on_delete=models.CASCADE, related_name="spendings"
+    )
     day = models.DateField(_("day"), db_index=True)
     messages = models.PositiveIntegerField(_("messages"), default=0)
     tokens = models.PositiveBigIntegerField(_("tokens"), default=0)

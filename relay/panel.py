@@ -36,6 +36,8 @@ class Gauge:
     is_counted: bool = False
     estimate: int = 0
     window: int = 0
+    is_reply_kept: bool = True
+    """No, where the key records requests only."""
 
     @property
     def percent(self) -> int:
@@ -90,12 +92,24 @@ def _gauge(session: Session) -> Gauge | None:
     # One that was cut short may not have been counted; the one before it was.
     last = next((answer for answer in answers if answer.input_tokens), next(iter(answers), None))
     if last is None:
-        return None
+        return _gauge_of_call(session)
     exchange = Exchange.objects.filter(message=last).only("estimated_tokens", "model").first()
     estimate = _estimate(exchange) if exchange else 0
     counted = last.input_tokens + last.output_tokens
     is_counted = last.usage_source == "provider" and counted > 0
     return Gauge(used=counted or estimate, is_counted=is_counted, estimate=estimate, window=_window(last))
+
+
+def _gauge_of_call(session: Session) -> Gauge | None:
+    """Where no answer is in the record, the newest call that ended well still says what it read."""
+    fields = ("provider", "model", "usage", "end_reason", "message")
+    calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id").only(*fields)[:5]
+    last = next((call for call in calls if call.end_reason == "done"), None)
+    if last is None:
+        return None
+    counted = (last.usage.get("input_tokens") or 0) + (last.usage.get("output_tokens") or 0)
+    is_counted = last.usage.get("source") == "provider" and counted > 0
+    return Gauge(used=counted, is_counted=is_counted, window=_window(last), is_reply_kept=last.message_id is not None)
 
 
 def _newest(session: Session, kind: str) -> QuerySet[Message]:
@@ -108,7 +122,7 @@ def _estimate(exchange: Exchange) -> int:
     return calibrate(exchange.estimated_tokens, factor=known.factor if known else 1.0)
 
 
-def _window(answer: Message) -> int:
+def _window(answer: Message | Exchange) -> int:
     """0: nobody knows, or the model is not offered here any more."""
     try:
         model = router().route(f"{answer.provider}/{answer.model}").model

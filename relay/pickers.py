@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 
 from history.models import Session
 from relay.models import Agent
+from relay.providers.base import Provider
 from relay.providers.registry import router
 
 
@@ -50,8 +51,11 @@ def _models(picked: str) -> list[Choices]:
     """The first is what an agent without a model of its own gets; it may change when the server's set-up does."""
     groups = [
         Choices(
-            group.provider.label or group.provider.name,
-            tuple(Choice(route.name, route.model.shown, route.name == picked) for route in group.routes),
+            _words(group.provider.label or group.provider.name, group.provider),
+            tuple(
+                Choice(route.name, _words(route.model.shown, group.provider), route.name == picked)
+                for route in group.routes
+            ),
         )
         for group in router().choices()
     ]
@@ -59,3 +63,8 @@ def _models(picked: str) -> list[Choices]:
     first = next((choice.label for group in groups for choice in group.choices), "")
     label = _("%(model)s (automatic)") % {"model": first} if first else _("No model")
     return [Choices("", (Choice("", label, not is_known),)), *groups]
+
+
+def _words(label: str, provider: Provider) -> str:
+    """A vendor's names are its own; what we call the model that we bring along is a word of ours."""
+    return _(label) if provider.is_demo else label

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
-from history.models import Exchange
+from django.utils import timezone
+
+from history.models import Exchange, Session
 from relay.models import Run
 
 # What a call to the model that summarises is noted as: it answers nobody.
 SUMMARISER = "summariser"
+# A program that has made so many calls in a session since one that is still open does not wait for that one.
+NEWEST = 8
+MOST_OPEN = 2_000
 
 
 def answering(session_ids: Iterable[UUID]) -> set[UUID]:
@@ -25,3 +30,25 @@ def open_exchange_of(run: Run) -> Exchange | None:
     waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf)
     begun = waiting.filter(started_at__gte=run.started_at).order_by("started_at")
     return next((one for one in begun if one.metadata.get("role") != SUMMARISER), None)
+
+
+# Calls of programs, through the relay. Their sign of life is the journal, so the row names a time to come.
+
+
+def is_waited_for(session: Session) -> bool:
+    """Whether a program waits for an answer in this session. The newest calls alone: a session may have thousands."""
+    if session.source != Session.Source.RELAY:
+        return False
+    calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id")
+    newest = calls.values_list("ended_at", "heartbeat_at")[:NEWEST]
+    return any(ended is None and until > timezone.now() for ended, until in newest)
+
+
+def calls_waited_for(session_ids: Collection[UUID]) -> set[tuple[UUID, UUID]]:
+    """The open calls of programs in these sessions, each with its session.
+
+    Asked of the index of what is open: by session, a database would go through every call that was ever made there.
+    """
+    waiting = Exchange.objects.filter(ended_at=None, heartbeat_at__gt=timezone.now()).order_by("-heartbeat_at")
+    found = waiting.values_list("session", "pk")[:MOST_OPEN]
+    return {(session, pk) for session, pk in found if session is not None and session in session_ids}

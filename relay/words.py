@@ -9,6 +9,7 @@ from history.opening import NotPermitted, ReasonNeeded
 from relay import attachments
 from relay.allowances import told
 from relay.errors import AccessRefused, AttachmentRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
+from relay.providers.advice import reason_of
 
 
 def of_error(error: RelayError | HistoryError) -> str:
@@ -24,7 +25,7 @@ def of_error(error: RelayError | HistoryError) -> str:
         case AccessRefused():
             return _("The provider refused this server’s key. Ask whoever looks after it.")
         case ProviderError():
-            return _("The provider did not answer as it should: %(reason)s") % {"reason": error.message[:500]}
+            return _("The provider did not answer as it should: %(reason)s") % {"reason": reason_of(error)[:500]}
         case AttachmentRefused():
             return attachments.told(error)
         case HistoryOff():

@@ -55,7 +55,7 @@ class KeyForm(forms.ModelForm[ApiKey]):
 @admin.register(ApiKey)
 class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     form = KeyForm
-    list_display = ("name", "prefix", "owner", "shown_scopes", "recording", "last_used_at", "expires_at", "revoked_at")
+    list_display = ("name", "owner", "recording", "last_used_at", "shown_scopes", "prefix", "expires_at", "revoked_at")
     list_select_related = ("owner",)
     list_filter = ("recording", ("revoked_at", admin.EmptyFieldListFilter))
     search_fields = ("name", "prefix", "owner__username")

@@ -13,22 +13,25 @@ from django.template import Context
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.safestring import SafeString
+from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
+from history import wrappers
 from history.compression import ProblemCode
 from history.compression.checks import SENTENCES
 from history.entries import Media, ToolResult, ToolResults, thawed
 from history.markdown import render
 from history.media import IMAGES
 from history.previews import Preview, preview
+from history.wrappers import Stretch
 
 register = template.Library()
 
 LINE_CHARS = 100
 # docs/relay-recording.md has what counts.
 RECOGNISED_BY = {
-    "new": gettext_lazy("nothing: a new conversation"),
+    "new": gettext_lazy("not recognised: it began a new session"),
     "header": gettext_lazy("the id that the call named"),
     "client id": gettext_lazy("the program’s own id"),
     "previous response": gettext_lazy("the answer that it goes on from"),
@@ -36,6 +39,12 @@ RECOGNISED_BY = {
     "fingerprint": gettext_lazy("what had been said before"),
     "sticky": gettext_lazy("the same first words a moment ago"),
 }
+
+
+@register.filter
+def unwrapped(text: str) -> list[Stretch]:
+    """What somebody said, apart from what their program wrapped around it."""
+    return wrappers.unwrapped(text)
 
 
 @register.filter
@@ -111,6 +120,19 @@ def moment(time: datetime) -> str:
     local = timezone.localtime(time)
     is_today = local.date() == timezone.localtime().date()
     return date_format(local, "TIME_FORMAT" if is_today else "SHORT_DATETIME_FORMAT")
+
+
+@register.filter
+def how_long_ago(time: datetime) -> str:
+    """Django's `timesince` begins at a minute and says 0 minutes before."""
+    is_new = (timezone.now() - time).total_seconds() < 60
+    return _("less than a minute") if is_new else timesince(time)
+
+
+@register.filter
+def in_full(time: datetime) -> str:
+    """The day and the hour, and of which zone: for whoever compares it with a log from elsewhere."""
+    return f"{date_format(timezone.localtime(time), 'DATETIME_FORMAT')} ({timezone.get_current_timezone_name()})"
 
 
 @register.filter
@@ -190,6 +212,38 @@ def status_word(status: str) -> str:
         "skipped": pgettext("status", "skipped"),
     }
     return words.get(status, status)
+
+
+@register.filter
+def move_words(reason: str) -> str:
+    """Why a conversation went on from another place than its end."""
+    words = {
+        "rollback": _("Somebody went back to there."),
+        "switch": _("Somebody went on from another branch."),
+        "edit": _("Something said before was changed."),
+        "regenerate": _("Another answer was asked for."),
+        "retry": _("The program made its call once more."),
+        "rewritten": _("The program wrote the conversation anew."),
+        "compacted": _("The program summarised what came before."),
+        "whole answer": _("The whole answer came after a part of it had been kept."),
+        "import": _("It was so where it was imported from."),
+    }
+    return words.get(reason, reason)
+
+
+@register.filter
+def scope_words(scope: str) -> str:
+    """What a key with this scope may do."""
+    words = {
+        "relay": pgettext("scope", "call models"),
+        "read": pgettext("scope", "read"),
+        "write": pgettext("scope", "write"),
+        "delete": pgettext("scope", "delete"),
+        "export": pgettext("scope", "export"),
+        "import": pgettext("scope", "import"),
+        "admin": pgettext("scope", "administer"),
+    }
+    return words.get(scope, scope)
 
 
 @register.filter

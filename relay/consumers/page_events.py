@@ -57,7 +57,9 @@ class PageEvents(Socket):
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         self.watch.others.clear()
-        await self.catch_up(because=message.get("id", ""))
+        caught = await self.catch_up(because=message.get("id", ""))
+        if caught.has_answer and not caught.outcome:
+            await self.show(fragments.announcement("relayed", self.view.reader))
 
     async def rail_changed(self, message: dict[str, Any]) -> None:
         session_id, view = UUID(message["session"]), self.view
@@ -123,7 +125,7 @@ class PageEvents(Socket):
             if self._soon is not None:
                 await self._catch_up_or_wait(because=because)
 
-    async def catch_up(self, *, because: str = "") -> None:
+    async def catch_up(self, *, because: str = "") -> CaughtUp:
         """Show everything that is stored, and the answer that is on its way as far as it has come.
 
         `because` names the message that makes us look; pages that show the same and were told the same share the look.
@@ -144,6 +146,7 @@ class PageEvents(Socket):
             await self._announce(followed, caught.outcome)
         if caught.run is not None and not runs.is_here(caught.run.pk):
             self.start_looking(self._look)
+        return caught
 
     async def _caught_up(self, because: str, followed: str) -> CaughtUp:
         view, live = self.view, self.watch.element

@@ -39,6 +39,13 @@ def _by_class(error: ProviderError) -> str:
     return _("The provider failed.")
 
 
+def reason_of(error: ProviderError) -> str:
+    """The provider's own words; in the reader's language where they are ours."""
+    if isinstance(error, Unreachable) and error.host:
+        return _("%(host)s cannot be reached (%(reason)s)") % {"host": error.host, "reason": _(error.reason)}
+    return error.message
+
+
 def what_to_do(error: ProviderError, *, variable: str = "") -> str:
     if error.kind == "authentication" and variable:
         return _("Check %(variable)s, and start Parley again.") % {"variable": variable}

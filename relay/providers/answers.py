@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import aiohttp
+from django.utils.translation import gettext_noop
 
 from history.dialects import DIALECTS
 from history.events import Ended, Event, Failed
@@ -86,7 +87,7 @@ def _as_ours(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> Provid
     """Never with the network's own texts, which may hold whole addresses."""
     host = host_of(endpoint.base_url)
     if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
-        return Unreachable(f"{host} cannot be reached ({_reason(error)})", provider=endpoint.name)
+        return _unreached(host, _reason(error), endpoint)
     if isinstance(error, TimeoutError):
         silent = f"{host} said nothing for {endpoint.patience.idle:g} seconds"
         fault = Cut if has_begun else VendorFault
@@ -96,18 +97,24 @@ def _as_ours(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> Provid
     return Unreachable(f"{host} closed the connection without an answer", provider=endpoint.name)
 
 
+def _unreached(host: str, reason: str, endpoint: Endpoint) -> Unreachable:
+    error = Unreachable(f"{host} cannot be reached ({reason})", provider=endpoint.name)
+    error.host, error.reason = host, reason
+    return error
+
+
 def _cut(endpoint: Endpoint) -> Cut:
     return Cut(f"{host_of(endpoint.base_url)} stopped in the middle of an answer", provider=endpoint.name)
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, TimeoutError):
-        return "it does not answer"
+        return gettext_noop("it does not answer")
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        return "its certificate is not trusted"
+        return gettext_noop("its certificate is not trusted")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "no such host"
-    return "nobody listens there"
+        return gettext_noop("no such host")
+    return gettext_noop("nobody listens there")
 
 
 def blotted(failed: Failed, endpoint: Endpoint) -> Failed:

@@ -20,6 +20,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from django.utils.translation import gettext_noop
+
 from history.context import Context
 from history.dialects import CallOptions, Switches
 from relay.errors import Unreachable
@@ -42,7 +44,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 MODEL = Model(
     name=MODEL_NAME,
-    label="Demo model (SmolLM2 135M)",
+    label=gettext_noop("Demo model (SmolLM2 135M)"),
     window=WINDOW,
     context_tokens=CONTEXT_TOKENS,
     takes_tools=False,
@@ -165,7 +167,7 @@ class LocalProvider(HttpProvider):
         super().__init__(
             Endpoint(
                 name=DEMO_NAME,
-                label="Demo model",
+                label=gettext_noop("Demo model"),
                 dialect="openai-chat",
                 base_url="",
                 models=(MODEL,),

@@ -32,6 +32,7 @@ from relay.examples import examples
 from relay.models import QueuedMessage, Run
 from relay.panel import panel_of
 from relay.pickers import pickers_for
+from relay.running import is_waited_for
 from relay.words import of_error
 
 # What htmx wants to replace → the part of the page that is sent.
@@ -146,9 +147,11 @@ def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
 
 def _state(request: HttpRequest, session: Session) -> dict[str, Any]:
     """What is going on in a session at this moment."""
+    run = Run.objects.filter(session=session.pk, ended_at=None).first()
     return {
         "notices": _notices(request),
-        "run": Run.objects.filter(session=session.pk, ended_at=None).first(),
+        "run": run,
+        "is_waited_for": run is None and is_waited_for(session),
         "queued": QueuedMessage.objects.filter(session=session.pk),
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 from django import forms
 from django.conf import settings
@@ -59,6 +60,7 @@ class KeyForm(forms.Form):
 
 
 class NewKeyForm(KeyForm):
+    once = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
     days = forms.TypedChoiceField(
         label=_("Valid"),
         choices=[("", _("as long as it is not revoked")), (30, _("30 days")), (90, _("90 days")), (365, _("a year"))],
@@ -72,6 +74,10 @@ class LimitsForm(forms.ModelForm[ApiKey]):
     class Meta:
         model = ApiKey
         fields = [name for name, _words, _period in LIMITS]
+        labels = {
+            "cost_per_day": _("cost per day, in US dollars"),
+            "cost_per_month": _("cost per month, in US dollars"),
+        }
 
 
 # One's own.
@@ -82,20 +88,34 @@ class LimitsForm(forms.ModelForm[ApiKey]):
 @sensitive_variables("made")
 @require_http_methods(["GET", "HEAD", "POST"])
 def all_keys(request: HttpRequest) -> HttpResponse:
-    form = NewKeyForm(request.POST or None)
+    form = NewKeyForm(request.POST) if request.method == "POST" else _empty_form()
     if request.method != "POST" or not form.is_valid():
         return _list(request, form=form, status=422 if form.is_bound else 200)
     if not may_make(request.user):
         raise Http404
-    made = keys.create(
-        name=form.cleaned_data["name"],
-        owner=request.user,  # type: ignore[arg-type]
-        recording=form.cleaned_data["recording"],
-        expires_at=_expiry(form.cleaned_data["days"]),
-        actor=request.user,  # type: ignore[arg-type]
-        **_first_limits(request.user),
-    )
-    return _list(request, form=NewKeyForm(), made=made)
+    try:
+        made = keys.create(
+            name=form.cleaned_data["name"],
+            owner=request.user,  # type: ignore[arg-type]
+            recording=form.cleaned_data["recording"],
+            expires_at=_expiry(form.cleaned_data["days"]),
+            actor=request.user,  # type: ignore[arg-type]
+            once=form.cleaned_data["once"],
+            **_first_limits(request.user),
+        )
+    except keys.AlreadyMadeError:
+        told = gettext(
+            "This form has made its key already, and a key is shown only once. "
+            "If you have no copy of it, revoke it and make another."
+        )
+        messages.warning(request, told)
+        return redirect("relay:keys")
+    return _list(request, form=_empty_form(), made=made)
+
+
+def _empty_form() -> NewKeyForm:
+    """It makes one key: whoever reloads the page that shows it sends the same form again."""
+    return NewKeyForm(initial={"once": uuid4().hex})
 
 
 def may_make(user: Any) -> bool:
@@ -185,8 +205,9 @@ def limit(request: HttpRequest, prefix: str) -> HttpResponse:
         return _page(request, key, limits=form, status=422)
     try:
         keys.change(key, actor=request.user, **form.cleaned_data)  # type: ignore[arg-type]
-    except keys.CannotCreateError as error:
-        form.add_error(None, str(error))
+    except keys.BadLimitError as error:
+        told = gettext("Write 0 or more, up to %(most)s, or leave it empty.") % {"most": f"{error.most:,}"}
+        form.add_error(error.field, told)
         return _page(request, key, limits=form, status=422)
     messages.success(request, gettext("It is saved, and holds within a second."))
     return redirect("relay:key", key.prefix)
@@ -233,7 +254,8 @@ def forget(request: HttpRequest, prefix: str) -> HttpResponse:
     sessions = sessions_of(key)
     if request.method != "POST":
         context = {"key": key, "count": sessions.count(), "held": sessions.filter(hold=True).count()}
-        return render(request, "relay/keys/forget.html", {**context, "hours": settings.PARLEY_TRASH_HOURS})
+        template = "relay/keys/forget.html" if context["count"] else "relay/keys/forget_nothing.html"
+        return render(request, template, {**context, "hours": settings.PARLEY_TRASH_HOURS})
     gone = sum(changes.delete(session, by=request.user) for session in sessions[:MOST_AT_ONCE])
     told = ngettext("%(count)d session is deleted.", "%(count)d sessions are deleted.", gone) % {"count": gone}
     messages.success(request, told)

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from history.views.staff import staff_only
 from relay.errors import NoSuchModel, ProviderError
-from relay.providers.advice import what_happened, what_to_do
+from relay.providers.advice import reason_of, what_happened, what_to_do
 from relay.providers.base import Route
 from relay.providers.checking import Checked, check
 from relay.providers.registry import Standing, router
@@ -49,7 +49,7 @@ class Item:
         if error is None:
             return None
         todo = what_to_do(error, variable=self.standing.key_variable)
-        return Told(what_happened(error), todo, error.message[:500])
+        return Told(what_happened(error), todo, reason_of(error)[:500])
 
 
 @staff_only

@@ -2,6 +2,7 @@
 
 const EVERY = 20_000; // from one sign of life to the next
 const PATIENCE = 10_000; // for the answer to it
+const PANEL_EVERY = 1_000; // a program may store many entries a second; the panel need not keep up with each
 const COMES_BACK = [1006, 1011, 1012, 1013]; // close codes after which the extension connects again by itself
 
 const chat = document.getElementById("chat");
@@ -15,6 +16,8 @@ let isStale = false; // what is live on the page is from before the connection w
 let heardAt = 0;
 let waiting = 0;
 let tries = 0;
+let panelTimer = 0;
+let panelAt = 0;
 let focused = ""; // where the person was before a message came
 
 Idiomorph.defaults.ignoreActiveValue = true;
@@ -121,10 +124,20 @@ function followed() {
   if (go?.hasAttribute("href")) location.assign(go.href);
 }
 
-// The end of an answer changes what the panel says; the server announces it once.
+// What was stored changes what the panel says, whoever said it; so does the end of an answer, which is announced once.
 
-function ended(event) {
-  if (event.detail.message.includes('id="announcer"')) htmx.trigger("#panel", "panel:stale");
+const STORED = / id="(?:announcer|m\d+)"/;
+
+function refreshPanel(event) {
+  if (panelTimer || !STORED.test(event.detail.message)) return;
+  panelTimer = setTimeout(
+    () => {
+      panelTimer = 0;
+      panelAt = Date.now();
+      htmx.trigger("#panel", "panel:stale");
+    },
+    Math.max(0, panelAt + PANEL_EVERY - Date.now()),
+  );
 }
 
 // Intents
@@ -181,7 +194,7 @@ if (chat?.hasAttribute("ws-connect")) {
   chat.addEventListener("htmx:wsBeforeMessage", heard);
   chat.addEventListener("htmx:wsAfterMessage", keepFocus);
   chat.addEventListener("htmx:wsAfterMessage", followed);
-  chat.addEventListener("htmx:wsAfterMessage", ended);
+  chat.addEventListener("htmx:wsAfterMessage", refreshPanel);
   chat.addEventListener("htmx:wsConfigSend", aboutToSend);
   document.addEventListener("parley:open", sendWhatWaits);
   setInterval(beat, EVERY);

@@ -61,3 +61,25 @@ def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See
     page.get_by_role("link", name="Revoke this key").click()
     page.get_by_role("button", name="Revoke it").click()
     expect(page.get_by_text("The key laptop is revoked.")).to_be_visible()
+
+
+def test_a_key_that_was_just_made_is_not_made_again_by_reloading(page: Page, site: str, ada: Any) -> None:
+    enter(page, site, ada)
+    page.goto("/keys/")
+    page.get_by_label("Name").fill("Claude Code")
+    page.get_by_role("button", name="Make the key").click()
+    expect(page.get_by_label("The key", exact=True)).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("This form has made its key already")).to_be_visible()
+    assert ApiKey.objects.count() == 1
+
+
+@pytest.mark.parametrize("look", [(390, "light")], indirect=True)
+def test_a_long_name_and_the_settings_for_programs_fit_a_phone(page: Page, see: See, site: str, ada: Any) -> None:
+    keys.create(name="ci-runner-of-the-nightly-build-" * 3, owner=ada)
+    enter(page, site, ada)
+    page.goto("/keys/")
+    page.get_by_label("Name").fill("a rather long name of many words that goes on and on " * 2)
+    page.get_by_role("button", name="Make the key").click()
+    page.get_by_text("How to use it").click()
+    see("keys-made-open")

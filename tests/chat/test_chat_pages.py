@@ -342,6 +342,16 @@ def test_the_panel_shows_how_full_the_window_is_and_who_counted(reader: Client, 
 
 
 @pytest.mark.django_db
+def test_where_replies_are_not_kept_the_panel_says_so_and_what_the_last_call_read(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Hello?", source="relay")
+    now, usage = timezone.now(), {"input_tokens": 900, "output_tokens": 100, "source": "provider"}
+    Exchange.objects.create(session=session, owner=ada, ended_at=now, end_reason="done", usage=usage)
+    html = page(reader, f"/s/{session.pk}/panel/")
+    assert "No model has been asked" not in html
+    assert "The reply was not kept: this key records requests only." in html
+    assert "1\u202f000 tokens" in html
+
+
 def test_the_panel_says_where_the_time_went(worked: Session) -> None:
     (turn,) = panel_of(worked).turns
     assert [(lane.name, lane.kind, lane.start, lane.width) for lane in turn.lanes] == [

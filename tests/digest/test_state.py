@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def test_losses_are_told_with_their_reason(client: Client, staff: User) -> None:
     )
     page = front_page(client, staff)
     assert "3 calls" in page
-    assert "No space left on device" in page
+    assert "There was no room left on the disk." in page
 
 
 def test_a_backlog_is_told_once_it_is_old(client: Client, staff: User, relay: Relay) -> None:
@@ -52,3 +53,15 @@ def test_a_backlog_is_told_once_it_is_old(client: Client, staff: User, relay: Re
     later = state_here(datetime.now(UTC) + timedelta(minutes=5))
     assert later.is_late
     assert 'id="journal"' not in front_page(client, staff)
+
+
+def test_losses_and_backlogs_are_told_in_the_readers_own_words(client: Client, staff: User) -> None:
+    why = "the journal holds its 1048576 bytes already"
+    JournalPosition.objects.create(pk="here", lost_calls=1, lost_bytes=4096, lost_at=datetime.now(UTC), lost_why=why)
+    page = unescape(front_page(client, staff))
+    assert "could not record 1 call, 4.0\xa0KB." in page
+    assert "The journal holds all that it may: 1.0\xa0MB." in page
+    assert "(UTC)" in page
+    staff.language = "zh-hans"
+    staff.save()
+    assert "日志已达到允许的上限" in front_page(client, staff)

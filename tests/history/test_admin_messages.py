@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from decimal import Decimal
 from html import unescape
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from history import exchanges, recorder
+from history import exchanges, keys, recorder
 from history.models import AuditEvent, Exchange, Message, Session, ToolCall
 from history.opening import open_for_reading
 from tests.history.test_rights import with_right
@@ -102,6 +105,39 @@ def test_exchanges_show_times_and_costs_and_no_text(client: Client, session: Ses
     assert "m1" in page
     assert "secret" not in html + page
     assert rows(read(client, EXCHANGES, model="m1")) == 1
+
+
+def test_a_call_that_has_ended_shows_how_long_it_took_and_no_time_to_come(
+    client: Client, session: Session, ada: Any, staff: Any
+) -> None:
+    key = keys.create(name="laptop", owner=ada).api_key
+    began = timezone.now().replace(microsecond=0)
+    in_a_day = began + timedelta(days=1)
+    usage = {"input_tokens": 1200, "output_tokens": 340}
+    exchange = Exchange.objects.create(
+        session=session, owner=ada, api_key=key, model="m1", started_at=began, heartbeat_at=in_a_day, usage=usage,
+        cost=Decimal("0.0123"), metadata={"path": "/v1/messages", "helper": "title"},
+    )  # fmt: skip
+    client.force_login(with_right(staff, "view_session"))
+    address = f"{EXCHANGES}{exchange.pk}/change/"
+    assert "ast sign of life" not in read(client, address)
+    Exchange.objects.filter(pk=exchange.pk).update(heartbeat_at=began)
+    assert "ast sign of life" in read(client, address)
+    Exchange.objects.filter(pk=exchange.pk).update(ended_at=began + timedelta(seconds=7), end_reason="done")
+    page = read(client, address)
+    assert "ast sign of life" not in page
+    for words in (
+        "7.0 s",
+        "$0.0123",
+        "/v1/messages",
+        "title",
+        "1\u202f200 + 340",
+        f"{timezone.localtime(began):%H:%M:%S} (",
+    ):
+        assert words in page, words
+    assert f"m1, {timezone.localtime(began):%Y-%m-%d %H:%M:%S}" in page
+    for words in ("laptop", "7.0 s", "1\u202f200 + 340", "$0.0123"):
+        assert words in read(client, EXCHANGES), words
 
 
 def test_no_address_of_a_list_tells_whether_a_guess_at_a_text_is_right(

@@ -17,6 +17,7 @@ from history.branches import newest_below
 from history.entries import (
     DebugLog,
     Gap,
+    HeadMoved,
     Media,
     ModelInput,
     ModelOutput,
@@ -420,3 +421,41 @@ def test_everything_is_there_without_javascript(reader: Client, ada: Any) -> Non
     for link in re.findall(r'hx-get="(\?[^"]*)"', html):
         assert f'href="{link}"' in html
     assert "onclick" not in html
+
+
+# What programs leave.
+
+
+def test_what_a_program_wraps_around_somebodys_words_is_folded_and_named(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "<system-reminder>\nBe *brief*.\n</system-reminder>\nFix the parser.")
+    html = read(reader, session)
+    assert re.search(r"<summary><code>system-reminder</code></summary>\s*<div[^>]*>Be \*brief\*.</div>", html)
+    assert "&lt;system-reminder&gt;" not in html.split('id="m1"')[1].split("</article>")[0]
+    assert "Fix the parser." in html
+
+
+def test_a_reply_that_was_not_kept_is_told_as_such(reader: Client, ada: Any) -> None:
+    session = recorder.start_session(owner=ada)
+    entries = [said("Hello"), ModelOutput(metadata={"recording": "no_replies"}), said("And?")]
+    recorder.append_many(session, entries, after=0)
+    assert "The reply was not kept: this key records requests only." in read(reader, session)
+
+
+def test_a_move_of_the_head_says_in_words_why(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one", "two", "three")
+    recorder.edit(session, seq=3, entry=said("another three"))
+    assert "Something said before was changed." in read(reader, session, internal=1)
+
+
+def test_a_branch_that_begins_with_a_programs_summary_leads_to_the_one_before(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "first", "second", "third", "fourth")
+    moved = HeadMoved(to=0, reason="compacted")
+    state, summary = SystemInstructionSet(instruction="Be brief."), said("A summary of it all.")
+    recorder.append_many(session, [moved, state, summary], after=0)
+    html = read(reader, session)
+    entry = html.split('id="m7"')[1].split("</article>")[0]
+    assert "The program summarised what came before." in entry
+    assert 'href="?at=1#m1"' in entry
+    before = read(reader, session, at=1)
+    assert "fourth" in before
+    assert "The program summarised" not in before.split('id="rows"')[1]

@@ -15,7 +15,7 @@ from django.test import AsyncClient, Client
 
 from history import exchanges, recorder, timelines
 from history.models import Exchange, Session
-from history.timelines import MOST_CALLS, timeline_of
+from history.timelines import MOST_CALLS, Span, timeline_of
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +54,17 @@ def test_calls_stand_where_they_were_in_their_turn(session: Session) -> None:
     assert first.waited is None
     assert second.waited == 3_600
     assert [(span.name, span.status) for span in second.spans] == [("gpt", "failed")]
+
+
+def test_tools_that_ran_side_by_side_took_no_longer_than_together() -> None:
+    at = datetime(2026, 11, 17, tzinfo=UTC)
+    ran = [(0.0, 0.7), (0.1, 0.4), (2.0, 0.5)]
+    spans = [
+        Span(kind="tool", name="read_file", seq=2, began=at + timedelta(seconds=began), seconds=seconds)
+        for began, seconds in ran
+    ]
+    turn = timelines.Turn(seq=1, began=at, seconds=2.5, spans=tuple(spans))
+    assert turn.tool_seconds == pytest.approx(1.2)
 
 
 def test_what_neither_models_nor_tools_took_was_waited_for_people(session: Session) -> None:

@@ -74,6 +74,26 @@ def test_a_key_of_ones_own_making_may_use_no_more_a_day_than_the_chat(
     assert ApiKey.objects.get(owner=staff).tokens_per_day is None
 
 
+def test_a_form_makes_one_key_however_often_it_is_sent(reader: Client, ada: Any) -> None:
+    [once] = re.findall(r'name="once" value="(\w+)"', read(reader, "/keys/"))
+    made = reader.post("/keys/", NEW | {"once": once})
+    assert "Copy it now" in made.content.decode()
+    again = reader.post("/keys/", NEW | {"once": once}, follow=True)
+    assert again.redirect_chain == [("/keys/", 302)]
+    assert "This form has made its key already" in again.content.decode()
+    assert ApiKey.objects.count() == AuditEvent.objects.filter(action="key.created").count() == 1
+    [another] = re.findall(r'name="once" value="(\w+)"', made.content.decode())
+    reader.post("/keys/", NEW | {"once": another})
+    assert ApiKey.objects.count() == 2
+
+
+def test_the_same_form_of_somebody_else_makes_their_own_key(reader: Client, staff: Any) -> None:
+    reader.post("/keys/", NEW | {"once": "abc"})
+    reader.force_login(staff)
+    reader.post("/keys/", NEW | {"once": "abc"})
+    assert ApiKey.objects.count() == 2
+
+
 @pytest.mark.parametrize("wrong", [{"name": " "}, {"recording": "some"}, {"days": "7"}, {"name": "x" * 101}], ids=str)
 def test_what_makes_no_sense_makes_no_key(reader: Client, wrong: dict[str, str]) -> None:
     assert reader.post("/keys/", NEW | wrong).status_code == 422
@@ -229,3 +249,25 @@ def test_a_list_of_keys_costs_the_same_however_many_there_are(
         keys.create(name=f"key {number}", owner=ada)
     with django_assert_max_num_queries(9):
         read(reader, "/keys/")
+
+
+def test_a_bad_limit_is_told_at_its_field_by_its_label(client: Client, key: ApiKey, staff: Any) -> None:
+    client.force_login(with_right(staff, "change_apikey"))
+    response = client.post(f"/keys/{key.prefix}/limits/", {"cost_per_day": "-3"})
+    html = unescape(response.content.decode())
+    assert response.status_code == 422
+    assert "cost_per_day is" not in html
+    [field] = [part for part in html.split('<div class="field">') if 'name="cost_per_day"' in part]
+    assert "Cost per day, in US dollars" in field
+    assert "Write 0 or more, up to 99,999,999, or leave it empty." in field
+
+
+def test_a_key_that_only_counts_says_how_much_it_has_counted(reader: Client, ada: Any) -> None:
+    key = keys.create(name="counter", owner=ada, recording="metadata").api_key
+    KeyUse.objects.create(key=key, day=uses.today(), requests=41, tokens=123, cost=Decimal(0))
+    html = read(reader, f"/keys/{key.prefix}/")
+    assert "its calls are only counted: 41 this month" in html
+    assert "0 sessions" not in html
+    nothing = read(reader, f"/keys/{key.prefix}/forget/")
+    assert "There is nothing to delete" in nothing
+    assert "Delete 0" not in nothing

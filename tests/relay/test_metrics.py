@@ -123,7 +123,7 @@ def test_what_a_full_disk_loses_is_told_while_it_is_full(
     assert state_here().lost_calls == 1
     page = client.get("/admin/").content.decode()
     assert 'id="journal"' in page
-    assert "the journal holds its 0 bytes already" in page
+    assert "The journal holds all that it may: 0\xa0bytes." in page
 
 
 OTHER = """

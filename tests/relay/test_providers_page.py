@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import translation
 
 from project.accounts.models import User
 from relay.errors import Busy, Cut, ProviderError, RequestRefused, Unreachable, VendorFault
 from relay.providers import registry
-from relay.providers.advice import what_happened, what_to_do
+from relay.providers.advice import reason_of, what_happened, what_to_do
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
@@ -169,3 +170,11 @@ def test_a_call_that_takes_too_long_is_given_up(
 def test_every_error_has_words_of_its_own(error: ProviderError) -> None:
     assert what_happened(error).endswith(".")
     assert what_to_do(error).endswith(".")
+
+
+def test_why_nobody_could_be_reached_is_told_in_the_readers_language() -> None:
+    error = Unreachable("127.0.0.1:9 cannot be reached (nobody listens there)", provider="acme")
+    error.host, error.reason = "127.0.0.1:9", "nobody listens there"
+    assert reason_of(error) == error.message
+    with translation.override("zh-hans"):
+        assert reason_of(error) == "无法连接 127.0.0.1:9（那里没有服务在监听）"

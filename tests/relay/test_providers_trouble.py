@@ -213,6 +213,7 @@ async def test_an_address_where_nobody_listens_is_unreachable(vendors: Vendors) 
     assert isinstance(asked.error, Unreachable)
     assert (asked.error.whose, asked.notes.attempts) == ("network", 3)
     assert "nobody listens" in str(asked.error)
+    assert str(asked.error) == f"{asked.error.host} cannot be reached ({asked.error.reason})"
 
 
 async def test_a_server_that_closes_without_a_word_is_unreachable_and_tried_again(vendors: Vendors) -> None:

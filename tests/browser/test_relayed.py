@@ -1,0 +1,121 @@
+"""What programs say through the relay, in a real browser: a page that grows by itself, branches, calls for staff."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Page, expect
+
+from history import keys, recorder
+from history.entries import HeadMoved
+from history.models import Exchange, Session
+from relay import lookout
+from tests.browser.conftest import enter, go_and_listen, until
+from tests.talk import answered, call, chat_of, said
+
+pytestmark = pytest.mark.browser
+See = Callable[[str], None]
+LONG = "A paragraph of some length, so that what stands above it is far above the screen. " * 12
+NARROW = pytest.mark.parametrize("look", [(1280, "light"), (390, "dark")], indirect=True)
+
+
+@pytest.fixture
+def session(transactional_db: None, ada: Any) -> Session:
+    key = keys.create(name="laptop", owner=ada).api_key
+    return chat_of(ada, "Fix the parser.", "It is fixed.", source="relay", client="Claude Code", api_key=key)
+
+
+@NARROW
+def test_a_page_that_a_program_fills_tells_what_goes_on_and_its_panel_keeps_up(
+    page: Page, see: See, site: str, ada: Any, session: Session
+) -> None:
+    enter(page, site, ada)
+    go_and_listen(page, f"/s/{session.pk}/")
+    messages = page.locator("#panel dt", has_text="messages").locator("+ dd")
+    expect(messages).to_have_text("2")
+    recorder.append(session, said("Now the lexer."), after=2)
+    waits = {"heartbeat_at": timezone.now() + timedelta(days=1), "api_key": session.api_key}
+    exchange = Exchange.objects.create(session=session, owner=ada, model="m1", **waits)
+    status = page.locator("#session-status")
+    until(page, lambda: "waits" in status.inner_text(), doing=lookout.look)
+    see("relayed-waiting")
+    recorder.append(session, answered("Reading it.", call("c1", name="read_file")), after=3)
+    Exchange.objects.filter(pk=exchange.pk).update(ended_at=timezone.now(), end_reason="done")
+    until(page, lambda: page.get_by_text("Reading it.").count() == 1, doing=lookout.look)
+    expect(page.locator("#announcer")).to_have_text("A new answer is here.")
+    expect(page.get_by_text("no result yet")).to_be_visible()
+    expect(status).to_be_hidden()
+    expect(messages).to_have_text("4")
+
+
+@NARROW
+def test_an_older_branch_says_so_within_sight(page: Page, see: See, site: str, ada: Any, session: Session) -> None:
+    recorder.append_many(session, [said(LONG), answered(LONG), said(LONG), answered(LONG)], after=2)
+    recorder.append_many(session, [HeadMoved(to=0, reason="compacted"), said("A summary of it all.")], after=0)
+    enter(page, site, ada)
+    page.goto(f"/s/{session.pk}/")
+    see("relayed-compacted")
+    expect(page.get_by_text("The program summarised what came before.")).to_be_in_viewport()
+    page.goto(f"/s/{session.pk}/?leaf=6")
+    expect(page.get_by_text("This is another branch of the conversation.")).to_be_in_viewport()
+    see("relayed-branch")
+    page.goto(f"/s/{session.pk}/")
+    page.get_by_role("link", name="Read it as it was").click()
+    expect(page.locator("#m1 .prose")).to_be_in_viewport()
+
+
+def test_what_a_program_wraps_around_words_opens_where_it_stands(page: Page, see: See, site: str, ada: Any) -> None:
+    text = "<system-reminder>\nAs you answer, use the notes below.\n</system-reminder>\nFix the parser."
+    session = chat_of(ada, text, "Done.", source="relay")
+    enter(page, site, ada)
+    page.goto(f"/s/{session.pk}/")
+    notes = page.get_by_text("use the notes below")
+    expect(notes).to_be_hidden()
+    see("relayed-wrapped")
+    page.locator("summary", has_text="system-reminder").press("Enter")
+    expect(notes).to_be_visible()
+
+
+def test_staff_see_who_called_how_it_ended_and_what_it_cost_without_scrolling(
+    page: Page, site: str, staff: Any, ada: Any, session: Session
+) -> None:
+    staff.is_superuser = True
+    staff.save()
+    ended = {"ended_at": timezone.now(), "end_reason": "upstream_error", "status_code": 529}
+    usage = {"input_tokens": 123_456, "output_tokens": 2_048}
+    model = "claude-opus-5-5"
+    Exchange.objects.create(session=session, owner=ada, api_key=session.api_key, model=model, usage=usage, **ended)
+    enter(page, site, staff)
+    page.goto("/admin/history/exchange/")
+    for column in ("end_reason", "status_code", "shown_cost", "took", "tokens", "asked_by"):
+        expect(page.locator(f"td.field-{column}")).to_be_in_viewport(ratio=1)
+
+
+def test_the_way_back_from_a_page_of_the_admin_can_be_read_in_the_dark(
+    page: Page, site: str, staff: Any, ada: Any, session: Session
+) -> None:
+    staff.is_superuser = True
+    staff.save()
+    exchange = Exchange.objects.create(session=session, owner=ada, model="m1")
+    enter(page, site, staff)
+    page.emulate_media(color_scheme="dark")
+    page.goto(f"/admin/history/exchange/{exchange.pk}/change/")
+    looks = "link => [getComputedStyle(link).color, getComputedStyle(link).backgroundColor]"
+    assert contrast(*page.locator("a.closelink").evaluate(looks)) > 7
+
+
+def contrast(*colours: str) -> float:
+    """As WCAG counts it, of two colours as the browser names them."""
+    light, dark = sorted((luminance(colour) for colour in colours), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
