@@ -20,7 +20,7 @@ from history.models import ApiKey
 from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.headers import Pairs
-from relay.gateway.journal import WITHOUT_REPLIES, Journal, Losses
+from relay.gateway.journal import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
 from relay.gateway.usage import Edges, name_in, usage_of, usage_told
@@ -136,7 +136,8 @@ class Recording:
                     is_counted=self.is_counted_here or not is_used,
                     usage_hint=_hint(self.usage),
                     reply_size=self.size,
-                    error=error,
+                    # In the vendor's words, once it has said anything; of a reply that is not kept, neither are they.
+                    error="" if self.size and self.call.recording in WITHOUT_REPLIES else error,
                     metadata=metadata,
                 )
             )
@@ -165,7 +166,7 @@ def _is_counted_unrecorded(call: Call) -> bool:
 
 
 def _accepted(call: Call, upstream: Upstream) -> Accepted:
-    naming = call.naming
+    naming, is_bare = call.naming, call.recording == WITHOUT_BODIES
     return Accepted(
         exchange=call.exchange,
         at=call.at,
@@ -176,8 +177,8 @@ def _accepted(call: Call, upstream: Upstream) -> Accepted:
         kind=call.address.kind,
         method=call.method,
         path=call.path,
-        query=call.query,
-        headers=without_credentials(call.pairs),
+        query="" if is_bare else call.query,
+        headers=_of_the_program(call.pairs) if is_bare else without_credentials(call.pairs),
         body_size=len(call.told),
         provider=upstream.provider.name,
         model=upstream.model,
@@ -189,6 +190,11 @@ def _accepted(call: Call, upstream: Upstream) -> Accepted:
         peer=call.peer,
         upstream_dialect=upstream.dialect,
     )
+
+
+def _of_the_program(pairs: Pairs) -> Pairs:
+    """Of a call of which only times and counts are kept: which program it was, and the how manieth try."""
+    return [pair for pair in pairs if pair[0] in ("user-agent", "x-stainless-retry-count")]
 
 
 def _hint(usage: Usage | None) -> dict[str, Any]:

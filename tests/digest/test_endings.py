@@ -9,7 +9,11 @@ import pytest
 
 from history import keys
 from history.models import ApiKey, Exchange, Message
+from relay.gateway.digest import telling
 from relay.gateway.records import Attempt
+from relay.providers import registry
+from relay.providers.endpoints import Endpoint
+from relay.providers.http import HttpProvider
 from tests.digest.programs import Chat, ClaudeCode
 from tests.digest.relayed import Relay, call, exchange_of, half_bytes, path_of, reply_bytes, said, sessions
 
@@ -103,6 +107,30 @@ def test_an_error_is_kept_with_its_mark_its_status_and_its_body(relay: Relay) ->
     assert row.attempts == 2
     assert row.metadata["error_body"] == TOO_MANY.decode()
     assert [one["status"] for one in row.metadata["upstream"]] == [500, 429]
+
+
+def test_the_operators_key_is_not_kept_when_the_vendor_repeats_it(relay: Relay) -> None:
+    secret = "made-up-key-of-the-operator"
+    endpoint = Endpoint(name="vendor", dialect=CHAT, base_url="http://127.0.0.1:1/v1", api_key=secret)
+    registry.use(registry.Router([HttpProvider(endpoint)]))
+    exchange = relay.send(CHAT, HELLO)
+    relay.fail(exchange, 401, json.dumps({"error": {"message": f"Incorrect API key provided: {secret}"}}).encode())
+    relay.digest()
+    row, (session,) = exchange_of(exchange), sessions()
+    assert path_of(session)[1] == "a:【错误】Incorrect API key provided: •••"
+    assert secret not in f"{row.error}{row.metadata}"
+
+
+def test_pages_are_told_that_a_call_has_ended_also_where_nothing_was_said(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+    exchange = relay.send(CHAT, HELLO)
+    relay.digest()
+    monkeypatch.setattr(telling, "tell", lambda sessions: told.append(len(sessions)))
+    relay.end(exchange, "client_gone", status=0)
+    relay.digest()
+    assert (sum(told), exchange_of(exchange).end_reason) == (1, "client_gone")
 
 
 def test_an_error_in_the_middle_of_a_stream_is_an_error_with_what_was_said_before_it(relay: Relay) -> None:

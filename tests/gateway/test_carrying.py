@@ -358,6 +358,18 @@ def test_a_failure_of_ours_in_the_middle_of_a_reply_cuts_it(
     assert len(cuts) == 1
 
 
+@pytest.mark.parametrize("mode", ["no_replies", "metadata"])
+def test_words_of_a_reply_that_is_not_kept_are_no_error_either(relay: Relay, key: str, bare: Bare, mode: str) -> None:
+    ApiKey.objects.update(recording=mode)
+    registry.use(registry.Router([HttpProvider(endpoint_at(bare, dialect="anthropic-messages"))]))
+    overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"secret"}}\n\n'
+    bare.says.append(stream(overloaded))
+    asked = b'{"model":"model","messages":[{"role":"user","content":"hi"}]}'
+    assert ask(relay, "/v1/chat/completions", asked, x_api_key=key).status >= 500
+    (ended,) = relay.ended()
+    assert (ended.reason, ended.error) == ("upstream_error", "")
+
+
 def test_an_upstream_that_says_nothing_for_too_long_is_a_timeout(relay: Relay, key: str, bare: Bare) -> None:
     registry.use(registry.Router([HttpProvider(endpoint_at(bare, patience=Patience(connect=2, idle=0.3)))]))
     bare.says.append(stream(EVENTS[0], 5.0))
@@ -442,6 +454,15 @@ def test_what_a_key_does_not_want_kept_is_not_written(
     assert answered.headers["x-parley-recording"] == mode
     relay.ended()
     assert (bool(relay.accepted()[0].body), bool(relay.replied())) == (has_request, has_reply)
+
+
+def test_of_a_call_that_is_only_counted_nothing_of_its_address_and_headers_is_written(
+    relay: Relay, key: str, bare: Bare
+) -> None:
+    ApiKey.objects.update(recording="metadata")
+    ask(relay, "/v1/messages?word=secret", BODY, x_api_key=key, x_title="secret", user_agent="claude-cli/2")
+    accepted = relay.accepted()[0]
+    assert (accepted.query, accepted.headers) == ("", [("user-agent", "claude-cli/2")])
 
 
 @pytest.mark.parametrize("by", ["key", "house"])

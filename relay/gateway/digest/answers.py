@@ -21,6 +21,9 @@ from history.entries import ModelOutput, Usage
 from history.events import Failed
 from relay.gateway.records import Accepted, Ended
 from relay.gateway.usage import estimated, is_streamed, so_far, written_in
+from relay.providers import registry
+from relay.providers.answers import BLOT
+from relay.providers.http import HttpProvider
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The caller had all of it, and we had no room for it.
@@ -69,6 +72,8 @@ def answered_by(asked: Accepted, ended: Ended) -> By:
 def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
     body, unread = _plain(b"".join(pieces), ended)
     by = answered_by(asked, ended)
+    if ended.status >= 400:
+        body = _without_our_key(body, by.provider)
     dialect = DIALECTS.get(by.dialect)
     if asked.kind != "chat" or dialect is None:
         return _without_words(ended, body, unread=unread)
@@ -96,6 +101,14 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
         blobs=folded.blobs | {name: data for other in folded.beside.values() for name, data in other.blobs.items()},
         skipped=len(folded.skipped),
     )
+
+
+def _without_our_key(body: bytes, provider: str) -> bytes:
+    """Some vendors repeat the key that they do not like; it is the operator's, and no caller's to read here."""
+    known = registry.router().provider(provider)
+    for secret in known.endpoint.secrets if isinstance(known, HttpProvider) else ():
+        body = body.replace(secret.encode(), BLOT.encode())
+    return body
 
 
 def _without_words(ended: Ended, body: bytes, *, unread: str) -> Answer:

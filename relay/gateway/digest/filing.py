@@ -178,7 +178,11 @@ class Wave:
             )
             return
         self.outcome.done.append(plan.under.id)
-        if plan.session_id is not None and plan.new_session is None and (cost := cost_of(plan)):
+        if plan.session_id is None:
+            return
+        # Also where nothing was said: a page shows that the program waits no longer.
+        self.outcome.sessions[plan.session_id] = plan.key.owner_id
+        if plan.new_session is None and (cost := cost_of(plan)):
             storage.change(plan.session_id, cost=F("cost") + cost)
 
     def _name_replies(self, plans: Iterable[Plan]) -> None:
