@@ -197,7 +197,7 @@ def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendo
         (
             "/v1/chat/completions",
             {**HI, "messages": [{"role": "user", "content": ["Read:", {"type": "file", "file": {"file_id": "f"}}]}]},
-            "part_not_carried",
+            "part_not_carried:file",
         ),
     ],
 )
