@@ -6,7 +6,7 @@ nothing of the connection itself, and no cookie of the operator's account.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import parse_qsl, unquote_plus
 
 from multidict import CIMultiDict
@@ -40,9 +40,8 @@ KEPT_BEGINNINGS = (
 KEPT = frozenset({b"request-id", b"x-request-id", b"content-type", b"content-encoding"})
 
 
-def read(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:
+def read(raw: Sequence[tuple[bytes, bytes]]) -> Pairs:
     """As UTF-8, in which they are sent on; what is none is taken for the older alphabet."""
-    raw = list(raw)
     try:
         return [(name.decode("latin-1").lower(), value.decode()) for name, value in raw]
     except UnicodeDecodeError:
@@ -81,12 +80,13 @@ def _named_between_hops(pairs: Iterable[tuple[str, str]]) -> set[str]:
     return {word.strip().lower() for word in told.split(",")}
 
 
-def returned(raw: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    pairs = [(name.lower(), value) for name, value in raw]
-    if told := [value for name, value in pairs if name == b"connection"]:
-        between = {word.strip().lower() for word in b",".join(told).split(b",")}
-        pairs = [pair for pair in pairs if pair[0] not in between]
-    return [pair for pair in pairs if pair[0] not in NOT_RETURNED]
+def returned(raw: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    passed = [(lower, value) for name, value in raw if (lower := name.lower()) not in NOT_RETURNED]
+    if len(passed) == len(raw):
+        return passed
+    told = b",".join(value for name, value in raw if name.lower() == b"connection")
+    between = {word.strip().lower() for word in told.split(b",")}
+    return [pair for pair in passed if pair[0] not in between]
 
 
 def kept(raw: Iterable[tuple[bytes, bytes]]) -> Pairs:

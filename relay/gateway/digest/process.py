@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 LOCK, NAME = "digester.lock", "name"
 # Between two steps, unless more is waiting than one can read: what comes in the meantime shares the cost of a commit.
 PAUSE = 0.1
+# Where more waits than one step can read, it rests for this part of the time that a step took: whoever answers just now
+# has the machine first, and what was said is in the journal anyway.
+REST = 0.5
 PAUSE_WHEN_AWAY = 1.0
 LAST_SECONDS = 10.0
 LOOK_SECONDS = 1.0
@@ -85,7 +88,9 @@ def run(ended: threading.Event) -> None:
         return
     digester = Digester(folder(), name=name_of(folder()))
     while not ended.is_set():
-        ended.wait(_step(digester)[1])
+        begun = time.monotonic()
+        _, pause = _step(digester)
+        ended.wait(pause or min(PAUSE, (time.monotonic() - begun) * REST))
     last = time.monotonic() + LAST_SECONDS
     while time.monotonic() < last and (_step(digester)[0] or not digester.is_idle):
         time.sleep(PAUSE / 2)
