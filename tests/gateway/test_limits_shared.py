@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -119,19 +120,29 @@ def test_without_the_database_redis_still_knows_what_is_carried(
     running.join(10)
 
 
-def test_a_call_that_redis_counted_too_late_is_counted_out_all_the_same(
-    store: redis.Redis, relay: Relay, ada: User, vendors: Vendors
-) -> None:
-    key = key_with(ada, concurrent_streams=1)
+def counted_late(store: redis.Redis, relay: Relay, key: str, vendors: Vendors) -> bool:
+    """Whether Redis has counted a call that it was asked about while it stood still: not if the connection was new, which
+    is greeted first."""
     assert ask(relay, CHAT, HI, x_api_key=key).status == 200
+    before = len(vendors.requests)
     vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.05))
     late = threading.Thread(target=ask, args=(relay, CHAT, {**HI, "stream": True}), kwargs={"x_api_key": key})
     with standing_still(store) as go_on:
         late.start()
-        vendors.wait_for(2)
+        vendors.wait_for(before + 1)
         go_on()
-        wait_for(lambda: store.keys("*:running"), seconds=5, what="the call counted late")
+        end = time.monotonic() + 1.5
+        while not (is_counted := bool(store.keys("*:running"))) and time.monotonic() < end:
+            time.sleep(0.02)
         late.join(10)
+    return is_counted
+
+
+def test_a_call_that_redis_counted_too_late_is_counted_out_all_the_same(
+    store: redis.Redis, relay: Relay, ada: User, vendors: Vendors
+) -> None:
+    key = key_with(ada, concurrent_streams=1)
+    assert any(counted_late(store, relay, key, vendors) for _ in range(5))
     wait_for(lambda: not store.keys("*:running"), seconds=5, what="the call counted out")
     assert ask(relay, CHAT, HI, x_api_key=key).status == 200
 
