@@ -121,8 +121,8 @@ def test_without_the_database_redis_still_knows_what_is_carried(
 
 
 def counted_late(store: redis.Redis, relay: Relay, key: str, vendors: Vendors) -> bool:
-    """Whether Redis has counted a call that it was asked about while it stood still: not if the connection was new, which
-    is greeted first."""
+    """Whether Redis has counted a call that it was asked about while it stood still: not by a new connection, on which
+    it is greeted first."""
     assert ask(relay, CHAT, HI, x_api_key=key).status == 200
     before = len(vendors.requests)
     vendors.plays("openai-chat", replace(says(*["word "] * 40), delay=0.05))
