@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 
 from history.entries import ToolRequest
-from history.models import Exchange, Message, ToolCall
+from history.models import Exchange, Message, Session, ToolCall
 from relay.gateway.digest.digester import Digester
-from tests.digest.programs import Chat, Codex, OpenCode
+from tests.digest.programs import Chat, Codex, GeminiCli, OpenCode
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -159,6 +159,26 @@ class TestBranches:
         ]
         talk.ask("", said("2"))
         assert '"compacted"' in (Message.objects.get(kind="head_moved").body or "")
+
+    def test_what_gemini_cli_makes_of_a_long_conversation_is_a_marked_branch_though_it_names_nothing(
+        self, relay: Relay
+    ) -> None:
+        others, talk = GeminiCli(relay), GeminiCli(relay)
+        others.ask("Count the lakes", said("There are many of them."))
+        for number in range(3):
+            talk.ask(f"Question {number}", said(f"Answer {number}"))
+        snapshot = {
+            "role": "user",
+            "parts": [{"text": "<state_snapshot><overall_goal>x</overall_goal></state_snapshot>"}],
+        }
+        heard = {"role": "model", "parts": [{"text": "Got it. Thanks for the additional context!"}]}
+        talk.body["contents"] = [snapshot, heard, *talk.body["contents"][-2:]]
+        talk.ask("And now?", said("We go on."))
+        assert len(sessions()) == 2
+        session = Session.objects.get(messages__content="We go on.")
+        assert path_of(session)[-2:] == ["u:And now?", "a:We go on."]
+        moved = Message.objects.get(session=session, kind="head_moved")
+        assert '"compacted"' in (moved.body or "")
 
 
 class TestWhatWasSaidBefore:

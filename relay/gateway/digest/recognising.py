@@ -16,7 +16,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.entries import LEAVES, ModelInput, ModelOutput
+from history.entries import LEAVES, Entry, ModelInput, ModelOutput
 from history.models import Message, Session
 from relay.gateway.digest.reading import Asked
 from relay.gateway.naming import session_id
@@ -27,6 +27,8 @@ FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
 # Most requests add one to three entries to what is known: the newest are looked for first.
 NEWEST = 6
 MOST_GENERATIONS = 20
+# A compaction is looked for in so many conversations of the key, the newest.
+MOST_RECENT, KEPT_WITHIN = 20, timedelta(days=1)
 
 # How summaries begin that programs put in place of a conversation.
 _COMPACTED = re.compile(
@@ -67,7 +69,7 @@ def recognise(asked: Asked) -> Spot:
     if (named := _named(asked)) is not None:
         return named
     if asked.first_answer is not None:
-        if (found := _by_beginning(asked)) is not None:
+        if (found := _by_beginning(asked) or _by_what_it_kept(asked)) is not None:
             return found
         if (found := _by_first_words(asked)) is not None:
             return found
@@ -193,9 +195,13 @@ def _why(asked: Asked, *, known: int) -> str:
     rest = asked.entries[known:]
     if not rest:
         return "regenerate"
-    if any(isinstance(entry, ModelInput) and _COMPACTED.search(entry.text[:2_000]) for entry in rest):
+    if _is_compacted(rest):
         return "compacted"
     return "edit" if known else "rewritten"
+
+
+def _is_compacted(entries: Iterable[Entry]) -> bool:
+    return any(isinstance(entry, ModelInput) and _COMPACTED.search(entry.text[:2_000]) for entry in entries)
 
 
 # Fingerprints.
@@ -208,6 +214,25 @@ def _by_beginning(asked: Asked) -> Spot | None:
     match = _longest(asked, places)
     session = _own(match.session_id, key=asked.record.key) if match else None
     return _at(asked, session, match, by=FINGERPRINT) if session and match else None
+
+
+def _by_what_it_kept(asked: Asked) -> Spot | None:
+    """A program without ids has put a summary in the place of the beginning: its newest answer tells whose that is."""
+    answers = [entry.text for entry in asked.entries if isinstance(entry, ModelOutput) and entry.text.strip()]
+    if not answers or not _is_compacted(asked.entries):
+        return None
+    recent = Session.objects.filter(
+        api_key_id=asked.record.key, hidden_at=None, last_activity_at__gte=asked.at - KEPT_WITHIN
+    )
+    found = Message.objects.filter(
+        session_id__in=list(recent.order_by("-last_activity_at").values_list("pk", flat=True)[:MOST_RECENT]),
+        kind=ModelOutput.kind,
+        on_path=True,
+        content=answers[-1],
+    )
+    newest = found.order_by("-created_at").values_list("session_id", flat=True).first()
+    session = _own(newest, key=asked.record.key) if newest else None
+    return _in_session(asked, session, pk=session.pk, by=FINGERPRINT) if session else None
 
 
 def _by_first_words(asked: Asked) -> Spot | None:
