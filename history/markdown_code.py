@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 
-from pygments.lexers import get_lexer_by_name
 from pygments.token import Comment, Generic, Keyword, Literal, Name, Number, Operator, String, _TokenType
 
 from history.markdown_work import Work
@@ -62,6 +61,9 @@ class Colours:
 
     def of(self, code: str, *, language: str) -> str:
         """The code as HTML, in colours if there are any left."""
+        # Only here: its list of languages takes two megabytes, which a process that shows no code never needs.
+        from pygments.lexers import get_lexer_by_name
+
         long_line = max(map(len, code.split("\n"))) > COLOURED_LINE_CHARS
         if language.lower() not in LANGUAGES or len(code) > self.chars or long_line:
             return escape(code)

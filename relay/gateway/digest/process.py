@@ -18,13 +18,16 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import connections
 
 from history import keys
-from relay.gateway.digest.digester import Digester
 from relay.gateway.digest.outages import OUTAGES
+
+if TYPE_CHECKING:
+    from relay.gateway.digest.digester import Digester
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +81,13 @@ def name_of(place: Path) -> str:
     return (place / NAME).read_text().strip() or "unnamed"
 
 
+def _new_digester(place: Path) -> Digester:
+    # Only here: a web process that looks after one need not load what it is made of.
+    from relay.gateway.digest.digester import Digester
+
+    return Digester(place, name=name_of(place))
+
+
 # In a process of its own: `python -m relay.gateway.digest`.
 
 
@@ -86,7 +96,7 @@ def run(ended: threading.Event) -> None:
     turn = Turn(folder())
     if not turn.take():
         return
-    digester = Digester(folder(), name=name_of(folder()))
+    digester = _new_digester(folder())
     while not ended.is_set():
         begun = time.monotonic()
         _, pause = _step(digester)
@@ -166,7 +176,7 @@ def _digest_here() -> None:
     if _here.turn is None or _here.turn.place != place:
         if not place.is_dir() or not (turn := Turn(place)).take():
             return
-        _here.turn, _here.digester = turn, Digester(place, name=name_of(place))
+        _here.turn, _here.digester = turn, _new_digester(place)
     if _here.digester is not None:
         while _here.digester.step() and _here.digester.has_more:
             pass
