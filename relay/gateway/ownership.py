@@ -9,7 +9,6 @@ have the vendor repeat any text.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections import OrderedDict
@@ -17,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import ijson
 from django.db import DatabaseError, InterfaceError
 from django.db.models import QuerySet
 
@@ -29,15 +27,13 @@ from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.naming import Naming
 from relay.gateway.refusals import Refusal
+from relay.gateway.usage import LONGEST_NAME, names_in
 from relay.models import IssuedId
 
 logger = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 20_000
-LONGEST_NAME = 200
 ASKED_AGAIN = (0.3, 0.5, 0.7)
-# Where a reply says its name and that of its conversation: as a whole, or in the first event of a stream.
-NAMED_AT = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
 AGAIN = (("retry-after", "2"),)
 OF_OTHERS = ("resp_", "conv_")
 
@@ -109,23 +105,13 @@ def note_issued(call: Call, head: bytes) -> None:
     if not is_response and b'"resp_' not in head and b'"conv_' not in head:
         return
     with _lock:
-        for name in dict.fromkeys(_names_in(head)):
+        for name in dict.fromkeys(names_in(head)):
             pair = (call.key.pk, name)
             if pair not in _seen and (is_response or name.startswith(OF_OTHERS)):
                 _seen[pair] = None
                 _unwritten.append(pair)
         while len(_seen) > MOST_REMEMBERED:
             _seen.popitem(last=False)
-
-
-def _names_in(head: bytes) -> Iterator[str]:
-    """Read as far as it goes: of a long reply only the beginning is here."""
-    if head.lstrip()[:1] != b"{":
-        head = head.partition(b"data:")[2].partition(b"\n")[0]
-    with contextlib.suppress(ijson.JSONError):
-        for place, event, value in ijson.parse(head):
-            if event == "string" and place in NAMED_AT and value:
-                yield str(value)[:LONGEST_NAME]
 
 
 def write_issued() -> None:

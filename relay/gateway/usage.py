@@ -7,11 +7,13 @@ a placeholder for the output: of a stream that broke off, our estimate of its te
 
 from __future__ import annotations
 
+import contextlib
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
+
+import ijson
 
 from history.assembly import Assembler, merged_usage
 from history.dialects import DIALECTS
@@ -35,13 +37,24 @@ BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 # What says the output of Anthropic's streams; within a text its quotes would be escaped.
 _LAST_WORD = b'"message_delta"'
 _DECODER = json.JSONDecoder()
-_NAME = re.compile(rb'"id"\s*:\s*"(resp_[\w-]{1,180})"')
+# Where a reply says its name and that of its conversation: as a whole, or in the first event of a stream.
+NAMED_AT = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
+LONGEST_NAME = 200
 
 
 def name_in(head: bytes) -> str:
     """What a vendor that keeps its answers calls this one: a client may go on from it by that name."""
-    found = _NAME.search(head) if b'"resp_' in head else None
-    return found[1].decode() if found else ""
+    return next((name for name in names_in(head) if name.startswith("resp_")), "") if b'"resp_' in head else ""
+
+
+def names_in(head: bytes) -> Iterator[str]:
+    """What a reply calls itself, not whatever stands in it; read as far as it goes, for a long one is not all here."""
+    if head.lstrip()[:1] != b"{":
+        head = head.partition(b"data:")[2].partition(b"\n")[0]
+    with contextlib.suppress(ijson.JSONError):
+        for place, event, value in ijson.parse(head):
+            if event == "string" and place in NAMED_AT and value:
+                yield str(value)[:LONGEST_NAME]
 
 
 def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:

@@ -7,19 +7,18 @@ where it is more), and where there is none the number is `estimated`.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import zstandard
-
 from history.assembly import Assembler
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
 from history.events import Failed
+from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.records import Accepted, Ended
+from relay.gateway.unpacking import Unpacking
 from relay.gateway.usage import estimated, is_streamed, so_far, written_in
 from relay.providers import registry
 from relay.providers.answers import BLOT
@@ -178,22 +177,9 @@ def _plain(body: bytes, ended: Ended) -> tuple[bytes, str]:
     Where nothing can be read, how it was compressed.
     """
     told = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
-    coding = told.strip().lower()
+    if not told:
+        return body, ""
     try:
-        match coding:
-            case "" | "identity":
-                return body, ""
-            case "gzip" | "x-gzip" | "deflate":
-                return _inflated(body), ""
-            case "zstd":
-                return zstandard.ZstdDecompressor().decompressobj().decompress(body), ""
-    except (zlib.error, zstandard.ZstdError):
-        pass
-    return b"", coding if body else ""
-
-
-def _inflated(body: bytes) -> bytes:
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body)
-    except zlib.error:  # "deflate" without the envelope that it should have
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(body)
+        return Unpacking(told).feed(body), ""
+    except (UnknownEncoding, Unreadable):
+        return b"", told.strip().lower() if body else ""
