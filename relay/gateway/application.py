@@ -17,7 +17,7 @@ from django.conf import settings
 
 from history.keyring import ApiKeyError
 from relay.errors import NoSuchModel, ProviderError
-from relay.gateway import accounts, addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
+from relay.gateway import addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
 from relay.gateway.calls import Call, Scope, new_id
@@ -148,8 +148,6 @@ async def _send_on(call: Call, client: Client) -> None:
     finally:
         leaving.close()
         recording.end("client_gone" if client.is_gone else "server_lost")
-        if (usage := recording.usage) is not None:
-            accounts.note(call.key, usage.input_tokens + usage.output_tokens, recording.cost)
         if recording.edges is not None:
             ownership.note_issued(call, recording.edges.head)
 

@@ -17,12 +17,13 @@ from relay.gateway import headers as heads
 from relay.gateway.bodies import with_model
 from relay.gateway.calls import Call
 from relay.gateway.client import Client
-from relay.gateway.dialing import Reply, Request, dial
+from relay.gateway.dialing import Reply, dial
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
 from relay.gateway.telling import our_headers
 from relay.providers.endpoints import Endpoint
+from relay.providers.plain import Request
 
 ANTHROPIC_VERSION = "anthropic-version"
 # They are for what we write ourselves; what the caller wrote is written as the vendor wants it.
@@ -52,7 +53,7 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
         recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
         client.cut()
     finally:
-        reply.response.close() if not client.is_told_all else reply.response.release()
+        reply.response.close()
 
 
 async def _pass_on(reply: Reply, client: Client, recording: Recording) -> None:

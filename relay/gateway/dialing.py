@@ -10,11 +10,6 @@ import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-
-import aiohttp
-from multidict import CIMultiDict
-from yarl import URL
 
 from relay.errors import ProviderError, Unreachable
 from relay.gateway import routes
@@ -22,19 +17,13 @@ from relay.gateway.calls import Call
 from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
 from relay.gateway.silence import words_of
-from relay.providers import sessions
+from relay.providers import plain
 from relay.providers.endpoints import Endpoint, host_of
+from relay.providers.plain import Request, Response
 from relay.providers.retries import retry_after
 
 # What another upstream may do better: it is busy, broken, or does not know us any more.
 ANOTHER_MAY_HELP = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
-
-
-@dataclass(slots=True, kw_only=True)
-class Request:
-    url: str
-    headers: CIMultiDict[str]
-    body: bytes
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,7 +33,7 @@ class Reply:
     upstream: Upstream
     endpoint: Endpoint
     loop: AbstractEventLoop
-    response: aiohttp.ClientResponse
+    response: Response
     first: bytes = b""
     waiting: words_of | None = None
 
@@ -103,15 +92,13 @@ def _cool(call: Call, upstream: Upstream, seconds: float | None) -> None:
 async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool) -> Reply:
     endpoint = await upstream.provider.reach()
     request = make(call, upstream, endpoint)
-    session = sessions.session(call.loop, keeps_alive=upstream.provider.keeps_alive, is_bare=True)
     with words_of(endpoint, call.loop, has_begun=False, sending=len(request.body)):
-        response = await session.request(
-            call.method,
-            _address(request.url),
-            data=request.body or None,
-            headers=request.headers,
-            timeout=_timeout(endpoint.patience.connect),
-            allow_redirects=False,
+        response = await plain.ask(
+            request,
+            method=call.method,
+            loop=call.loop,
+            keeps_alive=upstream.provider.keeps_alive,
+            connect_seconds=endpoint.patience.connect,
         )
     reply = Reply(upstream=upstream, endpoint=endpoint, loop=call.loop, response=response)
     if not is_last and reply.status not in ANOTHER_MAY_HELP:
@@ -121,17 +108,6 @@ async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool)
             response.close()
             raise
     return reply
-
-
-@lru_cache(maxsize=1_000)
-def _address(url: str) -> URL:
-    return URL(url, encoded=True)
-
-
-@lru_cache(maxsize=100)
-def _timeout(connect: float) -> aiohttp.ClientTimeout:
-    """For how long it may be silent is looked after in `silence`."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect)
 
 
 async def _first(reply: Reply) -> bytes:

@@ -17,6 +17,7 @@ from django.conf import settings
 from history import counters
 from history.entries import Usage
 from history.models import ApiKey
+from relay.gateway import accounts
 from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.headers import Pairs
@@ -158,6 +159,7 @@ class Recording:
             self.usage = usage_told(upstream.dialect, self.edges)
         if self.usage is not None:
             self.cost = cost_of(self.usage, provider=upstream.provider.name, model=upstream.model)
+            accounts.note(call.key, self.usage.input_tokens + self.usage.output_tokens, self.cost)
 
 
 def _is_counted_unrecorded(call: Call) -> bool:

@@ -30,7 +30,7 @@ from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
-from relay.gateway.dialing import Reply, Request, dial
+from relay.gateway.dialing import Reply, dial
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
@@ -40,6 +40,7 @@ from relay.providers import answers
 from relay.providers.answers import blotted
 from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
+from relay.providers.plain import Request
 
 NOT_CARRIED = "x-parley-not-carried"
 MOST_NAMED = 1_000

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Iterable
 from functools import lru_cache
 
 import aiohttp
 from django.conf import settings
-from multidict import CIMultiDict
 
 from relay.errors import AccessRefused
 from relay.per_loop import PerLoop
@@ -24,53 +22,57 @@ USER_AGENT = "Parley"
 KEEPALIVE_SECONDS = 30.0
 # Of a vendor's reply: policies for browsers and the like are longer than the eight thousand that aiohttp takes.
 LONGEST_HEADER = 64 * 1024
-NOT_ADDED = CIMultiDict[None]((name, None) for name in ("User-Agent", "Accept", "Accept-Encoding", "Content-Type"))
 
-_sessions: PerLoop[dict[tuple[bool, bool, bool], aiohttp.ClientSession]] = PerLoop(dict)
+_sessions: PerLoop[dict[tuple[bool, bool], aiohttp.ClientSession]] = PerLoop(dict)
+_connectors: PerLoop[dict[bool, aiohttp.TCPConnector]] = PerLoop(dict)
 
 
-def session(
-    loop: asyncio.AbstractEventLoop | None = None, *, keeps_alive: bool = True, is_bare: bool = False
-) -> aiohttp.ClientSession:
-    """`loop`: the running one, where that is known.
-
-    `keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment.
-
-    `is_bare`: it adds nothing to a request and unpacks nothing of a reply, for bytes that are somebody else's.
-    """
-    of_loop, stays_here = _sessions.of(loop or asyncio.get_running_loop()), settings.PARLEY_LOOPBACK_ONLY
-    found = of_loop.get((keeps_alive, is_bare, stays_here))
+def session(*, keeps_alive: bool = True) -> aiohttp.ClientSession:
+    """`keeps_alive` off: a new connection for every call, for servers that close them in the wrong moment."""
+    loop, stays_here = asyncio.get_running_loop(), settings.PARLEY_LOOPBACK_ONLY
+    of_loop = _sessions.of(loop)
+    found = of_loop.get((keeps_alive, stays_here))
     if found is None or found.closed:
-        found = _new_session(keeps_alive=keeps_alive, is_bare=is_bare, stays_here=stays_here)
-        of_loop[keeps_alive, is_bare, stays_here] = found
+        found = of_loop[keeps_alive, stays_here] = _new_session(loop, keeps_alive=keeps_alive, stays_here=stays_here)
     return found
+
+
+def connector(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool) -> aiohttp.TCPConnector:
+    """The connections of a running loop, for whoever does without a session (`plain`): the same pool for both."""
+    of_loop = _connectors.of(loop)
+    found = of_loop.get(keeps_alive)
+    if found is None or found.closed:
+        found = of_loop[keeps_alive] = _new_connector(keeps_alive=keeps_alive)
+    return found
+
+
+def check_stays_here(host: str) -> None:
+    if settings.PARLEY_LOOPBACK_ONLY and not is_loopback(host):
+        raise AccessRefused(f"PARLEY_LOOPBACK_ONLY is on and {host} is another machine", kind="permission")
 
 
 async def close() -> None:
     """End the sessions of the running loop, and every call that still goes on in them."""
-    for found in (_sessions.pop(asyncio.get_running_loop()) or {}).values():
+    loop = asyncio.get_running_loop()
+    for found in (_sessions.pop(loop) or {}).values():
         await found.close()
+    for pool in (_connectors.pop(loop) or {}).values():
+        await pool.close()
 
 
-class _AsGiven(aiohttp.ClientRequest):
-    """Without headers that the caller has not sent. To name them with each request is a tenth of what it costs."""
-
-    def update_auto_headers(self, skip_auto_headers: Iterable[str] | None) -> None:
-        self._skip_auto_headers = NOT_ADDED
-
-
-def _new_session(*, keeps_alive: bool, is_bare: bool, stays_here: bool) -> aiohttp.ClientSession:
+def _new_connector(*, keeps_alive: bool) -> aiohttp.TCPConnector:
     if keeps_alive:
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
-    else:
-        connector = aiohttp.TCPConnector(limit=0, force_close=True)
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS)
+    return aiohttp.TCPConnector(limit=0, force_close=True)
+
+
+def _new_session(loop: asyncio.AbstractEventLoop, *, keeps_alive: bool, stays_here: bool) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=connector(loop, keeps_alive=keeps_alive),
+        connector_owner=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         # Never compressed: a stream must not wait until a block is full.
-        headers=None if is_bare else {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-        request_class=_AsGiven if is_bare else aiohttp.ClientRequest,
-        auto_decompress=not is_bare,
+        headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
         max_line_size=LONGEST_HEADER,
         max_field_size=LONGEST_HEADER,
         trust_env=False,
@@ -79,8 +81,7 @@ def _new_session(*, keeps_alive: bool, is_bare: bool, stays_here: bool) -> aioht
 
 
 async def _stay_here(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    if not is_loopback(request.url.host or ""):
-        raise AccessRefused(f"PARLEY_LOOPBACK_ONLY is on and {request.url.host} is another machine", kind="permission")
+    check_stays_here(request.url.host or "")
     return await handler(request)
 
 
