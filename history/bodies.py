@@ -97,9 +97,13 @@ def load(text: str) -> Any:
     return json.loads(text)
 
 
+_as_given = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_sorted = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode
+
+
 def dump(value: Any, *, sort_keys: bool = False) -> str:
     """JSON text that any database takes: compact, not ASCII-only, but lone surrogates escaped."""
-    text = json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"))
+    text = (_sorted if sort_keys else _as_given)(value)
     return text if text.isascii() else _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -5,7 +5,7 @@ Until when a session is kept is reckoned in one place, `Policy.expiry`, for whoe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -67,7 +67,21 @@ def scopes() -> Iterator[Scope]:
 
 def expiry_of(session: Session) -> datetime | None:
     """Until when this session is kept under the rules of today."""
-    until: datetime | None = policy_for(session.source, session.api_key).expiry(partial(getattr, session))
+    return _expiry(session, policy_for(session.source, session.api_key))
+
+
+def set_expiries(sessions: Iterable[Session]) -> None:
+    """The same for many, of which most live under one policy."""
+    policies: dict[tuple[str, int | None], Policy] = {}
+    for session in sessions:
+        name = session.source, session.api_key_id
+        if name not in policies:
+            policies[name] = policy_for(session.source, session.api_key)
+        session.expires_at = _expiry(session, policies[name])
+
+
+def _expiry(session: Session, policy: Policy) -> datetime | None:
+    until: datetime | None = policy.expiry(partial(getattr, session))
     return until
 
 

@@ -14,6 +14,7 @@ from functools import cache, partial
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
+import msgspec
 from django.db import connection, models
 from django.db.models.base import ModelState
 
@@ -22,10 +23,7 @@ from history.bodies import clean, clean_deep
 M = TypeVar("M", bound=models.Model)
 
 # Fields whose values every driver takes as they are.
-_PLAIN = (
-    *(models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField),
-    models.BinaryField,
-)
+_PLAIN = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
 _ROWS_PER_STATEMENT = 100
 # From so many rows on, PostgreSQL's COPY is cheaper than a statement with a place for each value.
 _ROWS_TO_COPY = 8
@@ -245,9 +243,11 @@ def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[tuple[st
 
 def _preparation(field: Any) -> Callable[[Any, Any], Any] | None:
     """The field's own conversion, or where there are many of a kind, a quicker one that comes to the same."""
+    plain = field.target_field if field.is_relation else field
+    if isinstance(plain, models.BinaryField):
+        return partial(_bytes, field)
     if hasattr(field, "get_placeholder"):
         return cast(Callable[[Any, Any], Any], field.get_db_prep_save)
-    plain = field.target_field if field.is_relation else field
     if isinstance(plain, _PLAIN):
         return None
     quick = {models.DateTimeField: _moment, models.UUIDField: _name, models.JSONField: _json}.get(type(plain))
@@ -258,7 +258,7 @@ def _moment(field: Any, value: Any, database: Any) -> Any:
     if value is None or (type(value) is datetime and value.tzinfo is not None and database.vendor == "postgresql"):
         return value
     if type(value) is datetime and value.tzinfo is UTC and database.timezone is UTC and database.vendor == "sqlite":
-        return str(value.replace(tzinfo=None))
+        return value.isoformat(" ")[:-6]  # without the zone
     return field.get_db_prep_save(value, database)
 
 
@@ -268,8 +268,23 @@ def _name(field: Any, value: Any, database: Any) -> Any:
     return field.get_db_prep_save(value, database)
 
 
+def _bytes(field: Any, value: Any, database: Any) -> Any:
+    is_taken = type(value) is bytes and database.vendor == "sqlite"
+    return value if is_taken else field.get_db_prep_save(value, database)
+
+
 def _json(field: Any, value: Any, database: Any) -> Any:
-    return "{}" if value == {} else field.get_db_prep_save(value, database)
+    if value == {}:
+        return "{}"
+    if field.encoder is None and database.vendor == "sqlite":
+        try:
+            return _written(value).decode()
+        except (TypeError, ValueError, OverflowError):  # what only Python's own encoder can write: numbers of any size
+            pass
+    return field.get_db_prep_save(value, database)
+
+
+_written = msgspec.json.Encoder().encode
 
 
 def _field(model: type[models.Model], name: str) -> Any:

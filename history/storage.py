@@ -16,7 +16,7 @@ from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
 from history.models import BEYOND_RECALL, IN_THE_MAKING, Blob, Message, SearchRow, Session, ToolCall
-from history.policies import expiry_of
+from history.policies import set_expiries
 from history.selectors import entries_of
 
 # The columns of a session that appending changes.
@@ -91,7 +91,7 @@ def _stamp(sessions: Sequence[Session]) -> None:
     now = timezone.now()
     for session in sessions:
         session.stored_at = session.changed_at = now
-        session.expires_at = expiry_of(session)
+    set_expiries(sessions)
 
 
 def change(session_id: UUID, **columns: Any) -> None:

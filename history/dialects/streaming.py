@@ -40,6 +40,8 @@ class JsonStreamDecoder:
                 return []
             self._is_json = begun[:1] in b"{["
             self._opening = b""
+            if (whole := _whole(begun)) is not None:
+                return list(self._read_whole(whole))
         if self._is_json:
             return [event for text in self._documents.feed(chunk) for event in self._document(text)]
         return [event for sent in self._sse.feed(chunk) for event in self._event(sent)]
@@ -69,6 +71,16 @@ class JsonStreamDecoder:
             return self._read_whole(parsed(text.decode("utf-8", "replace")))
         except ValueError as error:
             return (_skipped(f"not JSON: {error}", _shown(text)),)
+
+
+def _whole(text: bytes) -> Any | None:
+    """A reply that came in one piece is one object: then nobody need look for where it ends."""
+    if text[:1] != b"{" or not text.rstrip(_SPACE).endswith(b"}"):
+        return None
+    try:
+        return parsed(text.decode("utf-8", "replace"))
+    except ValueError:
+        return None
 
 
 def _shown(text: bytes) -> str:

@@ -11,11 +11,10 @@ from history.entries import Usage, thawed
 from history.models import Exchange
 from relay import prices
 from relay.gateway.digest.answers import answered_by
-from relay.gateway.digest.plans import Plan
+from relay.gateway.digest.plans import NOTHING, Plan
 from relay.gateway.digest.retries import NAMED, TRY, cost_of_tries, name_of
 from relay.gateway.records import Ended
 
-NOTHING = Decimal(0)
 SHOWN_BODY, SHOWN_ERROR = 10_000, 500
 # Its sign of life is the journal. Should that never be read again, it counts as lost after so long.
 WAITS_FOR = timedelta(days=1)
@@ -110,7 +109,7 @@ def _ending(plan: Plan) -> dict[str, Any]:
         "status_code": ended.status or None,
         "error": redacted(plan, answer.error)[: bodies.LONG_TEXT] or redacted(plan, answer.error_body)[:SHOWN_ERROR],
         "usage": _usage(answer.usage),
-        "cost": cost_of(plan) + cost_of_tries(plan.metadata),
+        "cost": plan.cost + cost_of_tries(plan.metadata),
     }
 
 

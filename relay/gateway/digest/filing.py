@@ -16,13 +16,12 @@ from django.utils import timezone
 from history import exchanges, recorder, redaction, rows, storage
 from history.entries import Entry, HeadMoved, ModelOutput
 from history.models import ApiKey, Exchange, Session
-from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import notes, parents, retries
 from relay.gateway.digest.answers import Answer, read_answer
-from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import Spot, recognise
@@ -84,6 +83,7 @@ class Wave:
             plan.metadata["problem"] = call.asked.problem
         if call.ended is not None:
             plan.answer = _answer_to(call, call.ended)
+            plan.cost = cost_of(plan)
             if call.asked.side and not call.is_given_up:
                 notes.finish_side_call(plan)
             if call.filed is not None and call.filed.is_overtaken:
@@ -96,6 +96,7 @@ class Wave:
             self.outcome.held.append(plan.under.id)
             return None
         plan.answer = read_answer(plan.asked.record, plan.under.ended, plan.under.pieces)
+        plan.cost = cost_of(plan)
         self.outcome.done.append(plan.under.id)
         self.unkept.append(plan)
         return None
@@ -182,8 +183,8 @@ class Wave:
             return
         # Also where nothing was said: a page shows that the program waits no longer.
         self.outcome.sessions[plan.session_id] = plan.key.owner_id
-        if plan.new_session is None and (cost := cost_of(plan)):
-            storage.change(plan.session_id, cost=F("cost") + cost)
+        if plan.new_session is None and plan.cost:
+            storage.change(plan.session_id, cost=F("cost") + plan.cost)
 
     def _name_replies(self, plans: Iterable[Plan]) -> None:
         named = [
@@ -219,13 +220,13 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     parent = parents.parent_for(asked)
     call_id, called_at = parents.call_that_began_it(parent) if parent else ("", None)
     values = {
-        "client": client_name(plan),
+        "client": plan.metadata.get("client", ""),
         "recognised_by": spot.by,
         "model": asked.record.model,
         "parent_call": call_id,
         "metadata": {"called_at": called_at} if called_at else {},
     }
-    session = rows.new(
+    return rows.new(
         Session,
         id=session_id,
         owner_id=plan.key.owner_id,
@@ -237,13 +238,11 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
         stored_at=now,
         **rows.fitting(Session, values),
     )
-    session.expires_at = expiry_of(session)
-    return session
 
 
 def _priced(session: Session, plan: Plan) -> Session:
     """Where a call has ended before its session is stored, the row has its cost from the start."""
-    session.cost = cost_of(plan)
+    session.cost = plan.cost
     return session
 
 
@@ -276,7 +275,7 @@ def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
     for plan in plans:
         ended, answer = plan.under.ended, plan.answer
         if ended is not None and not ended.is_counted and answer is not None and (usage := answer.usage):
-            used = Use(tokens=usage.input_tokens + usage.output_tokens, cost=cost_of(plan))
+            used = Use(tokens=usage.input_tokens + usage.output_tokens, cost=plan.cost)
             yield plan.key.pk, ended.at, used
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -19,6 +20,8 @@ from relay.gateway.digest.reading import Asked, read
 from relay.gateway.digest.recognising import Spot
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.segments import Place, writer_of
+
+NOTHING = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ class Plan:
     entries: list[Entry] = field(default_factory=list)
     after: int = 0
     answer: Answer | None = None
+    cost: Decimal = NOTHING
     message: ModelOutput | None = None
     message_id: int | None = None
     message_seq: int = 0
