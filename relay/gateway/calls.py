@@ -21,9 +21,14 @@ from relay.gateway.records import Attempt
 Scope = Mapping[str, Any]
 
 
+# The bits of a UUID that are left to chance, and those that say so.
+_VERSION_4 = 4 << 76 | 2 << 62
+_CHANCE = ~(0xF << 76 | 3 << 62)
+
+
 def new_id() -> UUID:
     """Unique but no secret, so the system need not be asked for chance each time, which takes far longer."""
-    return UUID(int=getrandbits(128), version=4)
+    return UUID(int=getrandbits(128) & _CHANCE | _VERSION_4)
 
 
 @dataclass(slots=True, kw_only=True)

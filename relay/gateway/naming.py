@@ -14,6 +14,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -56,7 +57,7 @@ NOT_NAMED = Naming()
 
 
 def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
-    if not _TELLING.search(" ".join(headers)) and _FIELDS.isdisjoint(body):
+    if not _may_tell(tuple(headers)) and _FIELDS.isdisjoint(body):
         return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
@@ -67,6 +68,12 @@ def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> N
     if name := next(client_names(headers, body), ""):
         return Naming(session=session_id(name[:LONGEST], key=key), recognised_by=CLIENT_ID)
     return NOT_NAMED
+
+
+@lru_cache(maxsize=1_000)
+def _may_tell(names: tuple[str, ...]) -> bool:
+    """A program sends the same headers each time."""
+    return bool(_TELLING.search(" ".join(names)))
 
 
 def _is_forced_new(headers: Mapping[str, str]) -> bool:
