@@ -13,7 +13,7 @@ from history.dialects.loose import compact, items, number, obj, objs, string, wh
 from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
 from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
-from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolResult
+from history.entries import Media, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolResult
 
 KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
@@ -50,12 +50,22 @@ class _Reading(Reading):
         given = content.get("parts")
         parts = [given] if isinstance(given, Mapping) else objs(given)
         if content.get("role") == "model":
-            self.calls.clear()
-            self.answer([said for part in parts for said in self.said(part)])
+            self.go_on_answering(parts)
             return
         answers = [part for part in parts if obj(part.get("functionResponse"))]
         self.find([self.response(obj(part["functionResponse"])) for part in answers])
         self.hear([said for part in parts if part not in answers for said in self.said(part)])
+
+    def go_on_answering(self, parts: list[Mapping[str, Any]]) -> None:
+        """Google's SDK keeps each chunk of a stream as a content of its own: those in a row are one answer."""
+        latest = self.entries[-1] if self.entries else None
+        if not isinstance(latest, ModelOutput):
+            self.calls.clear()
+            self.answer([said for part in parts for said in self.said(part)])
+            return
+        self.entries.pop()
+        said = [*latest.parts, *(said for part in parts for said in self.said(part))]
+        self.answer(_in_one_piece(said), place=self.places.pop())
 
     def said(self, part: Mapping[str, Any]) -> list[Part]:
         """A signature is a part of its own, in the same place as in a reply."""
@@ -97,6 +107,18 @@ class _Reading(Reading):
         status: Any = "failed" if error and "output" not in told else "success"
         call_id, name = string(response.get("id")), string(response.get("name"))
         return self.result(call_id=call_id, name=name, parts=parts, status=status)
+
+
+def _in_one_piece(parts: list[Part]) -> list[Part]:
+    """Texts in a row are one."""
+    whole: list[Part] = []
+    for part in parts:
+        last = whole[-1] if whole else None
+        if isinstance(part, Text) and isinstance(last, Text) and not (part.extra or last.extra):
+            whole[-1] = Text(text=last.text + part.text)
+        else:
+            whole.append(part)
+    return whole
 
 
 def _told(value: Any) -> list[Part]:
