@@ -12,7 +12,7 @@ import pytest
 from history.entries import ToolRequest
 from history.models import Exchange, Message, Session, ToolCall
 from relay.gateway.digest.digester import Digester
-from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode
+from tests.digest.programs import Chat, Codex, GeminiCli, OpenCode
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -244,49 +244,3 @@ class TestWhatWasSaidBefore:
         messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": "more"}]
         relay.ask(CHAT, {"model": "m", "messages": messages}, said("Good."))
         assert Message.objects.filter(kind="model_output").count() == 2
-
-    def test_an_answer_in_several_blocks_comes_back_as_it_came(self, relay: Relay) -> None:
-        messages: list[dict[str, Any]] = [{"role": "user", "content": "Why?"}]
-        blocks = [
-            {"type": "text", "text": "According to the page, "},
-            {"type": "text", "text": "the sky is blue", "citations": [{"type": "page_location"}]},
-            {"type": "text", "text": "."},
-        ]
-        exchange = relay.send(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages})
-        reply = {"id": "m1", "type": "message", "model": "m", "content": blocks, "stop_reason": "end_turn"}
-        relay.journal.reply(exchange, json.dumps(reply).encode())
-        relay.end(exchange)
-        relay.digest()
-        messages += [{"role": "assistant", "content": blocks}, {"role": "user", "content": "And at night?"}]
-        relay.ask(MESSAGES, {"model": "m", "max_tokens": 9, "messages": messages}, said("Black."))
-        (session,) = sessions()
-        assert (session.version, session.message_count) == (4, 4)
-
-    def test_claude_code_sends_a_call_back_with_other_arguments_than_it_was_given(self, relay: Relay) -> None:
-        name = "toolu_01A09q90qw90lq917835lq9"
-        talk = ClaudeCode(relay)
-        talk.ask("Build it", said("", call("Bash", name, command="cd /repo && make")))
-        talk.body["messages"][-1]["content"][-1]["input"] = {"command": "make"}
-        talk.find(**{name: "done"})
-        talk.ask("", said("Built."))
-        talk.ask("Thanks", said("Welcome."))
-        one = ToolCall.objects.get()
-        assert (one.status, json.loads(one.arguments)) == ("success", {"command": "cd /repo && make"})
-        assert not Message.objects.filter(kind="head_moved").exists()
-
-    def test_the_chunks_of_a_stream_come_back_as_one_content_each(self, relay: Relay) -> None:
-        def chunk(text: str, **end: str) -> dict[str, Any]:
-            return {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, **end}]}
-
-        contents: list[dict[str, Any]] = [{"role": "user", "parts": [{"text": "Hi"}]}]
-        chunks = [chunk("Hello "), chunk("wor"), chunk("ld.", finishReason="STOP")]
-        path = "/v1beta/models/m:streamGenerateContent"
-        exchange = relay.send(GEMINI, {"contents": contents}, path=path)
-        relay.journal.reply(exchange, b"".join(b"data: %s\n\n" % json.dumps(one).encode() for one in chunks))
-        relay.end(exchange)
-        relay.digest()
-        contents += [one["candidates"][0]["content"] for one in chunks]
-        contents += [{"role": "user", "parts": [{"text": "More"}]}]
-        last = relay.ask(GEMINI, {"contents": contents}, said("Yes."), path=path)
-        assert path_of(sessions()[0]) == ["u:Hi", "a:Hello world.", "u:More", "a:Yes."]
-        assert exchange_of(last).metadata["recognised_by"] == "fingerprint"
