@@ -100,8 +100,8 @@ class TestQuestions:
             relay.digest()
             messages.append({"role": "system", "content": told})
         relay.ask(MESSAGES, body, said("Yes."), {"x-session-id": "abcdefgh1"})
-        told = Message.objects.filter(is_internal=True, on_path=True).order_by("seq").values_list("content", flat=True)
-        assert list(told) == ["Be brief.", "Be kind.", "Be quick."]
+        rows = Message.objects.filter(is_internal=True, on_path=True).order_by("seq")
+        assert [row.content for row in rows] == ["Be brief.", "Be kind.", "Be quick."]
 
     def test_two_conversations_that_begin_alike_go_on_each_in_its_own_session(self, relay: Relay) -> None:
         talks = {"Ada": Chat(relay), "Bob": Chat(relay)}
