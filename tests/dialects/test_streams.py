@@ -306,6 +306,24 @@ def test_responses_tools_that_take_plain_text_are_calls() -> None:
     assert output.tool_requests == (ToolRequest(call_id="c1", name="apply_patch", arguments='{"input":"*** Begin"}'),)
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_chat_tools_that_take_plain_text_are_calls_in_a_stream_and_in_a_whole_reply(is_cut: bool) -> None:
+    def delta(**custom: str) -> dict[str, Any]:
+        return {"choices": [{"delta": {"tool_calls": [{"index": 0, "type": "custom", "custom": custom}]}}]}
+
+    first = delta(name="apply_patch", input="")
+    first["choices"][0]["delta"]["tool_calls"][0]["id"] = "c1"
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    pieces = [first, delta(input='*** "'), delta(input="x\n"), *([] if is_cut else [end])]
+    told = '{"input":"*** \\"x\\n' + ("" if is_cut else '"}')
+    streamed = answer("openai-chat", sent(*pieces))
+    assert streamed.tool_requests == (ToolRequest(call_id="c1", name="apply_patch", arguments=told),)
+    call = {"id": "c1", "type": "custom", "custom": {"name": "apply_patch", "input": '*** "x\n'}}
+    whole = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    if not is_cut:
+        assert answer("openai-chat", json.dumps(whole).encode()).tool_requests == streamed.tool_requests
+
+
 PATCH: list[dict[str, Any]] = [
     {
         "type": "response.output_item.added",

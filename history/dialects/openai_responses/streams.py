@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from history.dialects.loose import compact, obj, objs, string
+from history.dialects.loose import obj, objs, string
+from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.openai_responses.replies import (
     call_item,
     call_of,
@@ -44,7 +45,6 @@ from history.events import (
 Json = dict[str, Any]
 
 CUSTOM = "custom_tool_call"
-_INPUT_OPENS, _INPUT_CLOSES = '{"input":"', '"}'
 
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
@@ -112,9 +112,9 @@ class _Reader:
 
     def _input(self, index: int, text: Any) -> str:
         """Plain text that a tool takes, as a piece of the object that its arguments are to us."""
-        opening = "" if (index, "arguments") in self._brought else _INPUT_OPENS
+        opening = "" if (index, "arguments") in self._brought else INPUT_OPENS
         self._brought.add((index, "arguments"))
-        return opening + compact(string(text))[1:-1]
+        return opening + piece_of_input(string(text))
 
     def _text(self, index: int, text: str) -> TextPiece:
         self._brought.add((index, "text"))
@@ -147,7 +147,7 @@ class _Reader:
             self._has_calls = True
             call_id, name, arguments = call
             if (index, "arguments") in self._brought:
-                arguments = _INPUT_CLOSES if kind == CUSTOM else ""
+                arguments = INPUT_CLOSES if kind == CUSTOM else ""
             yield ToolCallPiece(part=self._part(index, "call"), call_id=call_id, name=name, arguments=arguments)
         elif item:
             yield from item_events(item, self._names)
