@@ -30,7 +30,7 @@ from relay.gateway.records import Ended
 from relay.gateway.uses import Use
 from relay.models import NamedReply
 
-OFF = "off"
+OFF, ERRAND = "off", "errand"
 
 
 @dataclass(slots=True)
@@ -126,6 +126,8 @@ class Wave:
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
+        if spot.is_beside:
+            plan.metadata["helper"] = ERRAND
         if changed:
             plan.metadata["changed_results"] = changed
 

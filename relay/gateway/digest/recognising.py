@@ -15,9 +15,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.entries import LEAVES, ModelInput, ModelOutput
+from history.entries import LEAVES, ModelInput, ModelOutput, ToolsOffered
 from history.models import Message, Session
 from relay.gateway.digest import compaction
+from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.digest.reading import Asked
 from relay.gateway.naming import session_id
 from relay.models import NamedReply
@@ -34,7 +35,8 @@ class Spot:
     """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
 
     `known` entries of the request are in the record already. `move` says why the head has to go back first.
-    `is_guess`: the answer that the request names is not in the record, or not yet.
+    `is_guess`: the answer that the request names is not in the record, or not yet. `is_beside`: it is an errand of the
+    program's, which leaves the conversation where it is.
     """
 
     session: Session | None
@@ -45,6 +47,7 @@ class Spot:
     move: str = ""
     answered_at: datetime | None = None
     is_guess: bool = False
+    is_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,8 @@ def _named(asked: Asked) -> Spot | None:
     if asked.session is not None:
         pk, session = current_session(asked.session, key=record.key)
         by = record.recognised_by or CLIENT_ID
+        if session is not None and _is_errand(asked, session):
+            return Spot(session=session, session_id=pk, by=by, is_beside=True)
         if asked.sends_new_alone:
             return _going_on(asked, session, reply, pk=pk, by=by)
         return _in_session(asked, session, pk=pk, by=by)
@@ -80,6 +85,14 @@ def _named(asked: Asked) -> Spot | None:
     if name := asked.name("prompt_cache_key"):
         return _by_cache_key(asked, name)
     return None
+
+
+def _is_errand(asked: Asked, session: Session) -> bool:
+    """Claude Code asks small questions for itself (whether a command is harmless, what a page says) under the name of
+    its conversation: without tools, and with nothing before them."""
+    if asked.client != CLAUDE_CODE or asked.request is None or asked.request.tools or asked.first_answer is not None:
+        return False
+    return Message.objects.filter(session=session, kind=ToolsOffered.kind).exists()
 
 
 def _named_reply(asked: Asked) -> NamedReply | None:
