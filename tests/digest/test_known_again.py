@@ -80,6 +80,34 @@ class TestAnswers:
         assert Message.objects.filter(kind="model_output").count() == 3
 
 
+class TestCalls:
+    @pytest.mark.parametrize("ids", [("", "read_file-17-a1"), ("synth_read_file_a1", "synth_read_file_a1"), ("", "")])
+    def test_results_under_ids_that_gemini_cli_made_complete_the_calls(
+        self, relay: Relay, ids: tuple[str, str]
+    ) -> None:
+        def call_of(path: str, given: str) -> dict[str, Any]:
+            made = {"name": "read_file", "args": {"path": path}}
+            return {"functionCall": {"id": f"{given}{path}", **made} if given else made}
+
+        def result_of(path: str, given: str) -> dict[str, Any]:
+            made = {"name": "read_file", "response": {"output": f"text of {path}"}}
+            return {"functionResponse": {"id": f"{given}{path}", **made} if given else made}
+
+        talk = GeminiCli(relay)
+        exchange = talk.send("Read them")
+        parts = [call_of(path, "") for path in ("a", "b")]
+        told = {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
+        relay.journal.reply(exchange, b"data: %s\n\n" % json.dumps(told).encode())
+        relay.end(exchange)
+        talk.body["contents"].append({"role": "model", "parts": [call_of(path, ids[0]) for path in ("a", "b")]})
+        talk.body["contents"].append({"role": "user", "parts": [result_of(path, ids[1]) for path in ("a", "b")]})
+        talk.ask("", said("Read."))
+        talk.ask("Thanks", said("Gladly."))
+        calls = ToolCall.objects.order_by("index")
+        assert [(one.status, one.result) for one in calls] == [("success", "text of a"), ("success", "text of b")]
+        assert not Message.objects.filter(kind="head_moved").exists()
+
+
 class TestQuestions:
     def test_an_instruction_in_mid_conversation_is_stored_once_though_nobody_answers(self, relay: Relay) -> None:
         talk = ClaudeCode(relay)
