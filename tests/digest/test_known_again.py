@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from history import keys
+from history.entries import ModelOutput
 from history.models import Message, ToolCall
+from project.accounts.models import User
+from relay.gateway.digest import references
 from tests.digest.programs import Chat, ClaudeCode, GeminiCli
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
-CHAT, MESSAGES, GEMINI = "openai-chat", "anthropic-messages", "gemini-generate"
+CHAT, MESSAGES, GEMINI, RESPONSES = "openai-chat", "anthropic-messages", "gemini-generate", "openai-responses"
 SNAPSHOT = {"role": "user", "parts": [{"text": "<state_snapshot><overall_goal>x</overall_goal></state_snapshot>"}]}
 HEARD = {"role": "model", "parts": [{"text": "Got it. Thanks for the additional context!"}]}
 
@@ -78,6 +83,55 @@ class TestAnswers:
         (session,) = sessions()
         assert path_of(session) == ["u:one", "a:1", "u:two", "a:2", "u:three", "a:3"]
         assert Message.objects.filter(kind="model_output").count() == 3
+
+
+class TestReferences:
+    """The Vercel AI SDK names what OpenAI keeps instead of sending it."""
+
+    def ask(self, relay: Relay, said_so_far: list[Any], text: str, output: ModelOutput, **fields: Any) -> UUID:
+        said_so_far.append({"role": "user", "content": [{"type": "input_text", "text": text}]})
+        body = {"model": "m", "input": said_so_far, "stream": True, **fields}
+        turn = len(said_so_far)
+        exchange = relay.ask(RESPONSES, body, output, path="/v1/responses", reply_id=f"resp_{turn}")
+        said_so_far += [{"type": "item_reference", "id": f"msg_resp_{turn}_0"}] if output.text else []
+        for place, one in enumerate(output.tool_requests, 1):
+            made = {"call_id": one.call_id, "name": one.name, "arguments": one.arguments}
+            said_so_far.append({"type": "function_call", "id": f"fc_resp_{turn}_{place}", **made})
+        return exchange
+
+    def test_an_answer_that_is_only_named_is_gone_on_from(self, relay: Relay) -> None:
+        talk: list[Any] = []
+        self.ask(relay, talk, "one", said("1"))
+        self.ask(relay, talk, "two", said("2"))
+        last = self.ask(relay, talk, "three", said("3"))
+        assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2", "u:three", "a:3"]
+        assert sessions()[0].version == 6
+        assert exchange_of(last).metadata["recognised_by"] == "fingerprint"
+
+    def test_with_calls_beside_it_and_a_branch_later(self, relay: Relay) -> None:
+        talk: list[Any] = []
+        self.ask(relay, talk, "one", said("I look.", call("f", "call_1", a=1)))
+        talk.append({"type": "function_call_output", "call_id": "call_1", "output": "42"})
+        begun = list(talk)
+        self.ask(relay, talk, "and?", said("It is 42."))
+        self.ask(relay, begun, "well?", said("42."))
+        (session,) = sessions()
+        assert path_of(session) == ["u:one", "a:I look.", "t:42", "u:well?", "a:42."]
+        assert (ToolCall.objects.get().status, Message.objects.filter(content="I look.").count()) == ("success", 1)
+
+    def test_names_that_another_key_was_given_lead_nowhere(self, relay: Relay, ada: User) -> None:
+        talk: list[Any] = []
+        self.ask(relay, talk, "one", said("1"))
+        other = keys.create(name="other", owner=ada, recording="full").api_key
+        body = {"model": "m", "input": [*talk, {"role": "user", "content": "two"}]}
+        last = relay.ask(RESPONSES, body, said("2"), key=other, path="/v1/responses", reply_id="resp_x")
+        assert exchange_of(last).metadata["recognised_by"] == "new"
+
+    def test_of_what_no_vendor_keeps_no_names_are_kept(self) -> None:
+        reply = b'{"id": "resp_1", "store": false, "output": [{"id": "msg_12345678"}]}'
+        assert references.items_in(reply) == []
+        assert references.items_in(reply.replace(b"false", b"true")) == ["msg_12345678"]
+        assert references.items_in(b'{"text": "{\\"id\\": \\"msg_12345678\\"}"}') == []
 
 
 class TestCalls:

@@ -20,7 +20,7 @@ from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, parents, retries
+from relay.gateway.digest import notes, parents, references, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
@@ -191,7 +191,8 @@ class Wave:
         named = [
             NamedReply(name=name[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq or plan.after)
             for plan in plans
-            if plan.session_id and (name := _name_of_reply(plan)).startswith("resp_")
+            if plan.session_id and (reply := _name_of_reply(plan)).startswith("resp_")
+            for name in (reply, *_items_of(plan))
         ]
         if named:
             NamedReply.objects.bulk_create(named, ignore_conflicts=True)
@@ -213,6 +214,10 @@ def _name_of_reply(plan: Plan) -> str:
     if plan.answer is None or ended is None or plan.asked.side:
         return ""
     return plan.answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", ""))
+
+
+def _items_of(plan: Plan) -> list[str]:
+    return references.items_in(b"".join(plan.under.pieces)) if plan.message_seq else []
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:

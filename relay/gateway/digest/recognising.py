@@ -17,7 +17,7 @@ from django.conf import settings
 
 from history.entries import LEAVES, ModelInput, ModelOutput, ToolsOffered
 from history.models import Message, Session
-from relay.gateway.digest import compaction
+from relay.gateway.digest import compaction, references
 from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.digest.reading import Asked
 from relay.gateway.naming import session_id
@@ -60,6 +60,7 @@ class _Match:
 
 
 def recognise(asked: Asked) -> Spot:
+    asked = references.resolved(asked)
     if (named := _named(asked)) is not None:
         return named
     if asked.first_answer is not None:
