@@ -1,11 +1,12 @@
 """Which conversation is this? A chain of keyed hashes answers it for clients that resend everything each time.
 
-The chain runs over what both sides of the wire have in common: trimmed texts, tools by name and parsed arguments,
-images by hash, results by call id. It leaves out what clients move or change between turns: reasoning, block ids, cache
-markers, system reminders, instructions in mid-conversation, the texts of results, how a number is written. Pictures of
-a model and parts that nobody here knows count only where nothing else was said: not every client sends them back. It
-is keyed (nobody can test a guess against a copy of the database), taken before redaction, and scoped to one API key (or
-one owner), so two people who say the same never meet.
+The chain runs over what both sides of the wire have in common: trimmed texts, tools by name and parsed arguments (by
+name and id where the id is one of Anthropic's), images by hash, results by call id. It leaves out what clients move or
+change between turns: reasoning, block ids, cache markers, system reminders, instructions in mid-conversation, the texts
+of results, how a number is written, into how many pieces an answer is cut. Pictures of a model and parts that nobody
+here knows count only where nothing else was said: not every client sends them back. It is keyed (nobody can test a
+guess against a copy of the database), taken before redaction, and scoped to one API key (or one owner), so two people
+who say the same never meet.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -40,6 +41,9 @@ _MOVING = frozenset({"cache_control", "id", "status"})
 # Some models think aloud, and some clients take that out of what they send back.
 _THINKING = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
+# No two calls have the same, and Claude Code sends some calls back with other arguments than it was given: without the
+# way into the folder where it is anyway, without white space at the ends of lines.
+_ISSUED = re.compile(r"toolu_\w{12,}")
 
 
 def scope_of(*, api_key_id: int | None, owner_id: int) -> str:
@@ -55,7 +59,7 @@ def is_fingerprint(mark: bytes, entry: Entry, *, after: bytes, scope: str) -> bo
     """Whether the chain goes on with this mark: as it is made now, or as earlier versions made it."""
     if mark == fingerprint(entry, after=after, scope=scope):
         return True
-    return mark == _further(_essence_before(entry), after=after, scope=scope)
+    return any(mark == _further(essence, after=after, scope=scope) for essence in _essences_before(entry))
 
 
 def _further(essence: list[Any] | None, *, after: bytes, scope: str) -> bytes:
@@ -77,21 +81,24 @@ def essence_of(entry: Entry) -> list[Any] | None:
         said: list[Any] = [_words(entry.parts), _images(entry)]
         return ["in", *said] if any(said) else _wordless("in", entry.parts)
     if isinstance(entry, ModelOutput):
-        said = [_without_thinking(_words(entry.parts)), [_asked(request) for request in entry.tool_requests]]
+        said = [_without_thinking(_answered(entry.parts)), [_asked(request) for request in entry.tool_requests]]
         return ["out", *said] if any(said) else _wordless("out", entry.parts)
     if isinstance(entry, ToolResults):
         return ["results", sorted(result.call_id for result in entry.results)]
     return None
 
 
-def _essence_before(entry: Entry) -> list[Any] | None:
-    """As it was: with numbers as they were written and thoughts aloud, and nothing where there were no words."""
+def _essences_before(entry: Entry) -> Iterator[list[Any] | None]:
+    """As it was: with numbers as they were written, thoughts aloud and every call's arguments, with the pieces of an
+    answer apart, and nothing where there were no words."""
     if isinstance(entry, ModelOutput):
-        said = [_words(entry.parts), [_asked_before(request) for request in entry.tool_requests]]
-        return ["out", *said] if any(said) else None
-    if isinstance(entry, ModelInput) and not _words(entry.parts) and not _images(entry):
-        return None
-    return essence_of(entry)
+        words = _words(entry.parts)
+        said = [_without_thinking(words), [_with_arguments(request) for request in entry.tool_requests]]
+        yield ["out", *said] if any(said) else _wordless("out", entry.parts)
+        said = [words, [_asked_before(request) for request in entry.tool_requests]]
+        yield ["out", *said] if any(said) else None
+    elif isinstance(entry, ModelInput) and not _words(entry.parts) and not _images(entry):
+        yield None
 
 
 def _wordless(who: str, parts: Sequence[Part]) -> list[Any] | None:
@@ -120,6 +127,11 @@ def _words(parts: Sequence[Part]) -> str:
     return "\n\n".join(filter(None, trimmed))
 
 
+def _answered(parts: Sequence[Part]) -> str:
+    """What a model said is one text, however it came and is sent back: in pieces, in blocks, around its thoughts."""
+    return _trimmed("".join(part.text for part in parts if isinstance(part, Text)))
+
+
 def _trimmed(text: str) -> str:
     return (_REMINDER.sub("", text) if "<system-reminder>" in text else text).strip()
 
@@ -129,6 +141,10 @@ def _images(entry: ModelInput) -> list[str]:
 
 
 def _asked(request: ToolRequest) -> list[str]:
+    return [request.name, request.call_id] if _ISSUED.fullmatch(request.call_id) else _with_arguments(request)
+
+
+def _with_arguments(request: ToolRequest) -> list[str]:
     try:
         return [request.name, json.dumps(_arguments.decode(request.arguments or "{}"), sort_keys=True)]
     except (ValueError, RecursionError):  # cut off, or nested deeper than anybody reads

@@ -8,11 +8,14 @@ from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
-from history.dialects.loose import items, obj, string, without_empty
+from history.dialects.loose import compact, items, obj, string, without_empty
 from history.dialects.reading import Reading, extra_of
 from history.dialects.vocabulary import LossCode, ToolChoice
 from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
 from history.entries import Part, Text, ToolDefinition, text_of
+
+# What a tool that takes plain text is called with is an object to us, also while it comes in pieces.
+INPUT_OPENS, INPUT_CLOSES = '{"input":"', '"}'
 
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
@@ -99,6 +102,11 @@ def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:
         parameters=obj(function.get("parameters")),
         extra=extra_of(function, "name", "description", "parameters"),
     )
+
+
+def piece_of_input(text: str) -> str:
+    """A piece of that object, between its opening and its close."""
+    return compact(text)[1:-1]
 
 
 def session_hints(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.dialects import DIALECTS
-from history.entries import Reasoning, Text, ToolRequest
+from history.entries import OtherPart, Reasoning, Text, ToolRequest
 from history.events import Ended, Failed, Skipped, UsageReported
 from tests.dialects.samples import (
     ANTHROPIC,
@@ -306,6 +306,51 @@ def test_responses_tools_that_take_plain_text_are_calls() -> None:
     assert output.tool_requests == (ToolRequest(call_id="c1", name="apply_patch", arguments='{"input":"*** Begin"}'),)
 
 
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_chat_tools_that_take_plain_text_are_calls_in_a_stream_and_in_a_whole_reply(is_cut: bool) -> None:
+    def delta(**custom: str) -> dict[str, Any]:
+        return {"choices": [{"delta": {"tool_calls": [{"index": 0, "type": "custom", "custom": custom}]}}]}
+
+    first = delta(name="apply_patch", input="")
+    first["choices"][0]["delta"]["tool_calls"][0]["id"] = "c1"
+    end = {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}
+    pieces = [first, delta(input='*** "'), delta(input="x\n"), *([] if is_cut else [end])]
+    told = '{"input":"*** \\"x\\n' + ("" if is_cut else '"}')
+    streamed = answer("openai-chat", sent(*pieces))
+    assert streamed.tool_requests == (ToolRequest(call_id="c1", name="apply_patch", arguments=told),)
+    call = {"id": "c1", "type": "custom", "custom": {"name": "apply_patch", "input": '*** "x\n'}}
+    whole = {"choices": [{"message": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    if not is_cut:
+        assert answer("openai-chat", json.dumps(whole).encode()).tool_requests == streamed.tool_requests
+
+
+PATCH: list[dict[str, Any]] = [
+    {
+        "type": "response.output_item.added",
+        "output_index": 0,
+        "item": {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "apply_patch", "input": ""},
+    },
+    {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": '*** Begin "'},
+    {"type": "response.custom_tool_call_input.delta", "output_index": 0, "delta": "x\n"},
+]
+
+
+def test_responses_what_came_of_a_tool_that_takes_plain_text_is_kept_when_the_stream_breaks_off() -> None:
+    output = answer("openai-responses", sent(*PATCH))
+    assert output.status == "interrupted"
+    told = '{"input":"*** Begin \\"x\\n'
+    assert output.tool_requests == (ToolRequest(call_id="c1", name="apply_patch", arguments=told),)
+
+
+def test_responses_a_tool_that_takes_plain_text_is_told_once() -> None:
+    item = {**PATCH[0]["item"], "input": '*** Begin "x\n'}
+    done = {"type": "response.output_item.done", "output_index": 0, "item": item}
+    completed = {"type": "response.completed", "response": {"id": "r1", "status": "completed", "output": [item]}}
+    output = answer("openai-responses", sent(*PATCH, done, completed))
+    assert [json.loads(call.arguments) for call in output.tool_requests] == [{"input": '*** Begin "x\n'}]
+    assert output.end_reason == "tool_use"
+
+
 def test_responses_an_error_event_is_an_error() -> None:
     output = answer("openai-responses", sent({"type": "error", "code": "rate_limit_exceeded", "message": "slow"}))
     assert (output.status, output.error) == ("failed", "slow")
@@ -325,6 +370,22 @@ def test_anthropic_thinking_keeps_its_signature_and_redacted_thinking_its_data()
         Reasoning(text="hm", signature="sig==", provider="acme"),
         Reasoning(redacted="xx", provider="acme"),
     )
+
+
+def test_anthropic_what_the_vendors_own_tools_are_asked_is_kept() -> None:
+    block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    pieces = [{"type": "input_json_delta", "partial_json": text} for text in ('{"query": "wea', 'ther"}')]
+    stream = sent(
+        {"type": "content_block_start", "index": 0, "content_block": block},
+        *({"type": "content_block_delta", "index": 0, "delta": piece} for piece in pieces),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "Rain."}},
+        {"type": "content_block_stop", "index": 1},
+    )
+    searched, text = answer("anthropic-messages", stream).parts
+    assert searched == OtherPart(data={**block, "input": {"query": "weather"}})
+    assert text == Text(text="Rain.")
 
 
 def test_anthropic_counts_are_totals_so_far() -> None:

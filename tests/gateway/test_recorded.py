@@ -27,6 +27,7 @@ from tests.vendors.setup import endpoint_at
 
 if TYPE_CHECKING:
     import anthropic
+    from google import genai
     from openai import OpenAI
 
 CALL = ("call_1", "weather", '{"city": "Oslo"}')
@@ -58,6 +59,14 @@ def of_openai(relay: Relay, key: str) -> Iterator[OpenAI]:
     from openai import OpenAI
 
     with OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture
+def of_google(relay: Relay, key: str) -> Iterator[genai.Client]:
+    from google import genai
+
+    with genai.Client(api_key=key, http_options=genai.types.HttpOptions(base_url=relay.url)) as client:
         yield client
 
 
@@ -96,6 +105,22 @@ def test_a_conversation_with_a_tool_is_one_session_in_either_language(
     ]
     assert (ToolCall.objects.get().status, session.client) == ("success", "Anthropic SDK")
     assert session.input_tokens == 36
+
+
+@pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-chat"], indirect=True)
+def test_a_chat_that_googles_sdk_streams_is_stored_once_though_it_keeps_every_chunk_for_itself(
+    of_google: genai.Client, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    chat = of_google.chats.create(model="model")
+    for number in range(3):
+        vendors.plays(upstream, says("It ", "rains", f" {number}."))
+        assert "".join(chunk.text or "" for chunk in chat.send_message_stream(f"Question {number}"))
+    assert len(chat.get_history()) > 6
+    digest(relay, ends=3)
+    (session,) = sessions()
+    told = [[f"u:Question {number}", f"a:It rains {number}."] for number in range(3)]
+    assert path_of(session) == [line for lines in told for line in lines]
+    assert session.version == session.message_count == 6
 
 
 def test_what_the_sdk_tries_again_is_one_exchange(

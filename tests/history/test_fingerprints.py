@@ -79,6 +79,18 @@ SAME: dict[str, tuple[Entry, Entry]] = {
         answered("", call("c1", arguments='{"n": 1e998}')),
     ),
     "a thought aloud": (answered("<think>hm\n</think>\n\nYes."), answered("Yes.")),
+    "an answer in several pieces": (
+        answered("It rains."),
+        ModelOutput(parts=(Text(text="It "), Text(text="rains", extra={"citations": [1]}), Text(text="."))),
+    ),
+    "thoughts between the pieces of an answer": (
+        answered("It rains."),
+        ModelOutput(parts=(Text(text="It "), Reasoning(text="hm"), Text(text="rains."))),
+    ),
+    "arguments of a call that has an id of Anthropic's": (
+        answered("", call("toolu_01A09q90qw90lq917835lq9", "Bash", '{"command": "cd /repo && make"}')),
+        answered("", call("toolu_01A09q90qw90lq917835lq9", "Bash", '{"command": "make"}')),
+    ),
     "a picture beside words": (answered("A cat."), pictured("a", Text(text="A cat."))),
     "the marker of a part that nobody knows": (
         other_part(type="file", file={"file_id": "f1"}),
@@ -92,6 +104,9 @@ DIFFERENT: dict[str, tuple[Entry, Entry]] = {
     "another case": (said("hello"), said("Hello")),
     "somebody else's": (said("hello"), answered("hello")),
     "another tool": (answered("", call("c1", "disk")), answered("", call("c1", "cpu"))),
+    "another call of Anthropic's": (
+        answered("", call("toolu_01A09q90qw90lq917835lq9")), answered("", call("toolu_01B09q90qw90lq917835lq9")),
+    ),
     "another argument": (answered("", call("c1", arguments="[1]")), answered("", call("c1", arguments="[2]"))),
     "arguments cut off elsewhere": (
         answered("", call("c1", arguments='{"a')), answered("", call("c1", arguments='{"ab')),
@@ -149,6 +164,8 @@ def test_the_chain_depends_on_everything_before() -> None:
         (answered("<think>hm</think> Yes."), ["out", "<think>hm</think> Yes.", []]),
         (pictured("a"), None),
         (other_part(type="file"), None),
+        (ModelOutput(parts=(Text(text="It "), Text(text="rains."))), ["out", "It\n\nrains.", []]),
+        (answered("", call("toolu_01A09q90qw90lq917835lq9", "Bash", "{}")), ["out", "", [["Bash", "{}"]]]),
     ],
 )
 def test_marks_of_earlier_versions_still_hold_when_they_are_verified(entry: Entry, essence: list[Any] | None) -> None:

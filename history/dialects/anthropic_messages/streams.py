@@ -20,6 +20,7 @@ from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.dialects.writing import arguments_of
 from history.events import (
     Ended,
     Event,
@@ -45,6 +46,8 @@ class _Reader:
         self._names = PartNames()
         # Block index → the part that its deltas continue.
         self._parts: dict[int | None, str] = {}
+        # What a tool of the vendor's own is called with: by block, the block and the JSON so far.
+        self._hosted: dict[int | None, tuple[Mapping[str, Any], list[str]]] = {}
         self._usage: dict[str, Any] = {}
 
     def read(self, name: str, data: Mapping[str, Any]) -> Iterator[Event]:
@@ -55,11 +58,11 @@ class _Reader:
                 yield Started(model=model, request_id=request_id, provider=self._provider)
                 yield from self._count(message)
             case "content_block_start":
-                for piece in block_events(obj(data.get("content_block")), self._names):
-                    self._parts[whole(data.get("index"))] = piece.part
-                    yield piece
+                yield from self._open(whole(data.get("index")), obj(data.get("content_block")))
             case "content_block_delta":
-                yield from self._delta(self._parts.get(whole(data.get("index")), ""), obj(data.get("delta")))
+                yield from self._delta(whole(data.get("index")), obj(data.get("delta")))
+            case "content_block_stop":
+                yield from self._close(whole(data.get("index")))
             case "message_delta":
                 yield from self._count(data)
                 if word := string(obj(data.get("delta")).get("stop_reason")):
@@ -67,7 +70,15 @@ class _Reader:
             case "error":
                 yield decode_error(0, data)
 
-    def _delta(self, part: str, delta: Mapping[str, Any]) -> Iterator[Event]:
+    def _open(self, index: int | None, block: Mapping[str, Any]) -> Iterator[Event]:
+        for piece in block_events(block, self._names):
+            self._parts[index] = piece.part
+            if isinstance(piece, OtherPiece):
+                self._hosted[index] = (piece.data, [])
+            yield piece
+
+    def _delta(self, index: int | None, delta: Mapping[str, Any]) -> Iterator[Event]:
+        part = self._parts.get(index, "")
         match delta.get("type"):
             case "text_delta":
                 yield TextPiece(part=part or self._names.same("text"), text=string(delta.get("text")))
@@ -79,6 +90,15 @@ class _Reader:
                 yield ReasoningPiece(part=part, signature=string(delta.get("signature")))
             case "input_json_delta" if part.startswith("call"):
                 yield ToolCallPiece(part=part, arguments=string(delta.get("partial_json")))
+            case "input_json_delta" if index in self._hosted:
+                self._hosted[index][1].append(string(delta.get("partial_json")))
+
+    def _close(self, index: int | None) -> Iterator[Event]:
+        """A block of a kind that we only keep is told once more, now that its input is whole."""
+        block, pieces = self._hosted.pop(index, ({}, []))
+        given = arguments_of("".join(pieces))
+        if given:
+            yield OtherPiece(part=self._parts[index], data={**block, "input": given})
 
     def _count(self, holder: Mapping[str, Any]) -> Iterator[Event]:
         """Counts are totals so far, and those that did not change may be left out."""

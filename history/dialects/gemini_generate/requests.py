@@ -13,11 +13,12 @@ from history.dialects.loose import compact, items, number, obj, objs, string, wh
 from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
 from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
-from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolResult
+from history.entries import Media, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
 
 KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 UNSAID = "MODE_UNSPECIFIED"
+MADE_BY_CLIENT = "synth_"
 
 
 def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
@@ -46,16 +47,32 @@ def _written_out(content: Any) -> Any:
 
 
 class _Reading(Reading):
+    def __init__(self, *, provider: str, at: datetime | None) -> None:
+        super().__init__(provider=provider, at=at)
+        # Calls whose id the model did not give: that of ours, and what the client calls it instead, if anything.
+        self.unnamed: dict[str, str] = {}
+
     def content(self, content: Mapping[str, Any]) -> None:
         given = content.get("parts")
         parts = [given] if isinstance(given, Mapping) else objs(given)
         if content.get("role") == "model":
-            self.calls.clear()
-            self.answer([said for part in parts for said in self.said(part)])
+            self.go_on_answering(parts)
             return
         answers = [part for part in parts if obj(part.get("functionResponse"))]
         self.find([self.response(obj(part["functionResponse"])) for part in answers])
         self.hear([said for part in parts if part not in answers for said in self.said(part)])
+
+    def go_on_answering(self, parts: list[Mapping[str, Any]]) -> None:
+        """Google's SDK keeps each chunk of a stream as a content of its own: those in a row are one answer."""
+        latest = self.entries[-1] if self.entries else None
+        if not isinstance(latest, ModelOutput):
+            self.calls.clear()
+            self.unnamed.clear()
+            self.answer([said for part in parts for said in self.said(part)])
+            return
+        self.entries.pop()
+        said = [*latest.parts, *(said for part in parts for said in self.said(part))]
+        self.answer(_in_one_piece(said), place=self.places.pop())
 
     def said(self, part: Mapping[str, Any]) -> list[Part]:
         """A signature is a part of its own, in the same place as in a reply."""
@@ -73,9 +90,25 @@ class _Reading(Reading):
         if isinstance(text := part.get("text"), str):
             return Text(text=text, extra=extra_of(part, "text", "thoughtSignature")) if text else None
         if call := obj(part.get("functionCall")):
-            name, arguments = string(call.get("name")), arguments_text(call.get("args"))
-            return self.call(call_id=string(call.get("id")), name=name, arguments=arguments)
+            return self.asked(call)
         return self.attachment(part) or other(part)
+
+    def asked(self, call: Mapping[str, Any]) -> ToolRequest:
+        """The id is the model's, or made from what is asked, as in its reply: not one that the client made."""
+        given, name, arguments = string(call.get("id")), string(call.get("name")), arguments_text(call.get("args"))
+        is_made = not given or given.startswith(MADE_BY_CLIENT)
+        request = self.call(call_id="" if is_made else given, name=name, arguments=arguments)
+        if is_made:
+            self.unnamed[request.call_id] = given
+        return request
+
+    def answered(self, call_id: str, name: str) -> str:
+        """Which call a response is for. Gemini CLI makes ids for calls that have none, some versions in here alone."""
+        if not call_id or call_id in self.calls:
+            return call_id
+        mine = next((ours for ours, theirs in self.unnamed.items() if theirs == call_id and ours in self.calls), "")
+        same = (ours for ours in self.unnamed if ours in self.calls and self.calls[ours].name == name)
+        return mine or next(same, call_id)
 
     def attachment(self, part: Mapping[str, Any]) -> Media | None:
         inline, file = obj(part.get("inlineData")), obj(part.get("fileData"))
@@ -95,8 +128,21 @@ class _Reading(Reading):
             parts = _told(given if output is None else output)
         parts += [media for part in objs(response.get("parts")) if (media := self.attachment(part))]
         status: Any = "failed" if error and "output" not in told else "success"
-        call_id, name = string(response.get("id")), string(response.get("name"))
+        name = string(response.get("name"))
+        call_id = self.answered(string(response.get("id")), name)
         return self.result(call_id=call_id, name=name, parts=parts, status=status)
+
+
+def _in_one_piece(parts: list[Part]) -> list[Part]:
+    """Texts in a row are one."""
+    whole: list[Part] = []
+    for part in parts:
+        last = whole[-1] if whole else None
+        if isinstance(part, Text) and isinstance(last, Text) and not (part.extra or last.extra):
+            whole[-1] = Text(text=last.text + part.text)
+        else:
+            whole.append(part)
+    return whole
 
 
 def _told(value: Any) -> list[Part]:

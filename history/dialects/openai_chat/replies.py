@@ -9,6 +9,7 @@ from typing import Any
 from history.assembly import end_reason
 from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
 from history.dialects.loose import compact, count, items, obj, objs, string, without_empty
+from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.writing import arguments_of
 from history.entries import ModelOutput, Part, Text, Usage
 from history.events import (
@@ -120,6 +121,7 @@ class _Call:
     given_id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
+    takes_text: bool = False
 
     @property
     def part(self) -> str:
@@ -132,6 +134,11 @@ class _Call:
         if not name or not self.name:
             return False
         return name != self.name or bool(arguments and arguments_of("".join(self.arguments)) is not None)
+
+    def of_text(self, text: str) -> str:
+        """A piece of the plain text that some tools (``custom``) take."""
+        opening, self.takes_text = "" if self.takes_text else INPUT_OPENS, True
+        return opening + piece_of_input(text)
 
     def take(self, *, given_id: str, name: str, arguments: str) -> ToolCallPiece | None:
         is_beginning = bool(name and not self.name)
@@ -156,7 +163,8 @@ class Calls:
     def pieces(self, call: Mapping[str, Any], *, place: int) -> Iterator[ToolCallPiece]:
         index = call.get("index")
         index = index if isinstance(index, int) else place
-        function = obj(call.get("function"))
+        plain = obj(call.get("custom"))
+        function = plain or obj(call.get("function"))
         arguments = string(function.get("arguments"))
         if asked := obj(function.get("arguments")):  # some local servers send an object where a text should be
             arguments = compact(asked)
@@ -165,13 +173,17 @@ class Calls:
         if found is None or found.is_over(**said):
             found = self._open[index] = _Call(self.count)
             self.count += 1
+        if plain:
+            said["arguments"] = found.of_text(string(plain.get("input")))
         if piece := found.take(**said):
             yield piece
 
-    def nameless(self) -> Iterator[ToolCallPiece]:
-        """What waited for a name that never came: told all the same, as it is."""
+    def rest(self) -> Iterator[ToolCallPiece]:
+        """What waited for a name that never came, told all the same as it is, and the ends of plain texts."""
         for call in self._open.values():
-            if not call.name:
+            if call.takes_text:
+                yield ToolCallPiece(part=call.part, arguments=INPUT_CLOSES)
+            elif not call.name:
                 yield ToolCallPiece(part=call.part, call_id=call.given_id, arguments="".join(call.arguments))
 
 
@@ -216,7 +228,7 @@ def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
 
 def _answer(choice: Mapping[str, Any]) -> tuple[list[Piece], list[Ended]]:
     calls, message = Calls(), obj(choice.get("message"))
-    pieces: list[Piece] = [*message_events(message, calls), *calls.nameless()]
+    pieces: list[Piece] = [*message_events(message, calls), *calls.rest()]
     word = string(choice.get("finish_reason"))
     if not word:
         return pieces, []

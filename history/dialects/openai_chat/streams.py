@@ -56,7 +56,7 @@ class _Answer:
         yield from message_events(delta, self._calls)
         if word := string(choice.get("finish_reason")):
             self._has_ended = True
-            yield from self._calls.nameless()
+            yield from self._calls.rest()
             found = ended(word, has_calls=self._calls.count > 0)
             yield Ended(reason="refusal", raw_reason=word) if self._is_refused else found
 
@@ -64,7 +64,7 @@ class _Answer:
         """``[DONE]`` without a reason is an end all the same."""
         if not self._has_ended:
             self._has_ended = True
-            yield from self._calls.nameless()
+            yield from self._calls.rest()
             yield ended("stop", has_calls=self._calls.count > 0)
 
 

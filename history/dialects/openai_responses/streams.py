@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from history.dialects.loose import obj, objs, string
+from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.openai_responses.replies import (
     call_item,
     call_of,
@@ -43,6 +44,8 @@ from history.events import (
 
 Json = dict[str, Any]
 
+CUSTOM = "custom_tool_call"
+
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
     return JsonStreamDecoder(_Reader(provider).read, read_whole=decode_reply)
@@ -78,6 +81,8 @@ class _Reader:
             case "response.function_call_arguments.delta":
                 self._brought.add((index, "arguments"))
                 yield ToolCallPiece(part=self._part(index, "call"), arguments=string(data.get("delta")))
+            case "response.custom_tool_call_input.delta":
+                yield ToolCallPiece(part=self._part(index, "call"), arguments=self._input(index, data.get("delta")))
             case "response.output_item.done":
                 yield from self._close(index, obj(data.get("item")))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" as kind:
@@ -97,13 +102,19 @@ class _Reader:
         return self._parts[index]
 
     def _open(self, index: int, item: Mapping[str, Any]) -> Iterator[Event]:
-        if item.get("type") == "function_call":
+        if item.get("type") in ("function_call", CUSTOM):
             self._has_calls = True
             call_id, name, arguments = string(item.get("call_id")), string(item.get("name")), item.get("arguments")
             if arguments:
                 self._brought.add((index, "arguments"))
             part = self._part(index, "call")
             yield ToolCallPiece(part=part, call_id=call_id, name=name, arguments=string(arguments))
+
+    def _input(self, index: int, text: Any) -> str:
+        """Plain text that a tool takes, as a piece of the object that its arguments are to us."""
+        opening = "" if (index, "arguments") in self._brought else INPUT_OPENS
+        self._brought.add((index, "arguments"))
+        return opening + piece_of_input(string(text))
 
     def _text(self, index: int, text: str) -> TextPiece:
         self._brought.add((index, "text"))
@@ -135,7 +146,8 @@ class _Reader:
         elif call := call_of(item):
             self._has_calls = True
             call_id, name, arguments = call
-            arguments = "" if (index, "arguments") in self._brought else arguments
+            if (index, "arguments") in self._brought:
+                arguments = INPUT_CLOSES if kind == CUSTOM else ""
             yield ToolCallPiece(part=self._part(index, "call"), call_id=call_id, name=name, arguments=arguments)
         elif item:
             yield from item_events(item, self._names)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+CLAUDE_CODE = "Claude Code"
 # By how the user agent begins; the first that fits.
 _AGENTS = (
-    ("claude-cli", "Claude Code"),
+    ("claude-cli", CLAUDE_CODE),
     ("codex", "Codex"),
     ("geminicli", "Gemini CLI"),
     ("opencode", "opencode"),
@@ -25,7 +26,7 @@ _AGENTS = (
 )
 # Headers that only one program sends, for those behind an SDK's user agent.
 _MARKS = (
-    ("x-claude-code-session-id", "Claude Code"),
+    ("x-claude-code-session-id", CLAUDE_CODE),
     ("x-codex-window-id", "Codex"),
     ("x-session-affinity", "opencode"),
     ("x-qwen-code-session-id", "Qwen Code"),

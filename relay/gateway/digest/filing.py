@@ -19,7 +19,7 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, parents, retries
+from relay.gateway.digest import notes, parents, references, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
@@ -29,7 +29,7 @@ from relay.gateway.records import Ended
 from relay.gateway.uses import Use
 from relay.models import NamedReply
 
-OFF = "off"
+OFF, ERRAND = "off", "errand"
 
 
 @dataclass(slots=True)
@@ -127,6 +127,8 @@ class Wave:
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
+        if spot.is_beside:
+            plan.metadata["helper"] = ERRAND
         if changed:
             plan.metadata["changed_results"] = changed
 
@@ -190,7 +192,8 @@ class Wave:
         named = [
             NamedReply(name=name[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq or plan.after)
             for plan in plans
-            if plan.session_id and (name := _name_of_reply(plan)).startswith("resp_")
+            if plan.session_id and (reply := _name_of_reply(plan)).startswith("resp_")
+            for name in (reply, *_items_of(plan))
         ]
         if named:
             NamedReply.objects.bulk_create(named, ignore_conflicts=True)
@@ -212,6 +215,10 @@ def _name_of_reply(plan: Plan) -> str:
     if plan.answer is None or ended is None or plan.asked.side:
         return ""
     return plan.answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", ""))
+
+
+def _items_of(plan: Plan) -> list[str]:
+    return references.items_in(b"".join(plan.under.pieces)) if plan.message_seq else []
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:

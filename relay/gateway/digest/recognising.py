@@ -7,7 +7,6 @@ same first words within a while. "hello" alone is nobody's beginning: two people
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -16,8 +15,10 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.entries import LEAVES, Entry, ModelInput, ModelOutput
+from history.entries import LEAVES, ModelInput, ModelOutput, ToolsOffered
 from history.models import Message, Session
+from relay.gateway.digest import compaction, references
+from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.digest.reading import Asked
 from relay.gateway.naming import session_id
 from relay.models import NamedReply
@@ -27,15 +28,6 @@ FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
 # Most requests add one to three entries to what is known: the newest are looked for first.
 NEWEST = 6
 MOST_GENERATIONS = 20
-# A compaction is looked for in so many conversations of the key, the newest.
-MOST_RECENT, KEPT_WITHIN = 20, timedelta(days=1)
-
-# How summaries begin that programs put in place of a conversation.
-_COMPACTED = re.compile(
-    r"this session is being continued from a previous conversation|another language model started to solve"
-    r"|<state_snapshot>|<conversation_summary>|<summary>|\A\s*what did we do so far\?\s*\Z",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +35,8 @@ class Spot:
     """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
 
     `known` entries of the request are in the record already. `move` says why the head has to go back first.
-    `is_guess`: the answer that the request names is not in the record, or not yet.
+    `is_guess`: the answer that the request names is not in the record, or not yet. `is_beside`: it is an errand of the
+    program's, which leaves the conversation where it is.
     """
 
     session: Session | None
@@ -54,6 +47,7 @@ class Spot:
     move: str = ""
     answered_at: datetime | None = None
     is_guess: bool = False
+    is_beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +60,7 @@ class _Match:
 
 
 def recognise(asked: Asked) -> Spot:
+    asked = references.resolved(asked)
     if (named := _named(asked)) is not None:
         return named
     if asked.first_answer is not None:
@@ -81,6 +76,8 @@ def _named(asked: Asked) -> Spot | None:
     if asked.session is not None:
         pk, session = current_session(asked.session, key=record.key)
         by = record.recognised_by or CLIENT_ID
+        if session is not None and _is_errand(asked, session):
+            return Spot(session=session, session_id=pk, by=by, is_beside=True)
         if asked.sends_new_alone:
             return _going_on(asked, session, reply, pk=pk, by=by)
         return _in_session(asked, session, pk=pk, by=by)
@@ -89,6 +86,14 @@ def _named(asked: Asked) -> Spot | None:
     if name := asked.name("prompt_cache_key"):
         return _by_cache_key(asked, name)
     return None
+
+
+def _is_errand(asked: Asked, session: Session) -> bool:
+    """Claude Code asks small questions for itself (whether a command is harmless, what a page says) under the name of
+    its conversation: without tools, and with nothing before them."""
+    if asked.client != CLAUDE_CODE or asked.request is None or asked.request.tools or asked.first_answer is not None:
+        return False
+    return Message.objects.filter(session=session, kind=ToolsOffered.kind).exists()
 
 
 def _named_reply(asked: Asked) -> NamedReply | None:
@@ -140,12 +145,19 @@ def current_session(pk: UUID, *, key: int) -> tuple[UUID, Session | None]:
 def _in_session(asked: Asked, session: Session | None, *, pk: UUID, by: str) -> Spot:
     if session is None or not session.version:
         return Spot(session=session, session_id=pk, by=by)
-    if session.head_fingerprint and session.head_fingerprint in asked.chain:
+    if _is_at_head(asked, session):
         return _at_head(asked, session, by=by)
     match = _longest(asked, range(len(asked.chain)), session=session)
     if match is None:
         return Spot(session=session, session_id=pk, by=by, move=_why(asked, known=0))
     return _at(asked, session, match, by=by)
+
+
+def _is_at_head(asked: Asked, session: Session) -> bool:
+    """Whether all that the client says after what we saw last is new. An answer in it may be one that we know: the head
+    goes back when an answer is asked for again, and then nothing may come of that."""
+    head, last = session.head_fingerprint, asked.last_answer
+    return bool(head) and head in (asked.chain if last is None else asked.chain[last:])
 
 
 def _at_head(asked: Asked, session: Session, *, by: str) -> Spot:
@@ -172,8 +184,22 @@ def _known(asked: Asked, match: _Match) -> int:
     """How many entries of the request are in the record. Such as say nothing to the other side (a reminder, an
     instruction) leave the chain as it is: they are stored too if the row that was found is one of them."""
     places = [place for place, mark in enumerate(asked.chain) if mark == match.mark]
-    is_entry_itself = asked.entries[places[0]].kind == match.kind
-    return (places[0] if is_entry_itself else places[-1]) + 1
+    if asked.entries[places[0]].kind != match.kind:
+        return places[-1] + 1
+    stored = _stored_alike(match) if len(places) > 1 and match.kind == ModelInput.kind else 1
+    return places[min(stored, len(places)) - 1] + 1
+
+
+def _stored_alike(match: _Match) -> int:
+    """How many inputs in a row, up to the one that was found, leave the chain where it is."""
+    count, seq = 0, match.seq
+    columns = ("kind", "parent_seq", "fingerprint")
+    while row := Message.objects.filter(session_id=match.session_id, seq=seq).values_list(*columns).first():
+        kind, seq, mark = row
+        if bytes(mark) != match.mark:
+            break
+        count += kind == match.kind
+    return count
 
 
 def _after(session: Session, seq: int, *, by: str) -> Spot:
@@ -195,13 +221,9 @@ def _why(asked: Asked, *, known: int) -> str:
     rest = asked.entries[known:]
     if not rest:
         return "regenerate"
-    if _is_compacted(rest):
+    if compaction.is_compacted(rest):
         return "compacted"
     return "edit" if known else "rewritten"
-
-
-def _is_compacted(entries: Iterable[Entry]) -> bool:
-    return any(isinstance(entry, ModelInput) and _COMPACTED.search(entry.text[:2_000]) for entry in entries)
 
 
 # Fingerprints.
@@ -217,21 +239,9 @@ def _by_beginning(asked: Asked) -> Spot | None:
 
 
 def _by_what_it_kept(asked: Asked) -> Spot | None:
-    """A program without ids has put a summary in the place of the beginning: its newest answer tells whose that is."""
-    answers = [entry.text for entry in asked.entries if isinstance(entry, ModelOutput) and entry.text.strip()]
-    if not answers or not _is_compacted(asked.entries):
-        return None
-    recent = Session.objects.filter(
-        api_key_id=asked.record.key, hidden_at=None, last_activity_at__gte=asked.at - KEPT_WITHIN
-    )
-    found = Message.objects.filter(
-        session_id__in=list(recent.order_by("-last_activity_at").values_list("pk", flat=True)[:MOST_RECENT]),
-        kind=ModelOutput.kind,
-        on_path=True,
-        content=answers[-1],
-    )
-    newest = found.order_by("-created_at").values_list("session_id", flat=True).first()
-    session = _own(newest, key=asked.record.key) if newest else None
+    """A program without ids has put a summary in the place of the beginning."""
+    found = compaction.session_of(asked)
+    session = _own(found, key=asked.record.key) if found else None
     return _in_session(asked, session, pk=session.pk, by=FINGERPRINT) if session else None
 
 
@@ -263,17 +273,18 @@ def _search(asked: Asked, places: Iterable[int], session: Session | None) -> _Ma
     # A move of the head has the mark of where it leads to, and nothing can follow it.
     rows = Message.objects.filter(fingerprint__in=list(wanted)).exclude(kind__in=LEAVES)
     rows = rows.filter(session=session) if session else rows.filter(session__hidden_at=None)
-    columns = ("fingerprint", "session_id", "seq", "on_path", "kind", "created_at", "session__forked_from_id")
-    found = rows.order_by().values_list(*columns)
+    columns = ("fingerprint", "session_id", "seq", "kind", "created_at", "on_path", "session__head")
+    found = rows.order_by().values_list(*columns, "session__forked_from_id")
     best = max(found, key=lambda row: _rank(row, wanted), default=None)
     if best is None:
         return None
-    mark, session_pk, seq, _on_path, kind, created_at, _forked_from = best
+    mark, session_pk, seq, kind, created_at, *_rest = best
     return _Match(session_pk, seq, bytes(mark), kind, created_at)
 
 
 def _rank(row: tuple[Any, ...], wanted: dict[bytes, int]) -> tuple[Any, ...]:
-    """The longest; in the original rather than in a copy, of which the program knows nothing; on the path rather than
-    beside it; the newest."""
-    mark, _session, seq, on_path, _kind, created_at, forked_from = row
-    return wanted[mark], forked_from is None, on_path, created_at, seq
+    """The longest; in the original rather than in a copy, of which the program knows nothing; where a conversation
+    ended rather than where one has gone on already, for two may begin alike; on the path rather than beside it; the
+    newest."""
+    mark, _session, seq, _kind, created_at, on_path, head, forked_from = row
+    return wanted[mark], forked_from is None, seq == head, on_path, created_at, seq

@@ -81,7 +81,8 @@ def go_on(plan: Plan, earlier: Exchange) -> None:
     retried = [*earlier.metadata.get("retried", []), _told(earlier)]
     plan.metadata = {**_kept(earlier), TRY: plan.asked.retry, "retried": retried}
     session = earlier.session
-    if session is not None and session.head != earlier.after:
+    is_beside = bool(earlier.metadata.get("helper"))
+    if session is not None and session.head != earlier.after and not is_beside:
         plan.entries = [HeadMoved(at=plan.asked.at, to=earlier.after, reason="retry")]
         plan.start = earlier.after
 

@@ -1,4 +1,5 @@
-"""Calls that a program makes for itself: a title, a probe, a router, a count. They are no part of what people say.
+"""Calls that a program makes for itself: a title, a probe, a router, a count, what a page says, what somebody may want
+next. They are no part of what people say.
 
 They are tagged and stand as notes beside the conversation that they belong to, never in its path or its title.
 """
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from history.dialects import DecodedRequest
 from history.dialects.loose import obj
-from history.entries import ModelInput, ModelOutput
+from history.entries import ModelInput, ModelOutput, Text
 from relay.gateway.records import Accepted
 
 # What such calls are told to do, by the programs that make them.
@@ -25,6 +26,13 @@ _TITLE = re.compile(
 _HEADED = re.compile(r"\s*you are a title generator", re.IGNORECASE)
 # A few programs put it where a person would speak, under a heading that no person writes.
 _TASK = re.compile(r"\A\s*#+ task:\s*generate [^.\n]{0,60}\b(?:title|tags|queries)\b", re.IGNORECASE)
+# Claude Code reads pages for its tool with a call apart, and asks after the whole conversation what may come next, or
+# what somebody who was away should know: in the place of a person, with words that none would use.
+_PAGE = re.compile(r"\s*Web page content:\n---\n")
+_AFTERTHOUGHTS = {
+    "suggestion": re.compile(r"\s*\[SUGGESTION MODE:"),
+    "recap": re.compile(r"\s*The user stepped away and is coming back\."),
+}
 _ROUTER = re.compile(r"\btask rout(?:er|ing)\b|complexity_(?:score|reasoning)|next_speaker", re.IGNORECASE)
 # Kinds of Codex's own errands that are no conversation.
 _ERRANDS = frozenset({"compact", "memory_consolidation"})
@@ -41,11 +49,21 @@ def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping
         return ""
     if (errand := headers.get("x-openai-subagent", "")) in _ERRANDS:
         return errand
+    if afterthought := _afterthought(request):
+        return afterthought
     if request.tools or any(isinstance(entry, ModelOutput) and entry.tool_requests for entry in request.entries):
         return _router(request)
     if _is_probe(request):
         return "probe"
+    if _PAGE.match(_only_words(request)):
+        return "page"
     return "title" if _is_title(request) else _router(request)
+
+
+def _afterthought(request: DecodedRequest) -> str:
+    last = request.entries[-1] if request.entries else None
+    texts = [part.text for part in last.parts if isinstance(part, Text)] if isinstance(last, ModelInput) else []
+    return next((kind for kind, words in _AFTERTHOUGHTS.items() if any(map(words.match, texts))), "")
 
 
 def _is_probe(request: DecodedRequest) -> bool:

@@ -1,0 +1,60 @@
+"""Answers that a client does not send back but names, item by item (`item_reference`), because their vendor keeps them.
+
+The Vercel AI SDK does so by itself. The newest one whose name was given to the same key tells which answer that is, and
+the chain goes on from there; whatever stands before it is in the record as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from history import fingerprints
+from history.dialects.openai_responses.replies import DIALECT
+from history.entries import ModelOutput, OtherPart
+from history.models import Message
+from relay.gateway.digest.reading import Asked
+from relay.models import NamedReply
+
+REFERENCE = "item_reference"
+# In a reply: what a text says has its quotes escaped, so nothing that a model writes can look like one.
+_NAME = re.compile(rb'"id"\s*:\s*"((?!resp_)[a-z]{2,8}_[\w-]{4,190})"')
+_NOT_KEPT = re.compile(rb'"store"\s*:\s*false')
+MOST_NAMES = 50
+
+
+def items_in(reply: bytes) -> list[str]:
+    """The names of the items of a reply, if its vendor keeps them."""
+    if _NOT_KEPT.search(reply):
+        return []
+    return [name.decode() for name in dict.fromkeys(found[1] for found in _NAME.finditer(reply))][:MOST_NAMES]
+
+
+def resolved(asked: Asked) -> Asked:
+    """With the chain as it would be if the newest answer that is only named had been sent."""
+    named = dict(_named(asked)) if asked.record.dialect == DIALECT else {}
+    if not named:
+        return asked
+    known = NamedReply.objects.filter(key_id=asked.record.key, name__in=list(named)[-MOST_NAMES:])
+    best = max(known, key=lambda reply: named[reply.name], default=None)
+    if best is None:
+        return asked
+    rows = Message.objects.filter(session_id=best.session_id, seq=best.seq, session__hidden_at=None)
+    mark = rows.values_list("fingerprint", flat=True).first()
+    return asked if mark is None else _from(asked, named[best.name], bytes(mark))
+
+
+def _named(asked: Asked) -> Iterator[tuple[str, int]]:
+    for place, entry in enumerate(asked.entries):
+        for part in entry.parts if isinstance(entry, ModelOutput) else ():
+            if isinstance(part, OtherPart) and part.data.get("type") == REFERENCE:
+                yield str(part.data.get("id", "")), place
+
+
+def _from(asked: Asked, place: int, mark: bytes) -> Asked:
+    scope = fingerprints.scope_of(api_key_id=asked.record.key, owner_id=asked.record.owner)
+    chain = [*asked.chain[:place], mark]
+    for entry in asked.entries[place + 1 :]:
+        chain.append(fingerprints.fingerprint(entry, after=chain[-1], scope=scope))
+    return replace(asked, chain=tuple(chain))

@@ -1,0 +1,96 @@
+"""Calls that a program makes for itself beside its conversation: they never take the place of what people said."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from history.entries import ModelOutput
+from history.models import Message
+from tests.digest.programs import ClaudeCode
+from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+
+pytestmark = pytest.mark.django_db
+
+PAGE = "\nWeb page content:\n---\n# Fjords\n\nThere are many.\n---\n\nHow many fjords are there?"
+COMMAND = "Command: git status\n\nCommand prefix?"
+NEXT = "[SUGGESTION MODE: Suggest what the user might naturally type next into Claude Code.]\n\nFIRST: Look."
+AWAY = "The user stepped away and is coming back. Write exactly 1-3 short sentences."
+OVERLOADED = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
+
+
+def small(text: str, **fields: Any) -> dict[str, Any]:
+    """As Claude Code asks its small model: under the name of the conversation, without tools."""
+    system = [{"type": "text", "text": "You are Claude Code, Anthropic's official CLI for Claude."}]
+    content = [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
+    messages = [{"role": "user", "content": content}]
+    return {"model": "small", "max_tokens": 512, "system": system, "messages": messages, "stream": True, **fields}
+
+
+def begun(relay: Relay) -> ClaudeCode:
+    talk = ClaudeCode(relay)
+    talk.ask("Look up fjords", said("", call("WebFetch", "c1", url="https://example.org")))
+    return talk
+
+
+def errand(talk: ClaudeCode, text: str, output: ModelOutput) -> UUID:
+    return talk.relay.ask(talk.dialect, small(text), output, talk.headers)
+
+
+@pytest.mark.parametrize(("text", "helper"), [(PAGE, "page"), (COMMAND, "errand")])
+def test_a_question_of_the_programs_own_leaves_the_conversation_where_it_is(
+    relay: Relay, text: str, helper: str
+) -> None:
+    talk = begun(relay)
+    asked = [errand(talk, text, said(f"{helper} says {number}")) for number in range(2)]
+    (session,) = sessions()
+    assert (path_of(session), session.message_count) == (["u:Look up fjords", "a:"], 3)
+    talk.find(c1="Many.")
+    talk.ask("", said("There are many."))
+    assert path_of(sessions()[0]) == ["u:Look up fjords", "a:", "t:Many.", "a:There are many."]
+    assert not Message.objects.filter(kind="head_moved").exists()
+    assert [exchange_of(one).metadata["helper"] for one in asked] == [helper, helper]
+    assert Message.objects.filter(content__contains=f"{helper} says 1").exists()
+
+
+@pytest.mark.parametrize(("text", "helper"), [(NEXT, "suggestion"), (AWAY, "recap")])
+def test_what_it_asks_after_the_whole_conversation_is_nothing_that_somebody_said(
+    relay: Relay, text: str, helper: str
+) -> None:
+    talk = begun(relay)
+    talk.find(c1="Many.")
+    talk.ask("", said("There are many."))
+    kept = list(talk.body["messages"])
+    exchange = talk.ask(text, said("count them"))
+    talk.body["messages"] = kept
+    talk.ask("Thanks", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session)[-3:] == ["a:There are many.", "u:Thanks", "a:Gladly."]
+    assert exchange_of(exchange).metadata["helper"] == helper
+    assert not Message.objects.filter(kind="head_moved").exists()
+
+
+@pytest.mark.parametrize("text", ["Generate a title", COMMAND])
+def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Relay, text: str) -> None:
+    talk = begun(relay)
+    body = small(text)
+    if text != COMMAND:
+        body["system"][0]["text"] = "Generate a concise, sentence-case title for this coding session."
+    first = relay.send(talk.dialect, body, {**talk.headers, "x-stainless-retry-count": "0"})
+    relay.fail(first, 529, OVERLOADED)
+    relay.digest()
+    again = {**talk.headers, "x-stainless-retry-count": "1"}
+    last = relay.ask(talk.dialect, body, said("Fjords"), again)
+    assert exchange_of(last).attempts == 2
+    (session,) = sessions()
+    assert path_of(session) == ["u:Look up fjords", "a:"]
+    assert session.title == "Look up fjords"
+
+
+def test_whoever_works_without_tools_runs_no_errands(relay: Relay) -> None:
+    headers = {"user-agent": "claude-cli/2.1.80", "x-claude-code-session-id": "plain"}
+    for text in ("one", "two"):
+        relay.ask("anthropic-messages", small(text), said(f"Answer {text}"), headers)
+    assert path_of(sessions()[0]) == ["u:two", "a:Answer two"]

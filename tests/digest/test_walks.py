@@ -1,0 +1,209 @@
+"""Programs at random: whatever they do to their conversations, the history holds what they said, once, on one path.
+
+Each walk drives several programs under one key, in turns, and keeps beside each what a reader must find: a model of
+what a client said against what the history holds.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from history.entries import ModelOutput
+from history.models import ApiKey, Exchange, Message, Session, ToolCall
+from history.verification import verify
+from tests.digest.programs import AnthropicSdk, Chat, ClaudeCode, Codex, GeminiCli, Program
+from tests.digest.relayed import Relay, call, half_bytes, path_of, said
+from tests.examples import examples
+
+pytestmark = pytest.mark.django_db
+
+LIST = {Codex: "input", GeminiCli: "contents"}
+STEPS = ("say", "say", "tool", "tools", "edit", "regenerate", "regenerate in vain", "return", "error", "half", "gone")
+THEN = ("digest", "digest", "later", "reborn")
+
+
+@dataclass
+class Talk:
+    """A program, what a reader must find on its path, and the conversations that it has left."""
+
+    program: Program
+    name: str
+    told: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)  # when it called last
+    left: list[tuple[list[Any], list[str]]] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def said(self) -> list[Any]:
+        found: list[Any] = self.program.body[LIST.get(type(self.program), "messages")]
+        return found
+
+    def leave(self) -> None:
+        self.left.append((copy.deepcopy(self.said), list(self.told)))
+
+    def go_back(self, place: int) -> None:
+        said, told = self.left[place % len(self.left)]
+        self.leave()
+        self.said[:], self.told[:] = copy.deepcopy(said), list(told)
+
+    def word(self, what: str) -> str:
+        self.count += 1
+        return f"{what} {self.count} of {self.name}"
+
+
+class Walk:
+    def __init__(self, relay: Relay, programs: list[type[Program]]) -> None:
+        self.relay = relay
+        ids = ("X-Claude-Code-Session-Id", "thread-id", "session-id")
+        self.talks = [
+            Talk(program(relay, **dict.fromkeys(ids, f"talk-{place}")), name=f"talk {place}")
+            for place, program in enumerate(programs)
+        ]
+        self.answers: list[str] = []
+        self.questions: list[str] = []
+
+    def step(self, talk: Talk, what: str, number: int) -> None:
+        if what == "return":
+            if talk.left:
+                talk.go_back(number)
+            what = "say"
+        if what in ("edit", "regenerate", "regenerate in vain") and len(talk.told) < 2:
+            what = "say"
+        match what:
+            case "say":
+                self.ask(talk)
+                self.answer(talk)
+            case "tool" | "tools":
+                self.ask(talk)
+                self.use_tools(talk, 1 if what == "tool" else 2)
+                self.answer(talk)
+            case "edit":
+                talk.leave()
+                self.cut(talk, "u:")
+                self.ask(talk)
+                self.answer(talk)
+            case "regenerate":
+                talk.leave()
+                self.cut(talk, "a:")
+                self.answer(talk)
+            case "regenerate in vain":
+                talk.leave()
+                self.cut(talk, "a:")
+                self.relay.end(talk.program.send(), "client_gone", status=0)
+                talk.shown = list(talk.told)
+                talk.go_back(-1)
+            case "error":
+                self.ask(talk)
+                self.relay.fail(talk.program.send(), 500, b'{"error": {"message": "broken"}}')
+                self.answer(talk)
+            case "half" | "gone":
+                self.ask(talk)
+                exchange = talk.program.send()
+                if what == "half":
+                    self.relay.journal.reply(exchange, half_bytes(talk.program.dialect, said(talk.word("Half"))))
+                self.relay.end(exchange, "client_gone")
+                self.answer(talk)
+
+    def ask(self, talk: Talk) -> None:
+        text = talk.word("Question")
+        talk.program.say(text)
+        talk.told.append(f"u:{text}")
+        self.questions.append(text)
+
+    def answer(self, talk: Talk) -> None:
+        self.hear(talk, said(talk.word("Answer")))
+
+    def hear(self, talk: Talk, output: ModelOutput) -> None:
+        self.relay.answer(talk.program.send(), output)
+        talk.program.hear(output)
+        talk.told.append(f"a:{output.text}")
+        talk.shown = list(talk.told)
+        self.answers.append(output.text)
+
+    def use_tools(self, talk: Talk, count: int) -> None:
+        calls = [call("read_file", f"c{place}", path=talk.word("file")) for place in range(count)]
+        self.hear(talk, said(talk.word("I look"), *calls))
+        found = {one.call_id: talk.word("Result") for one in calls}
+        talk.program.find(**found)
+        talk.told.append("t:" + "\n\n".join(found.values()))
+
+    def cut(self, talk: Talk, back_to: str) -> None:
+        """Back to before the newest answer, or before the newest question."""
+        while talk.told and not talk.told.pop().startswith(back_to):
+            pass
+        self.shorten(talk)
+
+    def shorten(self, talk: Talk) -> None:
+        """As many stretches of one speaker as a reader must find."""
+        said, wanted = talk.said, [line[0] for line in talk.told]
+        begins = 1 if isinstance(talk.program, Codex) else 0
+        stretches: list[str] = []
+        for place, message in enumerate(said[begins:], begins):
+            role = role_of(message)
+            if not stretches or role != stretches[-1]:
+                if len(stretches) == len(wanted):
+                    del said[place:]
+                    return
+                stretches.append(role)
+
+
+def role_of(message: dict[str, Any]) -> str:
+    """Whose message it is: the same letters as in `path_of`."""
+    kind = message.get("type")
+    if message.get("role") in ("assistant", "model") or kind in ("reasoning", "function_call"):
+        return "a"
+    parts = message.get("content") or message.get("parts") or ()
+    is_result = any(
+        "tool_result" in str(part.get("type")) or "functionResponse" in part for part in parts if isinstance(part, dict)
+    )
+    return "t" if is_result or message.get("role") == "tool" or kind == "function_call_output" else "u"
+
+
+PROGRAMS: list[type[Program]] = [Chat, AnthropicSdk, ClaudeCode, Codex, GeminiCli]
+steps = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from(STEPS), st.integers(0, 5), st.sampled_from(THEN)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(programs=st.lists(st.sampled_from(PROGRAMS), min_size=1, max_size=3), walk=steps)
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_programs_do_the_history_holds_what_they_said_once_and_on_one_path(
+    programs: list[type[Program]], walk: list[tuple[int, str, int, str]], key: ApiKey
+) -> None:
+    for model in (Exchange, Message, Session):
+        model.objects.all().delete()
+    with TemporaryDirectory() as place:
+        relay = Relay(Path(place), key)
+        acted = Walk(relay, programs)
+        for who, what, number, then in walk:
+            acted.step(acted.talks[who % len(programs)], what, number)
+            if then != "later":
+                relay.digest()
+            if then == "reborn":
+                relay.reborn()
+        relay.digest()
+        relay.journal.close()
+    begun = [talk for talk in acted.talks if talk.told]
+    assert Session.objects.count() == len(begun)
+    for talk in begun:
+        session = Session.objects.get(messages__content__endswith=talk.shown[-1][2:])
+        spoken = [line for line in path_of(session) if "<environment_context>" not in line and "【错误】" not in line]
+        assert [line[:2] + line[2:].split("</session_context>")[-1].strip() for line in spoken] == talk.shown
+    stored = list(Message.objects.filter(kind="model_output").values_list("content", flat=True))
+    for answer in acted.answers:
+        assert stored.count(answer) == 1
+    for question in acted.questions:
+        assert Message.objects.filter(kind="model_input", content__endswith=question).count() == 1
+    assert not Exchange.objects.filter(ended_at=None).exists()
+    assert not ToolCall.objects.filter(message__on_path=True, answered_by=None).exists()
+    assert list(verify()) == []
