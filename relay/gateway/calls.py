@@ -21,14 +21,17 @@ from relay.gateway.records import Attempt
 Scope = Mapping[str, Any]
 
 
-# The bits of a UUID that are left to chance, and those that say so.
-_VERSION_4 = 4 << 76 | 2 << 62
-_CHANCE = ~(0xF << 76 | 3 << 62)
+# Version 7 of UUIDs: the moment in milliseconds first, the rest chance but for what says so.
+_VERSION_7 = 7 << 76 | 2 << 62
+_CHANCE = (1 << 80) - 1 & ~(0xF << 76 | 3 << 62)
 
 
 def new_id() -> UUID:
-    """Unique but no secret, so the system need not be asked for chance each time, which takes far longer."""
-    return UUID(int=getrandbits(128) & _CHANCE | _VERSION_4)
+    """Unique but no secret, so the system need not be asked for chance each time, which takes far longer.
+
+    In the order of time: what is stored about the same time lies together in every index.
+    """
+    return UUID(int=int(time.time() * 1000) << 80 | getrandbits(80) & _CHANCE | _VERSION_7)
 
 
 @dataclass(slots=True, kw_only=True)

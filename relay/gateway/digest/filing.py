@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from django.db.models import F
 from django.utils import timezone
@@ -19,6 +19,7 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
+from relay.gateway.calls import new_id
 from relay.gateway.digest import notes, parents, references, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
@@ -119,7 +120,7 @@ class Wave:
         return True
 
     def _plan_entries(self, plan: Plan, spot: Spot) -> None:
-        session_id = spot.session_id or uuid4()
+        session_id = spot.session_id or new_id()
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
         else:
