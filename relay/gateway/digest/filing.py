@@ -24,8 +24,9 @@ from relay.gateway.digest import notes, parents, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
-from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
-from relay.gateway.digest.recognising import Spot, recognise
+from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
+from relay.gateway.digest.recognising import FINGERPRINT, Spot, recognise
+from relay.gateway.digest.resent import copies_of
 from relay.gateway.records import Ended
 from relay.gateway.uses import Use
 from relay.models import NamedReply
@@ -52,10 +53,12 @@ class Wave:
         self.must_wait = must_wait
         self.outcome = Outcome()
         self.unkept: list[Plan] = []  # calls of which nothing is to be written
+        self.copies: dict[UUID, Copy] = {}  # of answers that come late
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
+            self.copies = copies_of(calls, _answer_to)
             plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
             self._append(plans)
             self._append_others(plans)
@@ -71,7 +74,7 @@ class Wave:
     def _plan(self, call: Under, key: ApiKey) -> Plan | None:
         mode = redaction.stricter(call.asked.record.recording, key.recording)
         keeps = redaction.stores_bodies(mode) and not call.is_given_up
-        plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed)
+        plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed, copy=self.copies.get(call.id))
         if mode == OFF and call.filed is None:
             return self._plan_nothing(plan)
         if call.filed is not None:
@@ -110,6 +113,9 @@ class Wave:
             retries.go_on(plan, earlier)
         elif asked.side:
             notes.plan_side_call(plan)
+        elif plan.copy is not None:
+            plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
+            plan.metadata["recognised_by"] = FINGERPRINT
         elif plan.keeps_texts and asked.request is not None:
             spot = recognise(asked)
             if self.must_wait(plan.under, spot):
@@ -150,6 +156,7 @@ class Wave:
     def _note_written(self, plan: Plan, entry: Entry, written: Appended) -> None:
         if plan.session_id is not None:
             self.outcome.sessions[plan.session_id] = plan.key.owner_id
+            self.memory.note_version(plan.session_id, written.seq)
         if entry is plan.message:
             plan.message_id, plan.message_seq = written.message_id, written.seq
         elif not isinstance(entry, HeadMoved):
@@ -251,6 +258,8 @@ def _wishes(plan: Plan) -> list[Append]:
     if plan.session_id is None:
         return []
     plan.message = _message(plan)
+    if plan.copy is not None and plan.copy.is_whole:
+        plan.message, plan.message_id, plan.message_seq = None, plan.copy.message_id, plan.copy.seq
     answer = [plan.message, plan.way_back] if plan.message else []
     added = [*plan.entries, *filter(None, answer)]
     first, mode = plan.after if plan.start is None else plan.start, mode_of(plan)

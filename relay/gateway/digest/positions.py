@@ -4,17 +4,21 @@ Whatever lies before that and belongs to no call under way is in the record, or 
 looked at again, however often the digester is killed. So nothing has to be remembered of calls that are done, and what
 is kept is as long as what is under way. Of each of those it says whether its request is in the record: one that is, and
 whose row is gone, was erased in the meantime.
+
+Besides, it says up to which moment all of the journal is in the record. The clock is the database's, which all hosts
+share: each tells and hears how long ago something was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db.models import F
+from django.db.models.functions import Now
 
 from relay.gateway.records import Lost
 from relay.models import JournalPosition
@@ -45,16 +49,14 @@ def kept_of(journal: str) -> Position:
     )
 
 
-def keep(journal: str, position: Position, *, digested_at: datetime, lost: Iterable[Lost]) -> None:
+def keep(journal: str, position: Position, *, age: float | None, lost: Iterable[Lost]) -> None:
     """To be called in the transaction that writes what was made of all that lies before it."""
     kept = {
         "from": position.start,
         "to": position.to,
         "under_way": {exchange.hex: int(filed) for exchange, filed in position.filed.items()},
     }
-    values: dict[str, Any] = {"position": kept, "digested_at": digested_at}
-    if not JournalPosition.objects.filter(pk=journal).update(**values):
-        JournalPosition.objects.create(pk=journal, **values)
+    _write(journal, {"position": kept} | ({} if age is None else {"digested_at": _ago(age)}))
     for loss in lost:
         JournalPosition.objects.filter(pk=journal).update(
             lost_calls=F("lost_calls") + loss.calls,
@@ -62,3 +64,24 @@ def keep(journal: str, position: Position, *, digested_at: datetime, lost: Itera
             lost_at=datetime.fromtimestamp(loss.at, UTC),
             lost_why=loss.why[:1_000],
         )
+
+
+def tell(journal: str, *, age: float) -> None:
+    """That all is in the record up to so many seconds ago."""
+    _write(journal, {"digested_at": _ago(age)})
+
+
+def ages_of_others(journal: str) -> list[float]:
+    """How long ago the moments are up to which other journals are in the record, of those that say so."""
+    others = JournalPosition.objects.exclude(pk=journal)
+    told = others.annotate(now=Now()).values_list("digested_at", "now")
+    return [(now - digested_at).total_seconds() for digested_at, now in told if digested_at is not None]
+
+
+def _write(journal: str, values: Mapping[str, Any]) -> None:
+    if not JournalPosition.objects.filter(pk=journal).update(**values):
+        JournalPosition.objects.create(pk=journal, **values)
+
+
+def _ago(seconds: float) -> Any:
+    return Now() - timedelta(seconds=seconds)
