@@ -20,16 +20,16 @@ from history.policies import expiry_of
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, parents, retries
+from relay.gateway.digest import notes, parents, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, client_name, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
+from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
-from relay.gateway.digest.recognising import FINGERPRINT, Spot, recognise
+from relay.gateway.digest.recognising import FINGERPRINT, Spot
 from relay.gateway.digest.resent import copies_of
 from relay.gateway.records import Ended
 from relay.gateway.uses import Use
-from relay.models import NamedReply
 
 OFF = "off"
 
@@ -63,7 +63,7 @@ class Wave:
             self._append(plans)
             self._append_others(plans)
             self._write_exchanges(plans)
-            self._name_replies(plans)
+            name_replies(plans)
             notes.write_notes(plans)
             uses.add_tokens(_uncounted([*plans, *self.unkept]))
             keep_position(self.outcome)
@@ -89,6 +89,8 @@ class Wave:
             plan.answer = _answer_to(call, call.ended)
             if call.asked.side and not call.is_given_up:
                 notes.finish_side_call(plan)
+            elif call.asked.is_prefilled:
+                notes.keep_prefill(plan)
             if call.filed is not None and call.filed.is_overtaken:
                 retries.set_aside(plan)
         return plan
@@ -111,15 +113,20 @@ class Wave:
             return True
         if (earlier := retries.earlier_try(asked, under_way=plan.under.earlier)) is not None:
             retries.go_on(plan, earlier)
+            if prefills.PREFILLED in plan.metadata:
+                plan.under.asked = asked.prefilled()
         elif asked.side:
             notes.plan_side_call(plan)
         elif plan.copy is not None:
             plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
             plan.metadata["recognised_by"] = FINGERPRINT
         elif plan.keeps_texts and asked.request is not None:
-            spot = recognise(asked)
+            spot = prefills.spot_of(plan)
             if self.must_wait(plan.under, spot):
                 return False
+            if prefills.is_prefill(plan.asked, spot):
+                plan.under.asked = plan.asked.prefilled()
+                spot = prefills.spot_of(plan)
             self._plan_entries(plan, spot)
         return True
 
@@ -132,6 +139,8 @@ class Wave:
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
+        if plan.asked.is_prefilled:
+            plan.metadata[prefills.PREFILLED] = prefills.length_of(plan.asked)
         if changed:
             plan.metadata["changed_results"] = changed
 
@@ -192,32 +201,15 @@ class Wave:
         if plan.new_session is None and (cost := cost_of(plan)):
             storage.change(plan.session_id, cost=F("cost") + cost)
 
-    def _name_replies(self, plans: Iterable[Plan]) -> None:
-        named = [
-            NamedReply(name=name[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq or plan.after)
-            for plan in plans
-            if plan.session_id and (name := _name_of_reply(plan)).startswith("resp_")
-        ]
-        if named:
-            NamedReply.objects.bulk_create(named, ignore_conflicts=True)
-
 
 def _answer_to(call: Under, ended: Ended) -> Answer:
     """What came back. Of a call that is given up, at least how it ended, should its reply be what cannot be read."""
     try:
-        return read_answer(call.asked.record, ended, call.pieces)
+        return prefills.completed(call.asked, read_answer(call.asked.record, ended, call.pieces))
     except Exception:
         if not call.is_given_up:
             raise
         return Answer(reason=ended.reason)
-
-
-def _name_of_reply(plan: Plan) -> str:
-    """Also of one that was not kept, for a key that records no replies: then its question is gone on from."""
-    ended = plan.under.ended
-    if plan.answer is None or ended is None or plan.asked.side:
-        return ""
-    return plan.answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", ""))
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:

@@ -62,7 +62,7 @@ class Waiting:
             for place, entry in enumerate(asked.entries)
             if place and place >= since and isinstance(entry, ModelOutput)
         }
-        is_here = any(other.asked.end in awaited for other in self.under.values() if other is not call)
+        is_here = any(not awaited.isdisjoint(other.asked.ends) for other in self.under.values() if other is not call)
         return is_here or self._may_be_elsewhere(call, awaited)
 
     def _is_open_here(self, call: Under) -> bool:
@@ -111,7 +111,7 @@ def needs(call: Under) -> set[object]:
         if place and isinstance(entry, ModelOutput):
             needed.add(asked.chain[place - 1])
     if asked.first_answer is not None:
-        needed.add(asked.end)
+        needed.update(asked.ends)
     if asked.name("previous_response_id"):
         needed.add(("replies", asked.record.key))
     if asked.retry:
@@ -122,7 +122,7 @@ def needs(call: Under) -> set[object]:
 
 
 def gives(call: Under) -> set[object]:
-    given = {*_names(call), call.asked.end, call.asked.body_hash}
+    given = {*_names(call), *call.asked.ends, call.asked.body_hash}
     return given | {("replies", call.asked.record.key)} if call.asked.record.dialect == "openai-responses" else given
 
 
