@@ -41,6 +41,8 @@ from relay.gateway.segments import Place, names
 
 logger = logging.getLogger(__name__)
 
+# What was read and gives nothing to file yet, the middle of a long answer, is told to be read after so long.
+KEEP_SECONDS = 20.0
 MOST_IN_A_WAVE = 100
 MOST_RECORDS = 1_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -61,6 +63,7 @@ class Digester:
         self._waiting = Waiting(self.under, self._neighbours, patience=patience)
         self._read_at: float | None = None  # when a reading began that came to the end
         self._kept = self._offered = Position()
+        self._kept_at = time.monotonic()
         self._is_unsure = False
 
     @property
@@ -86,7 +89,7 @@ class Digester:
             call.rounds += 1
         for wave in self._waves():
             self._file(wave, reader)
-        if self.lost:
+        if self.lost or self._is_behind(reader):
             self._commit_position(reader)
         self._neighbours.tell(self._digested_until(Outcome()))
         self._carry_over(reader)
@@ -232,8 +235,14 @@ class Digester:
         self._note_kept()
 
     def _note_kept(self) -> None:
-        self._kept = self._offered
+        self._kept, self._kept_at = self._offered, time.monotonic()
         self.lost.clear()
+
+    def _is_behind(self, reader: Reader) -> bool:
+        """Whether the position has been far from where we are for a while: who looks would take us for late."""
+        if time.monotonic() - self._kept_at < KEEP_SECONDS:
+            return False
+        return any(end > self._kept.to.get(name, 0) for name, end in reader.read_to.items())
 
     def _carry_over(self, reader: Reader) -> None:
         held = self._carrier.held(reader, self._needed())
