@@ -262,7 +262,12 @@ class Digester:
             if exchange not in done
         }
         self._offered = Position(start=self._needed(done), to=dict(reader.read_to), filed=filed)
-        positions.keep(self.name, self._offered, age=_age(self._digested_until(outcome)), lost=self.lost)
+        positions.keep(
+            self.name,
+            self._offered,
+            digested_at=self._neighbours.by_database(self._digested_until(outcome)),
+            lost=self.lost,
+        )
 
     def _digested_until(self, outcome: Outcome) -> float | None:
         """Whatever was in the journal before that moment is in the record, as far as there is something of it."""
@@ -272,10 +277,6 @@ class Digester:
         under = [call for exchange, call in self.under.items() if exchange not in done]
         unseen = (call.unseen_since(is_filed=call.id in outcome.filed) for call in under)
         return min([self._read_at, *(since for since in unseen if since is not None)])
-
-
-def _age(moment: float | None) -> float | None:
-    return None if moment is None else time.monotonic() - moment
 
 
 def _was_erased(call: Under, error: Exception) -> bool:

@@ -9,8 +9,8 @@ to wait for it is no use. Who is alone looks every few seconds whether he still 
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 
-from history.transactions import writing
 from relay.gateway.digest import positions
 
 # How often one who is alone looks around, and one who is not tells how far he is.
@@ -20,7 +20,7 @@ GONE_SECONDS = 10.0
 ALONE_SECONDS = 600.0
 # What was asked a moment ago is true enough: many calls may wait in one step.
 FRESH_SECONDS = 0.05
-# What was told of a moment is true to a millisecond or two; nobody hears an answer and asks again within that.
+# A clock that shows milliseconds is true to one; nobody hears an answer and asks again within that.
 BLUR_SECONDS = 0.002
 NEVER = float("-inf")
 
@@ -30,6 +30,7 @@ class Neighbours:
         self.name = name
         self.are_there = False
         self._digested: list[float] = []  # the moments of those who live, by our clock
+        self._clock: tuple[datetime, float] | None = None  # the database's, and ours a little later
         self._looked_at = self._told_at = NEVER
 
     def look_around(self) -> None:
@@ -39,13 +40,12 @@ class Neighbours:
 
     def tell(self, digested_until: float | None) -> None:
         """Once at the beginning, so that others know of us, and then to those who are there."""
-        now = time.monotonic()
-        if digested_until is None or now - self._told_at < TELL_SECONDS:
+        told_at, digested_at = time.monotonic(), self.by_database(digested_until)
+        if digested_at is None or told_at - self._told_at < TELL_SECONDS:
             return
         if self.are_there or self._told_at == NEVER:
-            with writing():
-                positions.tell(self.name, age=now - digested_until)
-            self._told_at = now
+            positions.tell(self.name, digested_at=digested_at)
+            self._told_at = told_at
 
     def may_have(self, *, before: float) -> bool:
         """Whether one of them may have something from before that moment which is not in the record."""
@@ -55,9 +55,18 @@ class Neighbours:
             self._look()
         return any(moment <= before + BLUR_SECONDS for moment in self._digested)
 
+    def by_database(self, moment: float | None) -> datetime | None:
+        """A moment by the clock that all hosts share; rather earlier than later, for nobody may be told too much."""
+        if moment is None or self._clock is None:
+            return None
+        now, ours = self._clock
+        return now - timedelta(seconds=ours - moment)
+
     def _look(self) -> None:
-        now = time.monotonic()
-        ages = positions.ages_of_others(self.name)
+        before = time.monotonic()
+        now, moments = positions.look_around(self.name)
+        self._clock = now, time.monotonic()
+        ages = [(now - moment).total_seconds() for moment in moments]
         self.are_there = any(age < ALONE_SECONDS for age in ages)
-        self._digested = [now - age for age in ages if age < GONE_SECONDS]
-        self._looked_at = now
+        self._digested = [before - age for age in ages if age < GONE_SECONDS]
+        self._looked_at = before

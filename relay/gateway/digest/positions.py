@@ -5,21 +5,22 @@ looked at again, however often the digester is killed. So nothing has to be reme
 is kept is as long as what is under way. Of each of those it says whether its request is in the record: one that is, and
 whose row is gone, was erased in the meantime.
 
-Besides, it says up to which moment all of the journal is in the record. The clock is the database's, which all hosts
-share: each tells and hears how long ago something was.
+Besides, it says up to which moment all of the journal is in the record, by the clock of the database: those of several
+hosts may differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.db.models import F
 from django.db.models.functions import Now
 
+from history.transactions import writing
 from relay.gateway.records import Lost
 from relay.models import JournalPosition
 
@@ -49,14 +50,15 @@ def kept_of(journal: str) -> Position:
     )
 
 
-def keep(journal: str, position: Position, *, age: float | None, lost: Iterable[Lost]) -> None:
+def keep(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
     """To be called in the transaction that writes what was made of all that lies before it."""
     kept = {
         "from": position.start,
         "to": position.to,
         "under_way": {exchange.hex: int(filed) for exchange, filed in position.filed.items()},
     }
-    _write(journal, {"position": kept} | ({} if age is None else {"digested_at": _ago(age)}))
+    values: dict[str, Any] = {"position": kept}
+    _write(journal, values if digested_at is None else values | {"digested_at": digested_at})
     for loss in lost:
         JournalPosition.objects.filter(pk=journal).update(
             lost_calls=F("lost_calls") + loss.calls,
@@ -66,22 +68,22 @@ def keep(journal: str, position: Position, *, age: float | None, lost: Iterable[
         )
 
 
-def tell(journal: str, *, age: float) -> None:
-    """That all is in the record up to so many seconds ago."""
-    _write(journal, {"digested_at": _ago(age)})
+def tell(journal: str, *, digested_at: datetime) -> None:
+    """That all is in the record up to that moment."""
+    _write(journal, {"digested_at": digested_at})
 
 
-def ages_of_others(journal: str) -> list[float]:
-    """How long ago the moments are up to which other journals are in the record, of those that say so."""
-    others = JournalPosition.objects.exclude(pk=journal)
-    told = others.annotate(now=Now()).values_list("digested_at", "now")
-    return [(now - digested_at).total_seconds() for digested_at, now in told if digested_at is not None]
+def look_around(journal: str) -> tuple[datetime, list[datetime]]:
+    """What the clock of the database says, and up to when other journals are in the record."""
+    rows = list(JournalPosition.objects.annotate(now=Now()).values_list("journal", "digested_at", "now"))
+    own = [now for name, _, now in rows if name == journal]
+    if not own:
+        _write(journal, {"digested_at": None})
+        return look_around(journal)
+    return own[0], [digested_at for name, digested_at, _ in rows if name != journal and digested_at is not None]
 
 
 def _write(journal: str, values: Mapping[str, Any]) -> None:
-    if not JournalPosition.objects.filter(pk=journal).update(**values):
-        JournalPosition.objects.create(pk=journal, **values)
-
-
-def _ago(seconds: float) -> Any:
-    return Now() - timedelta(seconds=seconds)
+    with writing():
+        if not JournalPosition.objects.filter(pk=journal).update(**values):
+            JournalPosition.objects.create(pk=journal, **values)
