@@ -333,7 +333,8 @@ class JournalPosition(models.Model):
 
 
 class NamedReply(models.Model):
-    """An answer under the name that its vendor gave it: a client may go on from there and send what is new alone."""
+    """An answer under the name that its vendor gave it: a client may go on from there and send what is new alone. Or
+    under what a client may make of it, where it had begun the answer itself (`relay.gateway.digest.prefills`)."""
 
     id = models.BigAutoField(primary_key=True)
     name = models.CharField(max_length=200)

@@ -58,10 +58,10 @@ def reply_bytes(dialect: str, output: ModelOutput, *, stream: bool, reply_id: st
 class Relay:
     """The gateway's side: `send` gives the exchange, `answer` and `end` finish it, `digest` makes history of it."""
 
-    def __init__(self, folder: Path, key: ApiKey) -> None:
-        self.folder, self.key = folder, key
+    def __init__(self, folder: Path, key: ApiKey, *, name: str = "test") -> None:
+        self.folder, self.key, self.name = folder, key, name
         self.journal = Journal(folder)
-        self.digester = Digester(folder, name="test", patience=0)
+        self.digester = Digester(folder, name=name, patience=0)
         self._dialects: dict[UUID, tuple[str, bool]] = {}
 
     def send(
@@ -135,7 +135,7 @@ class Relay:
 
     def reborn(self) -> None:
         """Another digester takes over, which knows only what is on disk and in the database."""
-        self.digester = Digester(self.folder, name="test", patience=0)
+        self.digester = Digester(self.folder, name=self.name, patience=0)
 
     def ask(self, dialect: str, body: Mapping[str, Any], output: ModelOutput, headers: Any = None, **how: Any) -> UUID:
         reply_id = how.pop("reply_id", "reply-1")

@@ -123,7 +123,7 @@ class TestWhatIsUnderWay:
 
     def test_a_request_that_was_read_and_not_filed_is_filed_by_the_next_one(self, relay: Relay) -> None:
         waits = relay.send(CHAT, hello("waits"))
-        relay.digester.patience = 60
+        relay.digester._waiting.patience = 60
         relay.digester.step()
         lose_three_calls(relay)
         relay.digester.step()

@@ -13,7 +13,7 @@ from django.utils import timezone
 from history.models import EarlierTry, Exchange, Message, Session
 from history.retention import erase
 from project.accounts.models import User
-from relay.gateway.digest import digester
+from relay.gateway.digest import waiting
 from relay.gateway.naming import session_id
 from tests.digest.programs import Chat, ClaudeCode, Program
 from tests.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
@@ -167,7 +167,7 @@ def test_two_hosts_need_not_have_the_same_time_to_the_second(relay: Relay) -> No
 def test_a_try_that_nobody_has_ended_yet_is_overtaken_by_the_next(
     relay: Relay, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
-    monkeypatch.setattr(digester, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(waiting, "WAIT_SECONDS", 0.0)
     first = relay.send(CHAT, hello(), FIRST)
     relay.digest()
     again = relay.send(CHAT, hello(), SECOND)

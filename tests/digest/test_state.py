@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 
 from project.accounts.models import User
+from relay.gateway.digest import digester
 from relay.gateway.digest.state import state_here
 from relay.models import JournalPosition
 from tests.digest.relayed import Relay, said
@@ -53,6 +54,18 @@ def test_a_backlog_is_told_once_it_is_old(client: Client, staff: User, relay: Re
     later = state_here(datetime.now(UTC) + timedelta(minutes=5))
     assert later.is_late
     assert 'id="journal"' not in front_page(client, staff)
+
+
+def test_a_long_answer_is_no_backlog(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digester, "KEEP_SECONDS", 0.0)
+    relay.folder.mkdir()
+    (relay.folder / "name").write_text("test")
+    exchange = relay.send("openai-chat", {**HELLO, "stream": True})
+    relay.digest()
+    relay.journal.reply(exchange, b"x" * 100_000)
+    assert state_here().waiting > 100
+    relay.digest()
+    assert not state_here(datetime.now(UTC) + timedelta(minutes=5)).is_late
 
 
 def test_losses_and_backlogs_are_told_in_the_readers_own_words(client: Client, staff: User) -> None:

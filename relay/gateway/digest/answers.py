@@ -48,6 +48,8 @@ class Answer:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     # Further answers to the same question, where the caller asked for several.
     others: tuple[ModelOutput, ...] = ()
+    # What came back, where the output begins with what the client had written of it.
+    rest: ModelOutput | None = None
     skipped: int = 0
 
 

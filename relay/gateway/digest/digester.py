@@ -5,7 +5,7 @@ is in the record is not digested again and what is not is (`positions`, `recover
 has more to read later.
 
 A call is filed twice: when it is accepted (the session appears) and when it has ended (the answer). A request that
-goes on from an answer which is not in the record yet waits a few seconds for it.
+goes on from an answer which is not in the record yet waits a few seconds for it (`waiting`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Container, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import takewhile
 from pathlib import Path
 from uuid import UUID
 
 from django.conf import settings
+from django.db import IntegrityError
 
-from history.entries import ModelOutput
 from history.errors import NoSuchEntry
 from history.exchanges import SERVER_LOST
 from history.models import BEYOND_RECALL, Session
@@ -31,19 +29,20 @@ from relay.gateway.digest import carrying, positions, telling
 from relay.gateway.digest.carrying import Carrier
 from relay.gateway.digest.filing import Outcome, Wave
 from relay.gateway.digest.marks import Memory
+from relay.gateway.digest.neighbours import Neighbours
 from relay.gateway.digest.outages import OUTAGES, is_outage
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
-from relay.gateway.digest.recognising import Spot
 from relay.gateway.digest.recovery import calls_under_way
-from relay.gateway.digest.retries import is_earlier_try
+from relay.gateway.digest.waiting import Waiting, gives, needs
 from relay.gateway.records import Accepted, Ended, Lost, Record
 from relay.gateway.segment_reader import Reader
 from relay.gateway.segments import Place, names
 
 logger = logging.getLogger(__name__)
 
-WAIT_SECONDS = 5.0
+# What was read and gives nothing to file yet, the middle of a long answer, is told to be read after so long.
+KEEP_SECONDS = 20.0
 MOST_IN_A_WAVE = 100
 MOST_RECORDS = 1_000
 MOST_BYTES = 64 * 1024 * 1024
@@ -53,14 +52,18 @@ class Digester:
     """`patience`: for so long the end of a call is waited for, so that most calls are filed once instead of twice."""
 
     def __init__(self, folder: Path, *, name: str, patience: float = 0.3) -> None:
-        self.folder, self.name, self.patience = folder, name, patience
+        self.folder, self.name = folder, name
         self.memory = Memory()
         self.under: OrderedDict[UUID, Under] = OrderedDict()
         self.lost: list[Lost] = []
         self.has_more = False  # than could be read in one step
         self._reader: Reader | None = None
         self._carrier = Carrier(folder)
+        self._neighbours = Neighbours(name)
+        self._waiting = Waiting(self.under, self._neighbours, patience=patience)
+        self._read_at: float | None = None  # when a reading began that came to the end
         self._kept = self._offered = Position()
+        self._kept_at = time.monotonic()
         self._is_unsure = False
 
     @property
@@ -79,14 +82,16 @@ class Digester:
             raise
 
     def _step(self, reader: Reader) -> int:
+        self._neighbours.look_around()
         count = self._take_in(reader) if self._has_room() else 0
         self._give_up_lost(reader)
         for call in self.under.values():
             call.rounds += 1
         for wave in self._waves():
             self._file(wave, reader)
-        if self.lost:
+        if self.lost or self._is_behind(reader):
             self._commit_position(reader)
+        self._neighbours.tell(self._digested_until(Outcome()))
         self._carry_over(reader)
         reader.remove_all_but(self._needed())
         return count
@@ -94,7 +99,9 @@ class Digester:
     def _begin(self) -> Reader:
         self._kept = kept = positions.kept_of(self.name)
         carrying.tidy(self.folder, kept.to)
-        self.under, self.lost = calls_under_way(self.folder, kept), []
+        self._read_at, self.lost = None, []
+        self.under.clear()
+        self.under.update(calls_under_way(self.folder, kept))
         there = set(names(self.folder))
         self._reader = Reader(self.folder, {name: end for name, end in kept.to.items() if name in there})
         return self._reader
@@ -114,14 +121,15 @@ class Digester:
 
     def _take_in(self, reader: Reader) -> int:
         count = size = 0
-        self.has_more = False
+        self.has_more, begun = False, time.monotonic()
         for place, record in reader.read():
             self._take(place, record)
             count += 1
             size += place.end - place.start
             if count >= MOST_RECORDS or size >= MOST_BYTES:
                 self.has_more = True
-                break
+                return count
+        self._read_at = begun
         return count
 
     def _take(self, place: Place, record: Record) -> None:
@@ -141,7 +149,7 @@ class Digester:
         gone = reader.writers_gone()
         for call in self.under.values():
             if call.ended is None and call.writer in gone:
-                call.ended = Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False)
+                call.end(Ended(exchange=call.id, at=time.time(), reason=SERVER_LOST, is_counted=False))
 
     # Filing.
 
@@ -149,18 +157,18 @@ class Digester:
         wave: list[Under] = []
         given: set[object] = set()
         for call in list(self.under.values()):
-            if not call.is_due or self._may_end_soon(call) or self._waits_for_earlier_try(call):
+            if not call.is_due or self._waiting.may_end_soon(call) or self._waiting.has_earlier_try(call):
                 continue
-            if len(wave) >= MOST_IN_A_WAVE or not given.isdisjoint(_needs(call)):
+            if len(wave) >= MOST_IN_A_WAVE or not given.isdisjoint(needs(call)):
                 yield wave
                 wave, given = [], set()
             wave.append(call)
-            given.update(_gives(call))
+            given.update(gives(call))
         if wave:
             yield wave
 
     def _file(self, calls: list[Under], reader: Reader) -> None:
-        wave = Wave(self.memory, must_wait=self._must_wait)
+        wave = Wave(self.memory, must_wait=self._waiting.must_wait)
         try:
             outcome = wave.file(calls, keep_position=lambda outcome: self._keep_position(outcome, reader))
         except Exception as error:
@@ -169,7 +177,7 @@ class Digester:
                 raise
             # Told in the log: one call must not hold up the others.
             if len(calls) == 1:
-                self._give_up(calls[0], error, reader)
+                self._try_again_or_give_up(calls[0], error, reader)
             for call in calls if len(calls) > 1 else ():
                 self._file([call], reader)
             return
@@ -188,6 +196,14 @@ class Digester:
         for exchange in outcome.done:
             del self.under[exchange]
 
+    def _try_again_or_give_up(self, call: Under, error: Exception, reader: Reader) -> None:
+        """Another host may have begun the same session in the same moment: then it is there now."""
+        if isinstance(error, IntegrityError) and not call.has_clashed:
+            call.has_clashed = True
+            self._file([call], reader)
+        else:
+            self._give_up(call, error, reader)
+
     def _give_up(self, call: Under, error: Exception, reader: Reader) -> None:
         """One call that cannot be stored must not hold up the others. That it was made is written down all the same."""
         if _was_erased(call, error):
@@ -200,54 +216,6 @@ class Digester:
         call.is_given_up = True
         call.asked = replace(call.asked, problem=f"could not be stored: {type(error).__name__}")
         self._file([call], reader)
-
-    # Waiting.
-
-    def _may_end_soon(self, call: Under) -> bool:
-        return call.ended is None and time.monotonic() - call.seen_at < self.patience
-
-    def _must_wait(self, call: Under, spot: Spot) -> bool:
-        """Whether what it goes on from is probably on its way: then a few seconds are well spent."""
-        if time.monotonic() - call.seen_at > WAIT_SECONDS:
-            return False
-        asked = call.asked
-        if asked.name("previous_response_id"):
-            return spot.is_guess and self._others_of_key(call)
-        if asked.sends_new_alone:
-            return call.rounds < 2 or self._is_open_elsewhere(call)
-        last = asked.last_answer
-        if last is None or spot.known > last:
-            return False
-        # Files are read one after the other: what came before it may lie in one that was read just too early.
-        return call.rounds < 2 or self._has_answer_under_way(call, since=spot.known)
-
-    def _has_answer_under_way(self, call: Under, *, since: int) -> bool:
-        asked = call.asked
-        awaited = {
-            asked.chain[place - 1]
-            for place, entry in enumerate(asked.entries)
-            if place and place >= since and isinstance(entry, ModelOutput)
-        }
-        return any(other.asked.end in awaited for other in self.under.values() if other is not call)
-
-    def _is_open_elsewhere(self, call: Under) -> bool:
-        """Whether another call of the same conversation was accepted before it and is still being answered."""
-        earlier = takewhile(lambda other: other is not call, self.under.values())
-        return any(other.asked.session == call.asked.session for other in earlier)
-
-    def _others_of_key(self, call: Under) -> bool:
-        key = call.asked.record.key
-        return call.rounds < 2 or any(
-            other.asked.record.key == key for other in self.under.values() if other is not call
-        )
-
-    def _waits_for_earlier_try(self, call: Under) -> bool:
-        """A try that goes on under way, because nobody has noticed yet that its client is gone, is overtaken."""
-        if not call.asked.retry or call.filed:
-            return False
-        tries = [other for other in self.under.values() if _is_open_try(other, of=call)]
-        call.earlier = max(tries, key=lambda other: other.asked.retry).id if tries else None
-        return bool(tries) and time.monotonic() - call.seen_at <= WAIT_SECONDS
 
     # Position.
 
@@ -267,8 +235,14 @@ class Digester:
         self._note_kept()
 
     def _note_kept(self) -> None:
-        self._kept = self._offered
+        self._kept, self._kept_at = self._offered, time.monotonic()
         self.lost.clear()
+
+    def _is_behind(self, reader: Reader) -> bool:
+        """Whether the position has been far from where we are for a while: who looks would take us for late."""
+        if time.monotonic() - self._kept_at < KEEP_SECONDS:
+            return False
+        return any(end > self._kept.to.get(name, 0) for name, end in reader.read_to.items())
 
     def _carry_over(self, reader: Reader) -> None:
         held = self._carrier.held(reader, self._needed())
@@ -288,11 +262,21 @@ class Digester:
             if exchange not in done
         }
         self._offered = Position(start=self._needed(done), to=dict(reader.read_to), filed=filed)
-        positions.keep(self.name, self._offered, digested_at=self._digested_at(done), lost=self.lost)
+        positions.keep(
+            self.name,
+            self._offered,
+            digested_at=self._neighbours.by_database(self._digested_until(outcome)),
+            lost=self.lost,
+        )
 
-    def _digested_at(self, done: Container[UUID]) -> datetime:
-        waiting = [call.asked.at for exchange, call in self.under.items() if exchange not in done]
-        return min([*waiting, datetime.now(UTC)])
+    def _digested_until(self, outcome: Outcome) -> float | None:
+        """Whatever was in the journal before that moment is in the record, as far as there is something of it."""
+        if self._read_at is None:
+            return None
+        done = set(outcome.done)
+        under = [call for exchange, call in self.under.items() if exchange not in done]
+        unseen = (call.unseen_since(is_filed=call.id in outcome.filed) for call in under)
+        return min([self._read_at, *(since for since in unseen if since is not None)])
 
 
 def _was_erased(call: Under, error: Exception) -> bool:
@@ -300,38 +284,3 @@ def _was_erased(call: Under, error: Exception) -> bool:
         return False
     there = Session.objects.filter(pk=call.filed.session_id).exclude(hidden_at=BEYOND_RECALL)
     return not there.exists()
-
-
-def _is_open_try(other: Under, *, of: Under) -> bool:
-    is_overtaken = other.filed is not None and other.filed.is_overtaken
-    return other.ended is None and not is_overtaken and is_earlier_try(other.asked, of=of.asked)
-
-
-def _needs(call: Under) -> set[object]:
-    """What must be in the record before this call is looked at, if another call of the same wave gives it."""
-    asked = call.asked
-    needs = set(_names(call))
-    for place, entry in enumerate(asked.entries):
-        if place and isinstance(entry, ModelOutput):
-            needs.add(asked.chain[place - 1])
-    if asked.first_answer is not None:
-        needs.add(asked.end)
-    if asked.name("previous_response_id"):
-        needs.add(("replies", asked.record.key))
-    if asked.retry:
-        needs.add(asked.body_hash)
-    if asked.parent is not None and call.filed is None:
-        needs.add(asked.parent)
-    return needs
-
-
-def _gives(call: Under) -> set[object]:
-    gives = {*_names(call), call.asked.end, call.asked.body_hash}
-    return gives | {("replies", call.asked.record.key)} if call.asked.record.dialect == "openai-responses" else gives
-
-
-def _names(call: Under) -> Iterator[object]:
-    asked = call.asked
-    yield from filter(None, [asked.session, call.filed.session_id if call.filed else None])
-    if asked.name("prompt_cache_key"):
-        yield "cache key", asked.name("prompt_cache_key")

@@ -20,15 +20,16 @@ from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.calls import new_id
-from relay.gateway.digest import notes, parents, references, retries
+from relay.gateway.digest import notes, parents, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
-from relay.gateway.digest.plans import Filed, Plan, Under, entries_to_add
-from relay.gateway.digest.recognising import Spot, recognise
+from relay.gateway.digest.named_replies import name_replies
+from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
+from relay.gateway.digest.recognising import FINGERPRINT, Spot
+from relay.gateway.digest.resent import copies_of
 from relay.gateway.records import Ended
 from relay.gateway.uses import Use
-from relay.models import NamedReply
 
 OFF, ERRAND = "off", "errand"
 
@@ -52,15 +53,17 @@ class Wave:
         self.must_wait = must_wait
         self.outcome = Outcome()
         self.unkept: list[Plan] = []  # calls of which nothing is to be written
+        self.copies: dict[UUID, Copy] = {}  # of answers that come late
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
+            self.copies = copies_of(calls, _answer_to)
             plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
             self._append(plans)
             self._append_others(plans)
             self._write_exchanges(plans)
-            self._name_replies(plans)
+            name_replies(plans)
             notes.write_notes(plans)
             uses.add_tokens(_uncounted([*plans, *self.unkept]))
             keep_position(self.outcome)
@@ -71,7 +74,7 @@ class Wave:
     def _plan(self, call: Under, key: ApiKey) -> Plan | None:
         mode = redaction.stricter(call.asked.record.recording, key.recording)
         keeps = redaction.stores_bodies(mode) and not call.is_given_up
-        plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed)
+        plan = Plan(under=call, key=key, keeps_texts=keeps, before=call.filed, copy=self.copies.get(call.id))
         if mode == OFF and call.filed is None:
             return self._plan_nothing(plan)
         if call.filed is not None:
@@ -87,6 +90,8 @@ class Wave:
             plan.cost = cost_of(plan)
             if call.asked.side and not call.is_given_up:
                 notes.finish_side_call(plan)
+            elif call.asked.is_prefilled:
+                notes.keep_prefill(plan)
             if call.filed is not None and call.filed.is_overtaken:
                 retries.set_aside(plan)
         return plan
@@ -110,12 +115,20 @@ class Wave:
             return True
         if (earlier := retries.earlier_try(asked, under_way=plan.under.earlier)) is not None:
             retries.go_on(plan, earlier)
+            if prefills.PREFILLED in plan.metadata:
+                plan.under.asked = asked.prefilled()
         elif asked.side:
             notes.plan_side_call(plan)
+        elif plan.copy is not None:
+            plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
+            plan.metadata["recognised_by"] = FINGERPRINT
         elif plan.keeps_texts and asked.request is not None:
-            spot = recognise(asked)
+            spot = prefills.spot_of(plan)
             if self.must_wait(plan.under, spot):
                 return False
+            if prefills.is_prefill(plan.asked, spot):
+                plan.under.asked = plan.asked.prefilled()
+                spot = prefills.spot_of(plan)
             self._plan_entries(plan, spot)
         return True
 
@@ -130,6 +143,8 @@ class Wave:
         plan.metadata["recognised_by"] = spot.by
         if spot.is_beside:
             plan.metadata["helper"] = ERRAND
+        if plan.asked.is_prefilled:
+            plan.metadata[prefills.PREFILLED] = prefills.length_of(plan.asked)
         if changed:
             plan.metadata["changed_results"] = changed
 
@@ -154,6 +169,7 @@ class Wave:
     def _note_written(self, plan: Plan, entry: Entry, written: Appended) -> None:
         if plan.session_id is not None:
             self.outcome.sessions[plan.session_id] = plan.key.owner_id
+            self.memory.note_version(plan.session_id, written.seq)
         if entry is plan.message:
             plan.message_id, plan.message_seq = written.message_id, written.seq
         elif not isinstance(entry, HeadMoved):
@@ -189,37 +205,15 @@ class Wave:
         if plan.new_session is None and plan.cost:
             storage.change(plan.session_id, cost=F("cost") + plan.cost)
 
-    def _name_replies(self, plans: Iterable[Plan]) -> None:
-        named = [
-            NamedReply(name=name[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq or plan.after)
-            for plan in plans
-            if plan.session_id and (reply := _name_of_reply(plan)).startswith("resp_")
-            for name in (reply, *_items_of(plan))
-        ]
-        if named:
-            NamedReply.objects.bulk_create(named, ignore_conflicts=True)
-
 
 def _answer_to(call: Under, ended: Ended) -> Answer:
     """What came back. Of a call that is given up, at least how it ended, should its reply be what cannot be read."""
     try:
-        return read_answer(call.asked.record, ended, call.pieces)
+        return prefills.completed(call.asked, read_answer(call.asked.record, ended, call.pieces))
     except Exception:
         if not call.is_given_up:
             raise
         return Answer(reason=ended.reason)
-
-
-def _name_of_reply(plan: Plan) -> str:
-    """Also of one that was not kept, for a key that records no replies: then its question is gone on from."""
-    ended = plan.under.ended
-    if plan.answer is None or ended is None or plan.asked.side:
-        return ""
-    return plan.answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", ""))
-
-
-def _items_of(plan: Plan) -> list[str]:
-    return references.items_in(b"".join(plan.under.pieces)) if plan.message_seq else []
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
@@ -258,6 +252,8 @@ def _wishes(plan: Plan) -> list[Append]:
     if plan.session_id is None:
         return []
     plan.message = _message(plan)
+    if plan.copy is not None and plan.copy.is_whole:
+        plan.message, plan.message_id, plan.message_seq = None, plan.copy.message_id, plan.copy.seq
     answer = [plan.message, plan.way_back] if plan.message else []
     added = [*plan.entries, *filter(None, answer)]
     first, mode = plan.after if plan.start is None else plan.start, mode_of(plan)

@@ -37,11 +37,13 @@ Asking = tuple[bytes, str]
 
 @dataclass(slots=True)
 class Remembered:
-    """`states` hold where the session goes on. `results`: a mark of each text by the chain up to the answer that asked
-    and the call's id, for models reuse their ids; None until they were looked up."""
+    """`states` hold where the session goes on, as long as it is at this `version`. `results`: a mark of each text by
+    the chain up to the answer that asked and the call's id, for models reuse their ids; None until they were looked
+    up."""
 
     states: dict[str, str] = field(default_factory=dict)
     results: dict[Asking, bytes] | None = None
+    version: int = 0
 
 
 class Memory:
@@ -49,15 +51,22 @@ class Memory:
         self._sessions: OrderedDict[UUID, Remembered] = OrderedDict()
         self.orphans: OrderedDict[UUID, list[UUID]] = OrderedDict()  # by the parent that they name
 
-    def of(self, session_id: UUID, *, is_new: bool = False) -> Remembered:
+    def of(self, session_id: UUID, *, version: int) -> Remembered:
+        """`version` is the session's; 0 for a new one. Where somebody else has written to it, his states count."""
         found = self._sessions.get(session_id)
         if found is None:
-            found = Remembered(results={}) if is_new else Remembered(states=_states_at_head(session_id))
-            self._sessions[session_id] = found
+            found = self._sessions[session_id] = Remembered(results=None if version else {})
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
+        if found.version != version:
+            found.states, found.version = _states_at_head(session_id), version
         self._sessions.move_to_end(session_id)
         return found
+
+    def note_version(self, session_id: UUID, version: int) -> None:
+        """What we have written ourselves is remembered already."""
+        if (found := self._sessions.get(session_id)) is not None:
+            found.version = version
 
     def forget_all(self) -> None:
         """What was remembered was not stored after all."""

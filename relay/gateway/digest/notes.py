@@ -37,6 +37,13 @@ def finish_side_call(plan: Plan) -> None:
         plan.metadata["answered"] = _shown(redacted(plan, output.text))
 
 
+def keep_prefill(plan: Plan) -> None:
+    """The beginning of an answer is the client's word: where the answer is not kept, it is told on the exchange."""
+    begun, output = plan.asked.begun, plan.answer.output if plan.answer else None
+    if begun is not None and (output is None or mode_of(plan) == "no_replies"):
+        plan.metadata["prefill"] = _shown(redacted(plan, begun.text))
+
+
 def write_notes(plans: Sequence[Plan]) -> None:
     wishes = [wish for plan in plans if plan.answer is not None and (wish := _note(plan)) is not None]
     if wishes:

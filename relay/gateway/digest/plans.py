@@ -46,13 +46,20 @@ class Under:
     writer: str
     # In each segment that tells of it, where.
     places: dict[str, list[Place]] = field(default_factory=dict)
+    # By our own steady clock: when we read of it, and when it was accepted.
     seen_at: float = field(default_factory=time.monotonic)
+    accepted_at: float = 0.0
     rounds: int = 0
     pieces: list[bytes] = field(default_factory=list)
     ended: Ended | None = None
+    ended_at: float = 0.0
     filed: Filed | None = None
     # An earlier try of the client's that is still under way here.
     earlier: UUID | None = None
+    # Other hosts have nothing more from before it that is not in the record.
+    is_clear: bool = False
+    # Others have written at the same moment: that is looked at once more.
+    has_clashed: bool = False
     # It could not be stored as it is: then at least that there was a call.
     is_given_up: bool = False
 
@@ -64,13 +71,19 @@ class Under:
     def is_due(self) -> bool:
         return self.filed is None or self.ended is not None
 
+    def unseen_since(self, *, is_filed: bool) -> float | None:
+        """Since when there is something of it that others do not find in the record: its request, or its end."""
+        if self.filed is None and not is_filed:
+            return self.accepted_at
+        return self.ended_at if self.ended is not None else None
+
     @property
     def size(self) -> int:
         return len(self.asked.record.body) + sum(map(len, self.pieces))
 
     @classmethod
     def begun(cls, place: Place, record: Accepted) -> Under:
-        call = cls(asked=read(record), writer=writer_of(place.segment))
+        call = cls(asked=read(record), writer=writer_of(place.segment), accepted_at=_moment_of(record))
         call.note(place, record)
         return call
 
@@ -80,16 +93,36 @@ class Under:
         if isinstance(record, ReplyBytes):
             self.pieces.append(record.data)
         elif isinstance(record, Ended) and self.ended is None:
-            self.ended = record
+            self.end(record)
             self.pieces.append(record.reply)
+
+    def end(self, record: Ended) -> None:
+        self.ended, self.ended_at = record, _moment_of(record)
+
+
+def _moment_of(record: Accepted | Ended) -> float:
+    """When it was, by a clock that nobody sets."""
+    return time.monotonic() - max(0.0, time.time() - record.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The client's copy of an answer. `is_whole`: it has all that the answer has."""
+
+    session_id: UUID
+    after: int
+    seq: int
+    message_id: int
+    is_whole: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
     """What one call adds to the record in this transaction.
 
-    `before` was filed in an earlier one; `earlier` is a try of the client's that this one takes the place of. `entries`
-    begin after entry `start`, and the answer, `message`, follows them; then there may be a `way_back`.
+    `before` was filed in an earlier one; `earlier` is a try of the client's that this one takes the place of; `copy` is
+    the answer as the client has sent it back already. `entries` begin after entry `start`, and the answer, `message`,
+    follows them; then there may be a `way_back`.
     """
 
     under: Under
@@ -97,6 +130,7 @@ class Plan:
     keeps_texts: bool
     before: Filed | None = None
     earlier: Exchange | None = None
+    copy: Copy | None = None
     session_id: UUID | None = None
     new_session: Session | None = None
     start: int | None = None
@@ -121,7 +155,7 @@ def entries_to_add(asked: Asked, spot: Spot, memory: Memory, *, session_id: UUID
     if spot.is_beside:
         states = new_states(asked.request, Remembered(), at=asked.at) if asked.request else []
         return [*states, *(replace(entry, is_internal=True) for entry in asked.entries)], []
-    remembered = memory.of(session_id, is_new=spot.session is None)
+    remembered = memory.of(session_id, version=spot.session.version if spot.session else 0)
     entries: list[Entry] = []
     if spot.move:
         entries.append(HeadMoved(at=asked.at, to=spot.after, reason=spot.move))

@@ -4,6 +4,9 @@ Whatever lies before that and belongs to no call under way is in the record, or 
 looked at again, however often the digester is killed. So nothing has to be remembered of calls that are done, and what
 is kept is as long as what is under way. Of each of those it says whether its request is in the record: one that is, and
 whose row is gone, was erased in the meantime.
+
+Besides, it says up to which moment all of the journal is in the record, by the clock of the database: those of several
+hosts may differ.
 """
 
 from __future__ import annotations
@@ -15,7 +18,9 @@ from typing import Any
 from uuid import UUID
 
 from django.db.models import F
+from django.db.models.functions import Now
 
+from history.transactions import writing
 from relay.gateway.records import Lost
 from relay.models import JournalPosition
 
@@ -45,16 +50,15 @@ def kept_of(journal: str) -> Position:
     )
 
 
-def keep(journal: str, position: Position, *, digested_at: datetime, lost: Iterable[Lost]) -> None:
+def keep(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
     """To be called in the transaction that writes what was made of all that lies before it."""
     kept = {
         "from": position.start,
         "to": position.to,
         "under_way": {exchange.hex: int(filed) for exchange, filed in position.filed.items()},
     }
-    values: dict[str, Any] = {"position": kept, "digested_at": digested_at}
-    if not JournalPosition.objects.filter(pk=journal).update(**values):
-        JournalPosition.objects.create(pk=journal, **values)
+    values: dict[str, Any] = {"position": kept}
+    _write(journal, values if digested_at is None else values | {"digested_at": digested_at})
     for loss in lost:
         JournalPosition.objects.filter(pk=journal).update(
             lost_calls=F("lost_calls") + loss.calls,
@@ -62,3 +66,24 @@ def keep(journal: str, position: Position, *, digested_at: datetime, lost: Itera
             lost_at=datetime.fromtimestamp(loss.at, UTC),
             lost_why=loss.why[:1_000],
         )
+
+
+def tell(journal: str, *, digested_at: datetime) -> None:
+    """That all is in the record up to that moment."""
+    _write(journal, {"digested_at": digested_at})
+
+
+def look_around(journal: str) -> tuple[datetime, list[datetime]]:
+    """What the clock of the database says, and up to when other journals are in the record."""
+    rows = list(JournalPosition.objects.annotate(now=Now()).values_list("journal", "digested_at", "now"))
+    own = [now for name, _, now in rows if name == journal]
+    if not own:
+        _write(journal, {"digested_at": None})
+        return look_around(journal)
+    return own[0], [digested_at for name, digested_at, _ in rows if name != journal and digested_at is not None]
+
+
+def _write(journal: str, values: Mapping[str, Any]) -> None:
+    with writing():
+        if not JournalPosition.objects.filter(pk=journal).update(**values):
+            JournalPosition.objects.create(pk=journal, **values)

@@ -28,7 +28,11 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """`chain` has a fingerprint for each entry of the request; `retry` is which try of the client's this is, from 0;
+    """`chain` has a fingerprint for each entry of the request, as the record has them as far as we know; `sent` is the
+    same for what the client sent, whatever the record has. `begun` is the answer that the request ends with, if there
+    is one: the model goes on with it (`prefills`). `is_prefilled`: the client wrote that, and it is no entry.
+
+    `retry` is which try of the client's this is, from 0;
     `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
 
     record: Accepted
@@ -37,6 +41,9 @@ class Asked:
     request: DecodedRequest | None = None
     problem: str = ""
     chain: tuple[bytes, ...] = ()
+    sent: tuple[bytes, ...] = ()
+    begun: ModelOutput | None = None
+    is_prefilled: bool = False
     client: str = ""
     side: str = ""
     parent: UUID | None = None
@@ -66,6 +73,31 @@ class Asked:
         """The chain over the whole request: what an answer to it follows."""
         return self.chain[-1] if self.chain else b""
 
+    @property
+    def ends(self) -> tuple[bytes, ...]:
+        """What an answer to it may follow: an answer that it ends with may turn out to be the beginning of that."""
+        if self.begun is None or self.is_prefilled:
+            return (self.end,)
+        return (self.end, self.chain[-2] if len(self.chain) > 1 else fingerprints.START)
+
+    def prefilled(self) -> Asked:
+        """The request without the beginning of the answer."""
+        if self.request is None or self.is_prefilled:
+            return self
+        request = replace(self.request, entries=self.request.entries[:-1], places=self.request.places[:-1])
+        return replace(self, request=request, chain=self.chain[:-1], is_prefilled=True)
+
+    def chained_from(self, place: int, mark: bytes) -> Asked:
+        """With another mark for the entry at this place, and what follows from it for those after it."""
+        chain = [*self.chain[:place], mark]
+        for entry in self.entries[place + 1 :]:
+            chain.append(self.mark(entry, after=chain[-1]))
+        return replace(self, chain=tuple(chain))
+
+    def mark(self, entry: Said, *, after: bytes) -> bytes:
+        scope = fingerprints.scope_of(api_key_id=self.record.key, owner_id=self.record.owner)
+        return fingerprints.fingerprint(entry, after=after, scope=scope)
+
     def name(self, hint: str) -> str:
         return self.request.session_hints.get(hint, "")[:LONGEST_NAME] if self.request else ""
 
@@ -77,12 +109,13 @@ class Asked:
     def without_body(self) -> Asked:
         """What is still of interest once the request is in the record."""
         record = msgspec.structs.replace(self.record, body=b"")
-        return replace(self, record=record, request=None, chain=self.chain[-1:])
+        return replace(self, record=record, request=None, chain=self.chain[-2:], sent=self.sent[-2:])
 
 
 def read(record: Accepted) -> Asked:
     headers = {name.lower(): value for name, value in record.headers}
     request, problem = _decoded(record)
+    chain = _chain(record, request)
     above = parent_of(headers, named=request.session_hints.get("session_id", "") if request else "")
     return Asked(
         record=record,
@@ -90,7 +123,9 @@ def read(record: Accepted) -> Asked:
         session=record.session or _conversation(record, request),
         request=request,
         problem=problem,
-        chain=_chain(record, request),
+        chain=chain,
+        sent=chain,
+        begun=_begun(request),
         client=client_of(headers),
         side=side_call(record, request, headers),
         parent=session_id(above[:LONGEST_NAME], key=record.key) if above else None,
@@ -124,6 +159,13 @@ def _chain(record: Accepted, request: DecodedRequest | None) -> tuple[bytes, ...
         after = fingerprints.fingerprint(entry, after=after, scope=scope)
         chain.append(after)
     return tuple(chain)
+
+
+def _begun(request: DecodedRequest | None) -> ModelOutput | None:
+    last = request.entries[-1] if request and request.entries else None
+    if not isinstance(last, ModelOutput) or last.tool_requests:
+        return None
+    return last if fingerprints.essence_of(last) is not None else None
 
 
 def _number(text: str) -> int:

@@ -17,6 +17,7 @@ from history.exchanges import SERVER_LOST
 from history.models import Exchange
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
+from relay.gateway.digest.prefills import PREFILLED
 from relay.gateway.records import Accepted, Lost
 from relay.gateway.segment_reader import read
 from relay.gateway.segments import names
@@ -31,7 +32,8 @@ def calls_under_way(folder: Path, position: Position) -> OrderedDict[UUID, Under
             call.filed = Filed(
                 session_id=row.session_id, after=row.after, attempts=row.attempts - 1, metadata=row.metadata
             )
-            call.asked = call.asked.without_body()
+            asked = call.asked.prefilled() if PREFILLED in row.metadata else call.asked
+            call.asked = asked.without_body()
         elif row is not None or position.filed.get(exchange):  # done, or erased in the meantime
             del calls[exchange]
     return calls

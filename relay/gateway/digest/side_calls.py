@@ -7,11 +7,11 @@ They are tagged and stand as notes beside the conversation that they belong to, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from history.dialects import DecodedRequest
 from history.dialects.loose import obj
-from history.entries import ModelInput, ModelOutput, Text
+from history.entries import Entry, ModelInput, ModelOutput, Text
 from relay.gateway.records import Accepted
 
 # What such calls are told to do, by the programs that make them.
@@ -77,8 +77,15 @@ def _is_title(request: DecodedRequest) -> bool:
     if _TASK.match(_only_words(request)):
         return True
     most = 2 if _HEADED.match(told) else 1
-    are_inputs = all(isinstance(entry, ModelInput) for entry in request.entries)
-    return are_inputs and len(request.entries) <= most and bool(_TITLE.search(told))
+    said = _without_prefill(request)
+    are_inputs = all(isinstance(entry, ModelInput) for entry in said)
+    return are_inputs and len(said) <= most and bool(_TITLE.search(told))
+
+
+def _without_prefill(request: DecodedRequest) -> Sequence[Entry]:
+    """A program that wants an object may begin it itself."""
+    is_begun = bool(request.entries) and isinstance(request.entries[-1], ModelOutput)
+    return request.entries[:-1] if is_begun else request.entries
 
 
 def _router(request: DecodedRequest) -> str:
@@ -90,5 +97,6 @@ def _router(request: DecodedRequest) -> str:
 
 def _only_words(request: DecodedRequest) -> str:
     """What was said, if that is one thing."""
-    said = request.entries[0] if len(request.entries) == 1 else None
+    entries = _without_prefill(request)
+    said = entries[0] if len(entries) == 1 else None
     return said.text[:READ_CHARS] if isinstance(said, ModelInput) else ""

@@ -1,0 +1,37 @@
+"""Answers under the names by which a client may go on from them: the vendor's own, and what it makes of them itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from relay.gateway.digest import prefills, references
+from relay.gateway.digest.plans import Plan
+from relay.models import NamedReply
+
+
+def name_replies(plans: Iterable[Plan]) -> None:
+    named = [
+        NamedReply(name=name[:200], key=plan.key, session_id=plan.session_id, seq=plan.message_seq or plan.after)
+        for plan in plans
+        if plan.session_id
+        for name in _names_of(plan)
+    ]
+    if named:
+        NamedReply.objects.bulk_create(named, ignore_conflicts=True)
+
+
+def _names_of(plan: Plan) -> Iterator[str]:
+    if (name := _vendors_name(plan)).startswith("resp_"):
+        yield name
+        if plan.message_seq:
+            yield from references.items_in(b"".join(plan.under.pieces))
+    if plan.answer is not None and plan.message_seq:
+        yield from prefills.names_of(plan.asked, plan.answer)
+
+
+def _vendors_name(plan: Plan) -> str:
+    """Also of one that was not kept, for a key that records no replies: then its question is gone on from."""
+    ended = plan.under.ended
+    if plan.answer is None or ended is None or plan.asked.side:
+        return ""
+    return plan.answer.reply_id if plan.message_seq else str(ended.metadata.get("reply_id", ""))
