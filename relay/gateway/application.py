@@ -151,7 +151,7 @@ async def _send_on(call: Call, client: Client) -> None:
         if (usage := recording.usage) is not None:
             accounts.note(call.key, usage.input_tokens + usage.output_tokens, recording.cost)
         if recording.edges is not None:
-            ownership.note_issued(call, recording.edges.head)
+            ownership.note_issued(call, recording.beginning)
 
 
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:

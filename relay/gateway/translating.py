@@ -182,7 +182,9 @@ class Translation:
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The reply in plain bytes; the record has it as it came."""
         try:
-            unpacking = Unpacking(self.reply.response.headers.get("content-encoding", ""))
+            encoding = self.reply.response.headers.get("content-encoding", "")
+            self.recording.compressed(encoding)
+            unpacking = Unpacking(encoding)
             chunk = self.reply.first or await self._next()
             while chunk:
                 self.recording.reply(chunk)

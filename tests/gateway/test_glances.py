@@ -5,7 +5,8 @@ import json
 import pytest
 
 from relay.gateway import bodies
-from relay.gateway.usage import EDGE_BYTES, Edges, name_in, usage_in
+from relay.gateway.edges import EDGE_BYTES, Edges
+from relay.gateway.usage import name_in, usage_in
 
 pytestmark = pytest.mark.any_database
 
