@@ -21,6 +21,7 @@ from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.edges import Copy, Edges
 from relay.gateway.headers import Pairs
+from relay.gateway.issuing import Names, names_to_note
 from relay.gateway.journal import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
@@ -67,7 +68,7 @@ class Recording:
 
     __slots__ = (
         *("_has_ended", "_instead", "call", "cost", "edges", "encoding", "first_byte_at", "is_counted_here", "is_kept"),
-        *("journal", "size", "upstream", "usage"),
+        *("journal", "names", "size", "upstream", "usage"),
     )
 
     def __init__(self, call: Call) -> None:
@@ -76,6 +77,7 @@ class Recording:
         self.is_kept = self.is_counted_here = self._has_ended = False
         self.edges: Edges | None = None
         self.encoding = ""
+        self.names: Names | None = None
         self.first_byte_at: float | None = None
         self.size = 0
         self.upstream: Upstream | None = None
@@ -94,16 +96,20 @@ class Recording:
             self.edges = Copy()
         elif kind == "other" or upstream.dialect == RESPONSES:
             self.edges = Edges()
+        self.names = names_to_note(call, upstream.dialect)
 
     def answered_by(self, upstream: Upstream) -> None:
         """Not the one that was asked first: its language, its prices."""
         self.upstream = upstream
         self._instead = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
         self.edges = self.edges or Edges()
+        self.names = names_to_note(self.call, upstream.dialect)
 
     def compressed(self, encoding: str) -> None:
         """The upstream was asked for plain bytes, and sends others all the same."""
         self.encoding = encoding
+        if self.names is not None:
+            self.names.unpack(encoding)
 
     def reply(self, chunk: bytes) -> None:
         """Bytes of the upstream, untouched."""
@@ -112,6 +118,8 @@ class Recording:
         self.size += len(chunk)
         if self.edges is not None:
             self.edges.add(chunk)
+        if self.names is not None:
+            self.names.add(chunk)
         if self.is_kept:
             self.journal.reply(self.call.exchange, chunk)
 
