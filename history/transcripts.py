@@ -33,6 +33,7 @@ from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
 from history.previews import entries_in_brief
 from history.selectors import PAGE, Page, messages_of
+from history.unkept import unkept_answer
 
 SHOWN_CALLS = 200
 # How far below an entry a branch is looked at for the page around it: surely further than the page goes.
@@ -90,6 +91,8 @@ class Shown:
     """A summary that somebody took back."""
     is_newest: bool = False
     """Nothing was said after it: a call of its tools may still get its result."""
+    is_answered_unkept: bool = False
+    """It was answered, and the answer is not in the record."""
     compacted: str = ""
     """Before this entry the program summarised what had been said; the address of how it was before."""
 
@@ -159,7 +162,7 @@ def read_page(session: Session, place: Place) -> Transcript:
     page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
     rows = _shown(session, page.messages, place) if page.messages else []
     if not page.has_newer and place.leaf is None:
-        rows = _with_newest(rows)
+        rows = _with_newest(rows, has_unkept_answer=unkept_answer(session) is not None)
     return Transcript(
         rows=tuple(rows if place.internal else _without_internal(rows, place)),
         place=place,
@@ -250,10 +253,10 @@ def _shown(session: Session, messages: Sequence[Message], place: Place) -> list[
     return list(_with_compactions(session, rows))
 
 
-def _with_newest(rows: Sequence[Shown]) -> list[Shown]:
+def _with_newest(rows: Sequence[Shown], *, has_unkept_answer: bool) -> list[Shown]:
     """The last word of the conversation is marked as such; what was only set up after it is none."""
     last = next((row for row in reversed(rows) if row.message.kind in CONVERSATION), None)
-    return [replace(row, is_newest=True) if row is last else row for row in rows]
+    return [replace(row, is_newest=True, is_answered_unkept=has_unkept_answer) if row is last else row for row in rows]
 
 
 def _with_compactions(session: Session, rows: Sequence[Shown]) -> Iterator[Shown]:

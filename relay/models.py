@@ -300,7 +300,8 @@ class KeyStreams(models.Model):
 
 
 class IssuedId(models.Model):
-    """The vendor's name of an answer or a conversation that it keeps, and the key that it was given to.
+    """The vendor's name of what it keeps (an answer, an item of one, a conversation, a container), and the key that was
+    given it.
 
     Everybody's lie behind one account upstream, so a key may go on only from what was given to it.
     """

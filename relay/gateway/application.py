@@ -17,7 +17,7 @@ from django.conf import settings
 
 from history.keyring import ApiKeyError
 from relay.errors import NoSuchModel, ProviderError
-from relay.gateway import addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
+from relay.gateway import addresses, bodies, callers, glances, limits, naming, own, ownership, refusals, routes
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
 from relay.gateway.calls import Call, Scope, new_id
@@ -117,7 +117,7 @@ async def _read_body(call: Call, receive: Any) -> None:
         raise Refusal("The request has no proper content-length.") from None
     if call.address.kind == "other":
         return
-    call.see(bodies.glanced_at(call.told))
+    call.see(*glances.glanced_at(call.told, call.address.dialect))
     call.recording = mode_of(call.key)
     call.naming = naming.named(call.headers, call.asked, key=call.key.id)
     if naming.BODY_FIELD in call.asked:
@@ -129,6 +129,8 @@ async def _read_body(call: Call, receive: Any) -> None:
 
 async def _send_on(call: Call, client: Client) -> None:
     upstreams = _upstreams(call)
+    if call.refers:
+        upstreams = await ownership.reaching(call, upstreams)
     recording = Recording(call)
     recording.accept(upstreams[0])
     leaving = Leaving(client.loop)
@@ -149,7 +151,9 @@ async def _send_on(call: Call, client: Client) -> None:
         leaving.close()
         recording.end("client_gone" if client.is_gone else "server_lost")
         if recording.edges is not None:
-            ownership.note_issued(call, recording.edges.head)
+            ownership.note_issued(call, recording.beginning)
+        if recording.names is not None:
+            ownership.remember(call, recording.names.end())
 
 
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from random import getrandbits
 from typing import Any
@@ -17,6 +17,7 @@ from relay.gateway.addresses import Address
 from relay.gateway.bodies import looked_into
 from relay.gateway.naming import NOT_NAMED, Naming
 from relay.gateway.records import Attempt
+from relay.gateway.references import Reference
 
 Scope = Mapping[str, Any]
 
@@ -36,7 +37,8 @@ def new_id() -> UUID:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """`body` is what goes on, `told` the same as it can be read; `asked` is what a glance at it shows."""
+    """`body` is what goes on, `told` the same as it can be read; `asked` is what a glance at it shows, `refers` what it
+    names of what lies at the vendor."""
 
     loop: AbstractEventLoop  # in which it is carried; to ask for it takes a system call
     method: str
@@ -55,6 +57,7 @@ class Call:
     body: bytes = b""
     told: bytes = b""
     asked: Mapping[str, Any] = field(default_factory=dict)
+    refers: Sequence[Reference] = ()
     model: str = ""
     naming: Naming = NOT_NAMED
     has_lost_session_field: bool = False
@@ -64,8 +67,8 @@ class Call:
     def __post_init__(self) -> None:
         self.name = str(self.exchange)  # it is asked for several times
 
-    def see(self, asked: Mapping[str, Any]) -> None:
-        self.asked = asked
+    def see(self, asked: Mapping[str, Any], refers: Sequence[Reference] = ()) -> None:
+        self.asked, self.refers = asked, refers
         self.model = self.address.model or string(asked.get("model"))
 
     @property

@@ -38,6 +38,8 @@ async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recor
 
 
 async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:
+    if encoding := reply.response.headers.get("content-encoding"):
+        recording.compressed(encoding)
     try:
         if 300 <= reply.status < 400:
             # Whoever followed it would show our caller's key to a stranger.

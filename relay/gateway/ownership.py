@@ -1,9 +1,9 @@
-"""What a call refers to must be its key's own: a session by its id, an answer that the vendor keeps by its name.
+"""What a call refers to must be its key's own: a session by its id, what the vendor keeps of an answer by its name.
 
-Of anybody else's the caller is told that there is none. Names of answers are noted as they pass by; a process that has
+Of anybody else's the caller is told that there is none. Names are noted as they pass by (`issuing`); a process that has
 not seen one asks the database, where every process writes what it saw about once a second: so it asks for a little
-longer than that before it says no. What counts is what a reply calls itself, not whatever stands in it: a caller can
-have the vendor repeat any text.
+longer than that before it says no. What no reply can have given (files, stores, prompts, caches) is nobody's, unless
+the operator has listed the address where it is made: then everybody's is everybody's to use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +23,24 @@ from history.dialects.loose import obj, string
 from history.models import Session
 from history.transactions import writing
 from relay.database import in_database
-from relay.gateway.addresses import RESPONSES
+from relay.gateway.addresses import CHAT, RESPONSES
 from relay.gateway.calls import Call
+from relay.gateway.issuing import OF_REPLIES
 from relay.gateway.naming import Naming
+from relay.gateway.references import (
+    AUDIO,
+    CACHE,
+    CONTAINER,
+    FILE,
+    FILE_STORE,
+    ITEM,
+    PROMPT,
+    SKILL,
+    VECTOR_STORE,
+    Reference,
+)
 from relay.gateway.refusals import Refusal
+from relay.gateway.routes import Upstream
 from relay.gateway.usage import LONGEST_NAME, names_in
 from relay.models import IssuedId
 
@@ -34,8 +48,21 @@ logger = logging.getLogger(__name__)
 
 MOST_REMEMBERED = 20_000
 ASKED_AGAIN = (0.3, 0.5, 0.7)
+ASKED_AT_ONCE = 500
 AGAIN = (("retry-after", "2"),)
-OF_OTHERS = ("resp_", "conv_")
+OF_OPENAI = (CHAT, RESPONSES)
+# What replies give names to.
+GIVEN = (ITEM, AUDIO, CONTAINER)
+# Where things are made that requests can name. Prompts are made by hand: whoever lists their address lends them out.
+OPENED_BY = {
+    CONTAINER: ("/v1/containers",),
+    FILE: ("/v1/files", "/v1beta/files"),
+    VECTOR_STORE: ("/v1/vector_stores",),
+    PROMPT: ("/v1/prompts",),
+    SKILL: ("/v1/skills",),
+    CACHE: ("/v1beta/cachedContents", "/v1/cachedContents"),
+    FILE_STORE: ("/v1beta/fileSearchStores", "/v1/fileSearchStores"),
+}
 
 _lock = threading.Lock()
 _seen: OrderedDict[tuple[int, str], None] = OrderedDict()
@@ -47,13 +74,48 @@ async def check(call: Call) -> None:
         await _check_session(call)
     if call.address.dialect == RESPONSES:
         for name in _referred(call.asked):
-            if not await _is_issued(call.key.pk, name):
+            if await _not_issued(call.key.pk, [name]):
                 raise Refusal(f"Previous response with id '{name}' not found.", "not_found")
 
 
 def goes_on(call: Call) -> str:
     """What the vendor keeps and the call goes on from; nothing, if it tells all of it itself."""
     return next(_referred(call.asked), "") if call.address.dialect == RESPONSES else ""
+
+
+async def reaching(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
+    """Those that have what the call refers to. Whoever is asked in other words than the caller's is not told of it."""
+    native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
+    if not native:
+        return upstreams
+    given = {reference.name for reference in call.refers if reference.kind in GIVEN}
+    unknown = await _not_issued(call.key.pk, given) if given else given
+    for reference in call.refers:
+        if reference.kind not in GIVEN or reference.name in unknown:
+            upstreams = native = [upstream for upstream in native if _opens(upstream, reference.kind)]
+        if not native:
+            raise _unknown(reference, call.address.dialect)
+    return upstreams
+
+
+def _opens(upstream: Upstream, kind: str) -> bool:
+    return any(upstream.provider.endpoint.lists(path) for path in OPENED_BY.get(kind, ()))
+
+
+def _unknown(reference: Reference, dialect: str) -> Refusal:
+    kind, name = reference.kind, reference.name[:LONGEST_NAME]
+    if kind == ITEM:
+        words = (
+            f"Item with id '{name}' not found. Of what the vendor keeps, a key can refer to what it was given itself."
+        )
+    elif kind in GIVEN:
+        words = f"The {kind} '{name}' was not found. A key can use those that it was given itself."
+    else:
+        words = (
+            f"The {kind} '{name}' cannot be used here: whatever lies at the vendor is everybody's, "
+            f"and the operator has not listed {OPENED_BY[kind][0]} for this provider. Send its content instead."
+        )
+    return Refusal(words, "invalid_request" if dialect in OF_OPENAI else "not_found", status=404)
 
 
 async def _check_session(call: Call) -> None:
@@ -82,32 +144,44 @@ def _referred(asked: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-async def _is_issued(key: int, name: str) -> bool:
-    name = name[:LONGEST_NAME]
-    known = IssuedId.objects.filter(key_id=key, name=name)
+async def _not_issued(key: int, names: Iterable[str]) -> set[str]:
+    """Those that this key was not given; another process may have been told of one a moment ago."""
+    unknown = set(names)
     for wait in (*ASKED_AGAIN, None):
         with _lock:
-            if (key, name) in _seen:
-                return True
+            unknown = {name for name in unknown if (key, name[:LONGEST_NAME]) not in _seen}
         try:
-            if await in_database(known.exists):
-                return True
+            known = await in_database(_issued_among, key, unknown) if unknown else ()
         except (DatabaseError, InterfaceError):
             raise Refusal("Whose answer that was cannot be looked up just now.", "overloaded", headers=AGAIN) from None
+        unknown = {name for name in unknown if name[:LONGEST_NAME] not in known}
+        if not unknown:
+            break
         if wait is not None:
             await asyncio.sleep(wait)
-    return False
+    return unknown
+
+
+def _issued_among(key: int, names: Iterable[str]) -> set[str]:
+    asked, found = [name[:LONGEST_NAME] for name in names], set[str]()
+    for start in range(0, len(asked), ASKED_AT_ONCE):
+        some = asked[start : start + ASKED_AT_ONCE]
+        found.update(IssuedId.objects.filter(key_id=key, name__in=some).values_list("name", flat=True))
+    return found
 
 
 def note_issued(call: Call, head: bytes) -> None:
     """What a reply calls itself stands at its beginning."""
     is_response = call.address.dialect == RESPONSES
-    if not is_response and b'"resp_' not in head and b'"conv_' not in head:
-        return
+    if is_response or b'"resp_' in head or b'"conv_' in head:
+        remember(call, [name for name in names_in(head) if is_response or name.startswith(OF_REPLIES)])
+
+
+def remember(call: Call, names: Iterable[str]) -> None:
     with _lock:
-        for name in dict.fromkeys(names_in(head)):
-            pair = (call.key.pk, name)
-            if pair not in _seen and (is_response or name.startswith(OF_OTHERS)):
+        for name in dict.fromkeys(names):
+            pair = (call.key.pk, name[:LONGEST_NAME])
+            if pair not in _seen:
                 _seen[pair] = None
                 _unwritten.append(pair)
         while len(_seen) > MOST_REMEMBERED:

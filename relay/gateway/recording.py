@@ -1,7 +1,7 @@
 """What the journal is told of a call. In the way of nothing: every line here is a few microseconds and raises nothing.
 
-Of a key with limits, and where a reply is not recorded, the edges of the reply are kept for a moment as well: that is
-where a vendor says how many tokens were used. Everything else is counted by whoever digests the journal.
+Of a key with limits, and where a reply is not recorded, the reply is kept for a moment as well, to see how many tokens
+were used. Everything else is counted by whoever digests the journal.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from history.models import ApiKey
 from relay.gateway import accounts
 from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
+from relay.gateway.edges import Copy, Edges
 from relay.gateway.headers import Pairs
+from relay.gateway.issuing import Names, names_to_note
 from relay.gateway.journal import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
-from relay.gateway.usage import Edges, name_in, usage_of, usage_told
+from relay.gateway.usage import name_in, usage_of, usage_told
 from relay.prices import cost_of
 
 logger = logging.getLogger(__name__)
@@ -66,8 +68,8 @@ class Recording:
     """One call in the journal, from before it is sent until it has ended, once."""
 
     __slots__ = (
-        *("_has_ended", "_instead", "call", "cost", "edges", "first_byte_at", "is_counted_here", "is_kept", "journal"),
-        *("size", "upstream", "usage"),
+        *("_has_ended", "_instead", "call", "cost", "edges", "encoding", "first_byte_at", "is_counted_here", "is_kept"),
+        *("journal", "names", "size", "upstream", "usage"),
     )
 
     def __init__(self, call: Call) -> None:
@@ -75,6 +77,8 @@ class Recording:
         self.journal = journal()
         self.is_kept = self.is_counted_here = self._has_ended = False
         self.edges: Edges | None = None
+        self.encoding = ""
+        self.names: Names | None = None
         self.first_byte_at: float | None = None
         self.size = 0
         self.upstream: Upstream | None = None
@@ -89,14 +93,24 @@ class Recording:
         is_digested = self.is_kept and not call.is_limited and call.recording not in WITHOUT_REPLIES
         kind = call.address.kind
         self.is_counted_here = not is_digested if kind == "chat" else _is_counted_unrecorded(call)
-        if self.is_counted_here or kind == "other" or upstream.dialect == RESPONSES:
+        if self.is_counted_here:
+            self.edges = Copy()
+        elif kind == "other" or upstream.dialect == RESPONSES:
             self.edges = Edges()
+        self.names = names_to_note(call, upstream.dialect)
 
     def answered_by(self, upstream: Upstream) -> None:
         """Not the one that was asked first: its language, its prices."""
         self.upstream = upstream
         self._instead = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
         self.edges = self.edges or Edges()
+        self.names = names_to_note(self.call, upstream.dialect)
+
+    def compressed(self, encoding: str) -> None:
+        """The upstream was asked for plain bytes, and sends others all the same."""
+        self.encoding = encoding
+        if self.names is not None:
+            self.names.unpack(encoding)
 
     def reply(self, chunk: bytes) -> None:
         """Bytes of the upstream, untouched."""
@@ -105,6 +119,8 @@ class Recording:
         self.size += len(chunk)
         if self.edges is not None:
             self.edges.add(chunk)
+        if self.names is not None:
+            self.names.add(chunk)
         if self.is_kept:
             self.journal.reply(self.call.exchange, chunk)
 
@@ -117,12 +133,12 @@ class Recording:
         counters.ended["relay", reason] += 1
         is_used = self.size > 0 and status < 400 and self.call.address.kind != "count"
         if is_used and self.is_counted_here:
-            self._try_to_count()
+            self._try_to_count(is_done=reason == "done")
         if self._instead is not None:
             metadata |= self._instead
         if self.usage is not None:
             metadata["cost"] = str(self.cost)
-        if self.call.recording == NO_REPLIES and self.edges is not None and (name := name_in(self.edges.head)):
+        if self.call.recording == NO_REPLIES and self.edges is not None and (name := name_in(self.beginning)):
             metadata["reply_id"] = name
         if self.is_kept:
             self.journal.end(
@@ -133,7 +149,7 @@ class Recording:
                     status=status,
                     first_byte_at=self.first_byte_at,
                     attempts=self.call.attempts,
-                    response_headers=headers or [],
+                    response_headers=headers or self._encoding_header(),
                     is_counted=self.is_counted_here or not is_used,
                     usage_hint=_hint(self.usage),
                     reply_size=self.size,
@@ -143,20 +159,36 @@ class Recording:
                 )
             )
 
-    def _try_to_count(self) -> None:
+    @property
+    def beginning(self) -> bytes:
+        """Of the reply as it can be read."""
+        return self.edges.beginning(self.encoding) if self.edges is not None else b""
+
+    def _encoding_header(self) -> Pairs:
+        """All that must be known of a reply whose caller left in the middle of it."""
+        return [("content-encoding", self.encoding)] if self.encoding else []
+
+    def _try_to_count(self, *, is_done: bool) -> None:
         try:
-            self._count()
+            self._count(is_done=is_done)
         except Exception:  # the reply is on its way: whatever a count trips over, its end is told and written
             logger.exception("What the call %s used cannot be counted.", self.call.name)
 
-    def _count(self) -> None:
+    def _count(self, *, is_done: bool) -> None:
         upstream, call = self.upstream, self.call
-        if upstream is None or self.edges is None:
+        if upstream is None or not isinstance(self.edges, Copy):
             return
         if call.address.kind == "chat":
-            self.usage = usage_of(upstream.dialect, self.edges, request_size=len(call.told), reply_size=self.size)
+            self.usage = usage_of(
+                upstream.dialect,
+                self.edges,
+                encoding=self.encoding,
+                request_size=len(call.told),
+                reply_size=self.size,
+                is_done=is_done,
+            )
         else:
-            self.usage = usage_told(upstream.dialect, self.edges)
+            self.usage = usage_told(upstream.dialect, self.edges, encoding=self.encoding)
         if self.usage is not None:
             self.cost = cost_of(self.usage, provider=upstream.provider.name, model=upstream.model)
             accounts.note(call.key, self.usage.input_tokens + self.usage.output_tokens, self.cost)

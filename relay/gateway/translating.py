@@ -9,28 +9,25 @@ stream turns out to hold after its headers are sent, in the record alone.
 from __future__ import annotations
 
 import asyncio
-import re
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from django.conf import settings
-
-from history.assembly import Assembler
-from history.dialects import DIALECTS, DecodedRequest, DialectError, LossCode, StreamEncoder, context_of
-from history.dialects.loose import as_bytes, obj, string
+from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
+from history.dialects.loose import as_bytes
 from history.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
 from history.tokens import estimate_context
 from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway import headers as heads
+from relay.gateway import not_carried
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
 from relay.gateway.dialing import Reply, dial
+from relay.gateway.outlets import Streamed, Whole
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
@@ -44,32 +41,6 @@ from relay.providers.plain import Request
 
 NOT_CARRIED = "x-parley-not-carried"
 MOST_NAMED = 1_000
-# Fields that say something to a vendor about the caller and nothing about the answer.
-OF_NO_MATTER = frozenset(
-    {
-        *(
-            "metadata",
-            "user",
-            "safety_identifier",
-            "prompt_cache_key",
-            "store",
-            "stream_options",
-            "service_tier",
-            "serviceTier",
-        ),
-        *("client_metadata", "include", "labels", "prompt_cache_retention"),
-        # Read as an option: whoever cannot write it names it.
-        "parallel_tool_calls",
-    }
-)
-# Fields that say nothing as long as they say this.
-USUAL = {"n": 1}
-# Of these the fields inside are named, one by one.
-OF_FIELDS = frozenset({"generationConfig", "toolConfig"})
-# The losses that are told with what was lost.
-SAYS_WHICH = {LossCode.OPTION_NOT_CARRIED: "name", LossCode.TOOL_NOT_CARRIED: "name", LossCode.PART_NOT_CARRIED: "type"}
-# Names are the caller's or the vendor's own words, and must not end a header or be taken for two of them.
-NOT_IN_A_NAME = re.compile(r"[^\x21-\x2b\x2d-\x7e]")
 # Of a refusal that is worth telling in another language.
 PASSED_ERROR_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
 ERROR_BYTES = 64 * 1024
@@ -93,7 +64,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     if reply.upstream.is_native(dialect):
         await pass_back(call, reply, client, recording)
         return
-    lost = dict.fromkeys(_lost(decoded(), notes))
+    lost = dict.fromkeys(not_carried.of_request(decoded(), notes))
     translation = Translation(call=call, reply=reply, client=client, recording=recording, lost=lost)
     try:
         await translation.tell()
@@ -125,28 +96,6 @@ def _decoded(call: Call) -> DecodedRequest:
     except (DialectError, ValueError) as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
     return replace(asked, model=call.model, options=replace(asked.options, stream=True))
-
-
-def _lost(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
-    """The names of what the request says and the upstream was not told."""
-    for loss in (*asked.losses, *notes.losses):
-        yield _named(loss.code, str(loss.values.get(SAYS_WHICH.get(loss.code, ""), "")))
-    for name in _fields(asked.extra):
-        yield _named(LossCode.OPTION_NOT_CARRIED, name)
-    if any(tool.extra.get("strict") is True for tool in asked.tools):
-        yield _named(LossCode.OPTION_NOT_CARRIED, "strict")
-
-
-def _fields(extra: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in extra.items():
-        if name in OF_FIELDS and isinstance(value, Mapping):
-            yield from (f"{name}.{inner}" for inner in value)
-        elif name not in OF_NO_MATTER and (name not in USUAL or value != USUAL[name]):
-            yield name
-
-
-def _named(code: LossCode, which: str = "") -> str:
-    return f"{code.value}:{NOT_IN_A_NAME.sub('_', which)}" if which else code.value
 
 
 def _request(asked: DecodedRequest, upstream: Upstream, endpoint: Endpoint, notes: CallNotes) -> Request:
@@ -228,13 +177,15 @@ class Translation:
             self._over_at = self.call.loop.time()
         self._has_answered = self._has_answered or not isinstance(event, Started | Skipped)
         if isinstance(event, MediaPiece | OtherPiece):
-            self.lost[_named(LossCode.PART_NOT_CARRIED, _kind(event))] = None
+            self.lost[not_carried.of_reply(event)] = None
         return blotted(event, self.reply.endpoint) if isinstance(event, Failed) else event
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The reply in plain bytes; the record has it as it came."""
         try:
-            unpacking = Unpacking(self.reply.response.headers.get("content-encoding", ""))
+            encoding = self.reply.response.headers.get("content-encoding", "")
+            self.recording.compressed(encoding)
+            unpacking = Unpacking(encoding)
             chunk = self.reply.first or await self._next()
             while chunk:
                 self.recording.reply(chunk)
@@ -292,81 +243,7 @@ def _wrong_address(reply: Reply) -> str:
     return ""
 
 
-def _kind(piece: MediaPiece | OtherPiece) -> str:
-    if isinstance(piece, MediaPiece):
-        return piece.media_type or "media"
-    return string(piece.data.get("type")) or next(iter(piece.data), "unknown")
-
-
 def _end_after(error: ProviderError) -> str:
     if error.kind == "timeout":
         return "timeout"
     return "upstream_cut" if isinstance(error, Cut) else "upstream_error"
-
-
-class Streamed:
-    """The reply as a stream: of events, or for Gemini's callers that did not ask for these, one array in pieces."""
-
-    def __init__(self, translation: Translation) -> None:
-        self.of = translation
-        call = translation.call
-        self.encoder: StreamEncoder = DIALECTS[call.address.dialect].stream_encoder(
-            model=call.model,
-            reply_id=translation.reply_id,
-            created=int(time.time()),
-            with_usage=call.address.dialect != CHAT or bool(obj(call.asked.get("stream_options")).get("include_usage")),
-        )
-        self.is_array = call.address.dialect == GEMINI and "alt=sse" not in call.query
-        self._elements = 0
-
-    async def take(self, events: Sequence[Event]) -> None:
-        await self._begin()
-        if written := b"".join(map(self.encoder.feed, events)):
-            await self.of.client.write(self._shaped(written))
-
-    async def end(self) -> None:
-        await self._begin()
-        rest = self._shaped(self.encoder.end())
-        if self.is_array:
-            rest += b"]" if self._elements else b"[]"
-        await self.of.client.write(rest, is_last=True)
-
-    async def _begin(self) -> None:
-        client = self.of.client
-        if client.has_begun:
-            return
-        kind = b"application/json" if self.is_array else b"text/event-stream; charset=utf-8"
-        headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-        keepalive = 0 if self.is_array else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
-        await client.begin(200, headers + self.of.headers(), keepalive=keepalive)
-
-    def _shaped(self, written: bytes) -> bytes:
-        if not self.is_array:
-            return written
-        elements = [line[6:] for line in written.split(b"\n") if line.startswith(b"data: ")]
-        pieces = [(b"," if self._elements + place else b"[") + piece for place, piece in enumerate(elements)]
-        self._elements += len(elements)
-        return b"\n".join(pieces)
-
-
-class Whole:
-    """The reply in one piece, once the upstream is done; a failure becomes the status."""
-
-    def __init__(self, translation: Translation) -> None:
-        self.of = translation
-        upstream = translation.reply.upstream
-        self.assembler = Assembler(provider=upstream.provider.name, model=translation.call.model)
-
-    async def take(self, events: Sequence[Event]) -> None:
-        self.assembler.feed_all(events)
-
-    async def end(self) -> None:
-        if failed := self.assembler.failed:
-            reason = "upstream_error"
-            self.of.recording.end(reason, **self.of.told(), error=failed.message)
-            raise self.of.refusal(failed.message, failed.kind)
-        dialect = DIALECTS[self.of.call.address.dialect]
-        reply = dialect.encode_reply(self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()))
-        body = as_bytes(reply)
-        await self.of.client.begin(200, json_headers(body) + self.of.headers())
-        await self.of.client.write(body, is_last=True)

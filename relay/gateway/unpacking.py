@@ -1,17 +1,21 @@
 """Taking the compression off a reply, piece by piece as it comes.
 
 Upstreams are asked for plain bytes, but some, or a proxy before them, compress all the same. What only passes through
-may stay as it is; what is to be translated must be read.
+may stay as it is; what is to be translated, counted or recorded must be read.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from typing import Protocol
 
 import zstandard
 
 from relay.gateway.bodies import UnknownEncoding, Unreadable
+
+# So much at a time: a few bytes may become very many.
+SLICE = 256
 
 
 class _Coding(Protocol):
@@ -32,6 +36,28 @@ class Unpacking:
             except (zlib.error, zstandard.ZstdError) as error:
                 raise Unreadable(f"it is not {word} ({error})") from None
         return chunk
+
+
+def in_slices(unpacking: Unpacking, chunk: bytes) -> Iterator[bytes]:
+    """Piece by piece, for whoever need not hold all of it or wants to stop at some size."""
+    for start in range(0, len(chunk), SLICE):
+        if plain := unpacking.feed(chunk[start : start + SLICE]):
+            yield plain
+
+
+def as_far_as_it_goes(body: bytes, encoding: str, *, limit: int) -> bytes | None:
+    """What came of a reply in plain bytes, also if it broke off; None where it cannot be read or is longer."""
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        for piece in in_slices(Unpacking(encoding), body):
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                return None
+    except (UnknownEncoding, Unreadable):
+        return None
+    return b"".join(pieces)
 
 
 def _coding(word: str) -> _Coding:

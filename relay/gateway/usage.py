@@ -1,14 +1,16 @@
 """How many tokens a call used, read from the edges of its reply without parsing the rest.
 
-Vendors count at the beginning of a stream, at its end, or both. Where nothing is said, because the stream was cut or
-the vendor tells only those who ask, what went through is counted instead and the source says so. Anthropic begins with
-a placeholder for the output: of a stream that broke off, our estimate of its text counts where that is more.
+Vendors count at the beginning of a stream, at its end, or both. A reply that did not end as it should is read as it is
+when it is digested, so that the same number counts for a limit and stands on the exchange: the vendor's word so far
+(Anthropic begins with a placeholder for the output: our estimate of the text counts where that is more), else what went
+through, and the source says so.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -24,6 +26,7 @@ from history.dialects.openai_responses.replies import usage_from as responses_us
 from history.entries import Usage
 from history.tokens import estimate_text
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from relay.gateway.edges import Copy
 
 READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
     ANTHROPIC: (b'"usage"', anthropic_usage),
@@ -31,11 +34,17 @@ READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
     RESPONSES: (b'"usage"', responses_usage),
     GEMINI: (b'"usageMetadata"', gemini_usage),
 }
-EDGE_BYTES = 16 * 1024
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
-# What says the output of Anthropic's streams; within a text its quotes would be escaped.
-_LAST_WORD = b'"message_delta"'
+# Longer ones are not read whole while others wait.
+MOST_READ = 512 * 1024
+# How a stream says that it is done; within a text the quotes would be escaped.
+_ENDS = {
+    ANTHROPIC: re.compile(rb'"message_delta"'),
+    CHAT: re.compile(rb'"finish_reason":\s*"'),
+    GEMINI: re.compile(rb'"finishReason":\s*"'),
+}
+_ENDS_OF_RESPONSES = (b'"response.completed"', b'"response.incomplete"')
 _DECODER = json.JSONDecoder()
 # Where a reply says its name and that of its conversation: as a whole, or in the first event of a stream.
 NAMED_AT = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
@@ -68,57 +77,76 @@ def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     return merged_usage(usage, read(last)) if last else usage
 
 
-class Edges:
-    """The beginning and the end of a reply, as it passes by."""
-
-    __slots__ = ("_head", "_size", "_tail", "_tail_size")
-
-    def __init__(self) -> None:
-        self._head: list[bytes] = []
-        self._tail: list[bytes] = []
-        self._size = self._tail_size = 0
-
-    def add(self, chunk: bytes) -> None:
-        if self._size < EDGE_BYTES:
-            self._head.append(chunk)
-        self._size += len(chunk)
-        self._tail.append(chunk)
-        self._tail_size += len(chunk)
-        if self._tail_size > 4 * EDGE_BYTES:
-            self._tail = [self.tail]
-            self._tail_size = EDGE_BYTES
-
-    @property
-    def head(self) -> bytes:
-        return b"".join(self._head)[:EDGE_BYTES]
-
-    @property
-    def tail(self) -> bytes:
-        return b"".join(self._tail)[-EDGE_BYTES:]
+def usage_of(
+    dialect: str, edges: Copy, *, encoding: str = "", request_size: int, reply_size: int, is_done: bool
+) -> Usage | None:
+    """What the reply used: by the vendor's last word, which stands at the end of it, else by reading what came."""
+    plain = edges.plain(encoding)
+    if not plain.size:  # compressed in a way that is not read here
+        return estimated(request_size, reply_size=reply_size, is_stream=True)
+    found = told(usage_in(dialect, plain.head, plain.tail))
+    if found and is_done and _has_ended(dialect, plain):
+        return found
+    text = plain.text
+    if text is None or len(text) > MOST_READ:
+        return _like_its_beginning(dialect, plain, found, request_size=request_size)
+    by_size = estimated(request_size, reply_size=len(text), is_stream=is_streamed(text))
+    return counted(folded_from(dialect, text), request_size=request_size, by_size=by_size)
 
 
-def usage_of(dialect: str, edges: Edges, *, request_size: int, reply_size: int) -> Usage:
-    """Where a reply has begun and nobody says what it used, what went through is counted."""
-    head, tail = edges.head, edges.tail
-    found = usage_in(dialect, head, tail)
-    is_stream = is_streamed(head)
-    if found is None or not (found.input_tokens or found.output_tokens):
-        return estimated(request_size, reply_size=reply_size, is_stream=is_stream)
-    if dialect == ANTHROPIC and is_stream and _LAST_WORD not in tail:
-        return so_far(found, written=_written_like(dialect, head, reply_size=reply_size))
-    return found
+def counted(folded: Assembler, *, request_size: int, by_size: Usage | None) -> Usage | None:
+    """What a reply used, by what was read of it. Nothing where it was an error from the first word."""
+    usage = told(folded.usage)
+    if folded.ended:
+        return usage or by_size
+    written = written_in(folded)
+    if usage:
+        return so_far(usage, written=written)
+    if written:
+        return Usage(input_tokens=request_size // BYTES_PER_TOKEN, output_tokens=written, source="estimated")
+    return None if folded.failed else by_size
 
 
-def usage_told(dialect: str, edges: Edges) -> Usage | None:
+def folded_from(dialect: str, text: bytes) -> Assembler:
+    decoder = DIALECTS[dialect].stream_decoder("")
+    return Assembler().feed_all([*decoder.feed(text), *decoder.close()])
+
+
+def told(usage: Usage | None) -> Usage | None:
+    """Some say that it was nothing, which is nothing said."""
+    return usage if usage and (usage.input_tokens or usage.output_tokens) else None
+
+
+def _has_ended(dialect: str, reply: Copy) -> bool:
+    """Whether it surely ended as it should. Where that cannot be seen at once, the reply is read."""
+    tail = reply.tail
+    if not is_streamed(reply.head):
+        return tail.rstrip().endswith(b"}")
+    if dialect == RESPONSES:
+        return any(mark in (reply.text or tail) for mark in _ENDS_OF_RESPONSES)
+    return _ENDS[dialect].search(tail) is not None and b'"error"' not in tail
+
+
+def _like_its_beginning(dialect: str, reply: Copy, found: Usage | None, *, request_size: int) -> Usage:
+    """Of a very long reply that broke off: all of it as dense as its beginning; where that has no word, by size."""
+    text = reply.text
+    beginning = reply.head if text is None else text[:MOST_READ]
+    lines = beginning[: beginning.rfind(b"\n") + 1]
+    by_size = estimated(request_size, reply_size=reply.size, is_stream=is_streamed(beginning))
+    written = written_in(folded_from(dialect, lines)) * reply.size // max(1, len(lines)) or by_size.output_tokens
+    return so_far(found, written=written) if found else replace(by_size, output_tokens=written)
+
+
+def usage_told(dialect: str, edges: Copy, *, encoding: str = "") -> Usage | None:
     """Of a call that is only passed on (embeddings, pictures, sounds): as it says, since its size would say nothing."""
     mark, read = READERS[dialect]
-    told = _last(edges.tail, mark) or _last(edges.head, mark)
-    if told is None or dialect != CHAT:
-        return read(told) if told else None
+    plain = edges.plain(encoding)
+    found = _last(plain.tail, mark) or _last(plain.head, mark)
+    if found is None or dialect != CHAT:
+        return read(found) if found else None
     # OpenAI counts pictures and sounds in the words of Responses; some count embeddings by their total alone.
-    return (
-        responses_usage(told) if "input_tokens" in told else read({"prompt_tokens": told.get("total_tokens"), **told})
-    )
+    is_of_responses = "input_tokens" in found
+    return responses_usage(found) if is_of_responses else read({"prompt_tokens": found.get("total_tokens"), **found})
 
 
 def is_streamed(head: bytes) -> bool:
@@ -139,15 +167,6 @@ def written_in(folded: Assembler) -> int:
         for output in outputs
         for text in (output.text, output.reasoning, *(request.arguments for request in output.tool_requests))
     )
-
-
-def _written_like(dialect: str, head: bytes, *, reply_size: int) -> int:
-    """The whole reply as dense as its beginning; where that has not a word, by its size."""
-    lines = head[: head.rfind(b"\n") + 1]
-    folded = Assembler().feed_all(DIALECTS[dialect].stream_decoder("").feed(lines + b"\n"))
-    if written := written_in(folded):
-        return written * reply_size // len(lines)
-    return reply_size // BYTES_PER_STREAMED_TOKEN
 
 
 def estimated(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:

@@ -90,6 +90,15 @@ class Endpoint:
                 return True
         return False
 
+    def lists(self, path: str) -> bool:
+        """Whether the operator lists this address or something below it, for whatever method."""
+        for listed in self.paths:
+            wanted = listed.rpartition(" ")[2]
+            is_within = wanted.endswith("/*") and path.startswith(wanted[:-1])
+            if is_within or f"{wanted.removesuffix('/*')}/".startswith(f"{path}/"):
+                return True
+        return False
+
     def url(self, path: str, *, model: str = "") -> str:
         """The address of a path of the dialect."""
         if not self.azure_api_version:

@@ -6,8 +6,11 @@ import gzip
 import json
 
 import pytest
+from django.test import Client
 
 from history import keys
+from history.formats.base import Notes
+from history.formats.writers import html, markdown
 from history.models import ApiKey, Exchange, Message
 from relay.gateway.digest import telling
 from relay.gateway.records import Attempt
@@ -302,3 +305,39 @@ class TestResults:
         talk.body["messages"][2]["content"] = "Tuesday"
         changed = talk.ask("Really?", said("Yes!"))
         assert exchange_of(changed).metadata["changed_results"] == ["c1"]
+
+
+class TestAnswersThatWereNotKept:
+    """A reader can tell a question that was answered from one that was not."""
+
+    NOT_KEPT = "The reply was not kept: this key records requests only."
+
+    @pytest.fixture
+    def talk(self, relay: Relay) -> Chat:
+        relay.key = keys.create(name="requests only", owner=relay.key.owner, recording="no_replies").api_key
+        return Chat(relay)
+
+    def read(self, client: Client) -> str:
+        (session,) = sessions()
+        client.force_login(session.owner)
+        return client.get(session.get_absolute_url()).content.decode()
+
+    def exported(self) -> list[str]:
+        (session,) = sessions()
+        return [b"".join(write(session, Notes())).decode() for write in (markdown.write, html.write)]
+
+    def test_the_last_question_says_that_it_was_answered(self, talk: Chat, relay: Relay, client: Client) -> None:
+        exchange = talk.send("Only question")
+        relay.digest()
+        assert self.NOT_KEPT not in self.read(client)
+        assert not any(self.NOT_KEPT in text for text in self.exported())
+        relay.answer(exchange, said("Unheard."))
+        relay.digest()
+        assert self.read(client).count(f'<p class="aside">{self.NOT_KEPT}</p>') == 1
+        assert [text.count(self.NOT_KEPT) for text in self.exported()] == [1, 1]
+
+    def test_each_answer_says_so_once(self, talk: Chat, relay: Relay, client: Client) -> None:
+        for turn in range(3):
+            talk.ask(f"Question {turn}", said(f"Unheard {turn}"))
+        assert self.read(client).count(f'<p class="aside">{self.NOT_KEPT}</p>') == 3
+        assert [text.count(self.NOT_KEPT) for text in self.exported()] == [3, 3]

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
-from relay.gateway import bodies
-from relay.gateway.usage import EDGE_BYTES, Edges, name_in, usage_in
+from history.dialects import DIALECTS
+from relay.gateway import bodies, glances
+from relay.gateway.edges import EDGE_BYTES, Edges
+from relay.gateway.usage import name_in, usage_in
 
 pytestmark = pytest.mark.any_database
 
@@ -14,6 +16,13 @@ LONG = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "
 
 def test_a_glance_shows_what_carrying_needs_and_leaves_the_conversation_unread() -> None:
     assert bodies.glanced_at(json.dumps(LONG).encode()) == {"model": "m", "stream": True}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_so_does_the_glance_that_looks_for_references(dialect: str) -> None:
+    asked, refers = glances.glanced_at(json.dumps({**LONG, "input": [], "contents": []}).encode(), dialect)
+    assert {"messages", "input", "contents"}.isdisjoint(asked)
+    assert (asked["model"], refers) == ("m", [])
 
 
 @pytest.mark.parametrize("odd", [b'"temperature":NaN', b'"user":"\\ud800"', b'"model":"x"'])

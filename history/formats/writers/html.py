@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.template.loader import render_to_string
 
+from history import unkept
 from history.bodies import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import Said, bytes_of, said_in, where
+from history.formats.writers.path import Said, bytes_of, said_in, unkept_in, where
 from history.formats.writers.words import speaker
 from history.media import IMAGES, media_type_of
 from history.models import Session
@@ -25,7 +27,7 @@ STYLES = ("tokens.css", "prose.css", "export.css")
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield _rendered("head", session=session, styles=_styles())
-    for said in said_in(session, notes):
+    for said in chain(said_in(session, notes), unkept_in(session)):
         yield _rendered("entry", **_shown(said, notes, where(session, said.seq)))
     yield _rendered("tail")
 
@@ -53,7 +55,7 @@ def _shown(said: Said, notes: Notes, place: str) -> dict[str, Any]:
         "speaker": clean(speaker(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
-        "told": told,
+        "told": unkept.words() if unkept.is_without_words(entry) else told,
     }
 
 

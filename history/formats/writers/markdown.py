@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 
 from django.utils.translation import gettext as _
 
+from history import unkept
 from history.bodies import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import Call, Said, said_in, where
+from history.formats.writers.path import Call, Said, said_in, unkept_in, where
 from history.formats.writers.words import speaker
 from history.marked import Said as Sentence
 from history.models import Session
@@ -21,7 +23,7 @@ FENCES = re.compile(r"`{3,}")
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield clean(_head(session)).encode()
-    for said in said_in(session, notes):
+    for said in chain(said_in(session, notes), unkept_in(session)):
         yield clean(_entry(said, notes, where(session, said.seq))).encode()
 
 
@@ -42,6 +44,8 @@ def _entry(said: Said, notes: Notes, place: str) -> str:
     head = f"\n## {speaker(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
     if isinstance(entry, ModelInput | ModelOutput):
         told = [_part(part, notes, place) for part in entry.parts] + [_call(call, notes, place) for call in said.calls]
+        if unkept.is_without_words(entry):
+            told.insert(0, f"*{unkept.words()}*")
         if isinstance(entry, ModelOutput) and entry.status != "complete":
             told.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
         return "\n".join([head, *(f"{text}\n" for text in told if text)])

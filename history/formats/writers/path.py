@@ -26,6 +26,7 @@ from history.entries import (
 from history.formats.base import Notes, gettext_noop
 from history.models import Blob, Message, Session
 from history.reading import read_nodes
+from history.unkept import unkept_answer
 
 PAGE = 50
 
@@ -86,6 +87,12 @@ def said_in(session: Session, notes: Notes) -> Iterator[Said]:
             yield Said(node.seq, entry)
     if asking is not None:
         yield from [_with_results(asking, None), *between]
+
+
+def unkept_in(session: Session) -> Iterator[Said]:
+    """For formats that people read: that the last question was answered, where the answer was not kept."""
+    if (answer := unkept_answer(session)) is not None:
+        yield Said(session.head, answer)
 
 
 def note_beside(session: Session, notes: Notes) -> None:

@@ -19,7 +19,7 @@ from history.events import Failed
 from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.records import Accepted, Ended
 from relay.gateway.unpacking import Unpacking
-from relay.gateway.usage import estimated, is_streamed, so_far, written_in
+from relay.gateway.usage import counted, estimated, is_streamed
 from relay.providers import registry
 from relay.providers.answers import BLOT
 from relay.providers.http import HttpProvider
@@ -27,8 +27,6 @@ from relay.providers.http import HttpProvider
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
 # The caller had all of it, and we had no room for it.
 NOT_KEPT = "not_kept"
-# Of a request that nobody counted.
-BYTES_PER_TOKEN = 4
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _REQUEST_IDS = ("request-id", "x-request-id", "x-goog-request-id", "anthropic-request-id")
 
@@ -87,7 +85,7 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
     reason = _reason(folded, ended, has_body=bool(body))
     if reason == UPSTREAM_ERROR and folded.failed is None:
         folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
-    usage = _usage(folded, asked, ended, body, is_unread=bool(unread))
+    usage = _usage(folded, asked, ended, body)
     output = _output(folded, asked, ended, usage=usage) if _has_words(asked, reason, unread) else None
     others = [_output(other, asked, ended, usage=None) for other in folded.beside.values()]
     return Answer(
@@ -145,23 +143,20 @@ def _output(folded: Assembler, asked: Accepted, ended: Ended, *, usage: Usage | 
     return replace(output, usage=usage, request_id=request_id or output.request_id)
 
 
-def _usage(folded: Assembler, asked: Accepted, ended: Ended, body: bytes, *, is_unread: bool) -> Usage | None:
-    if folded.ended or is_unread:
-        return folded.usage or _hinted(ended) or _estimated(asked, ended, body)
-    written = written_in(folded)
-    if folded.usage:
-        return so_far(folded.usage, written=written)
-    if (hinted := _hinted(ended)) is not None:
-        return hinted
-    read = asked.body_size // BYTES_PER_TOKEN
-    return Usage(input_tokens=read, output_tokens=written, source="estimated") if written else None
+def _usage(folded: Assembler, asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
+    """A call that was counted when it ended has that number here, too: it is what its limits know of."""
+    hinted = _hinted(ended)
+    if hinted is not None and ended.is_counted:
+        return replace(hinted, raw=folded.usage.raw) if folded.usage else hinted
+    return counted(folded, request_size=asked.body_size, by_size=hinted or _estimated(asked, ended, body))
 
 
 def _estimated(asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
     """Of a call that was not counted when it ended, and of which the vendor says nothing either."""
     if ended.is_counted or ended.status >= 400 or not ended.reply_size:
         return None
-    return estimated(asked.body_size, reply_size=ended.reply_size, is_stream=is_streamed(body))
+    size = len(body) if body and not ended.lost_bytes else ended.reply_size
+    return estimated(asked.body_size, reply_size=size, is_stream=is_streamed(body))
 
 
 def _hinted(ended: Ended) -> Usage | None:

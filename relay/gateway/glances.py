@@ -1,0 +1,223 @@
+"""One look into the body of a call: the fields that carrying it takes an interest in, and what it refers to.
+
+The parser calls back where a name stands that refers to something at the vendor, and builds next to nothing of the
+conversation around it. Where such a name may stand is written down here, because the same words in a citation, in the
+result of a tool or in the schema of one refer to nothing. Of a body that only a more lenient parser reads, whatever
+looks like a reference counts as one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from history.dialects.loose import items, obj, string
+from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
+from relay.gateway.bodies import Glance, looked_into
+from relay.gateway.references import (
+    ITEM,
+    Audio,
+    Cache,
+    Container,
+    File,
+    FileStore,
+    FileUri,
+    Name,
+    Prompt,
+    Reference,
+    VectorStore,
+    anywhere,
+)
+
+_NOTHING = msgspec.Raw(b"null")
+
+
+class _Other(msgspec.Struct, gc=False):
+    """Any object: what is in it is not looked at."""
+
+
+class _Source(msgspec.Struct):
+    file_id: File | None = None
+    content: str | list[_Block] | _Other | None = None
+
+
+class _Block(msgspec.Struct):
+    """A part of what is said: Anthropic's files have a source, Chat's a `file`, those of Responses the id alone."""
+
+    source: str | _Source | None = None
+    file: str | _Source | None = None
+    file_id: File | None = None
+    content: str | list[_Block] | _Other | None = None
+
+
+class _Turn(msgspec.Struct):
+    content: str | list[_Block] | _Other | None = None
+
+
+class _ChatTurn(msgspec.Struct):
+    """Nearly always a text, which is left as it is; so are the results of tools in Responses."""
+
+    content: msgspec.Raw = _NOTHING
+    audio: Audio | None = None
+
+
+class Typed(msgspec.Struct, gc=False):
+    type: str | None = None
+
+
+class _Tool(msgspec.Struct):
+    vector_store_ids: list[VectorStore] | None = None
+    container: Container | None = None
+    environment: Container | None = None
+    input_image_mask: _Block | None = None
+    tools: str | list[_Tool] | None = None
+
+
+class Thing(msgspec.Struct):
+    """An item of Responses, as far as it can be told whether it says itself what it was."""
+
+    type: str | None = None
+    id: str | None = None
+    encrypted_content: msgspec.Raw = _NOTHING
+    result: msgspec.Raw = _NOTHING
+    results: msgspec.Raw = _NOTHING
+
+
+class _Item(Thing):
+    content: str | list[_Block] | _Other | None = None
+    output: msgspec.Raw = _NOTHING
+    tools: str | list[_Tool] | None = None
+
+
+class _FileData(msgspec.Struct):
+    fileUri: FileUri | None = None  # noqa: N815 - Google's words
+    file_uri: FileUri | None = None
+
+
+class _Part(msgspec.Struct):
+    fileData: _FileData | None = None  # noqa: N815
+    file_data: _FileData | None = None
+    functionResponse: _Content | None = None  # noqa: N815
+    function_response: _Content | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] | _Part | None = None
+
+
+class _FileSearch(msgspec.Struct):
+    fileSearchStoreNames: list[FileStore] | None = None  # noqa: N815
+    file_search_store_names: list[FileStore] | None = None
+
+
+class _GeminiTool(msgspec.Struct):
+    fileSearch: _FileSearch | None = None  # noqa: N815
+    file_search: _FileSearch | None = None
+
+
+class _OfAnthropic(Glance, total=False):
+    messages: list[_Turn]
+    container: Container | None
+    tools: list[Typed] | None
+
+
+class _OfChat(Glance, total=False):
+    messages: list[_ChatTurn]
+    audio: Any
+
+
+class _OfResponses(Glance, total=False):
+    input: str | list[_Item] | None
+    prompt: Prompt | None
+    tools: list[_Tool] | None
+    store: Any
+
+
+class _OfGemini(Glance, total=False):
+    contents: str | list[_Content] | _Content | None
+    systemInstruction: str | _Content | None  # noqa: N815
+    system_instruction: str | _Content | None
+    cachedContent: Cache | None  # noqa: N815
+    cached_content: Cache | None
+    tools: list[_GeminiTool] | _GeminiTool | None
+    generateContentRequest: _OfGemini  # noqa: N815
+    generate_content_request: _OfGemini
+
+
+class _Seen(threading.local):
+    def __init__(self) -> None:
+        self.references: list[Reference] = []
+
+
+_seen = _Seen()
+
+
+def _noted(kind: type[Name], value: Any) -> Name:
+    _seen.references.extend(kind.read(value))
+    return kind()
+
+
+_LOOKS = {ANTHROPIC: _OfAnthropic, CHAT: _OfChat, RESPONSES: _OfResponses, GEMINI: _OfGemini}
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    dialect: msgspec.json.Decoder(look, dec_hook=_noted) for dialect, look in _LOOKS.items()
+}
+_blocks = msgspec.json.Decoder(list[_Block], dec_hook=_noted)
+_block = msgspec.json.Decoder(_Block, dec_hook=_noted)
+_LIST, _OBJECT = b"[{"
+# What an item of this type must have to be understood without being looked up.
+_WHOLE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "result", "file_search_call": "results"}
+_REFERRING = frozenset({None, "item_reference", *_WHOLE_WITH})
+_EMPTY = (b"null", b'""', b"[]")
+
+
+def glanced_at(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
+    """The fields of a `Glance` and a few more, and what the body refers to, each once."""
+    found = _seen.references = []
+    try:
+        asked: dict[str, Any] = dict(_DECODERS[dialect].decode(body))
+        if dialect == CHAT:
+            _look_into([turn.content for turn in asked.get("messages", ())])
+        elif dialect == RESPONSES:
+            _look_into([item.output for item in items(asked.get("input")) if item.output is not _NOTHING])
+    except (ValueError, RecursionError):
+        lenient = looked_into(body)
+        return lenient, list(dict.fromkeys([*anywhere(lenient), *_items_in(lenient)]))
+    if dialect == RESPONSES:
+        found += [Reference(ITEM, item.id) for item in items(asked.get("input")) if _is_reference(item)]
+    for said in ("messages", "input", "contents"):
+        asked.pop(said, None)
+    return asked, list(dict.fromkeys(found)) if found else found
+
+
+def _look_into(said: Sequence[msgspec.Raw]) -> None:
+    for raw in said:
+        opening = memoryview(raw)[0]
+        if opening == _LIST:
+            _blocks.decode(raw)
+        elif opening == _OBJECT:  # a screenshot
+            _block.decode(raw)
+
+
+def _is_reference(item: _Item) -> bool:
+    """The API looks an item up by its id where it does not say itself what it was."""
+    if item.type not in _REFERRING or not item.id:
+        return False
+    if item.type is None:
+        return not item.content
+    return item.type == "item_reference" or not is_whole(item)
+
+
+def is_whole(thing: Thing) -> bool:
+    needed = _WHOLE_WITH.get(thing.type or "")
+    return needed is None or bytes(memoryview(getattr(thing, needed))[:5]) not in _EMPTY
+
+
+def _items_in(asked: Mapping[str, Any]) -> Iterator[Reference]:
+    for told in map(obj, items(asked.get("input"))):
+        kind, name = told.get("type"), string(told.get("id"))
+        needed = "content" if kind is None else _WHOLE_WITH.get(str(kind), "")
+        if name and (kind == "item_reference" or (needed and not told.get(needed))):
+            yield Reference(ITEM, name)

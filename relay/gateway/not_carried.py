@@ -1,0 +1,72 @@
+"""What cannot be carried into another language, by name: for the header of a reply, and for the record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from history.dialects import DecodedRequest, LossCode
+from history.dialects.loose import string
+from history.events import MediaPiece, OtherPiece
+from relay.providers.base import CallNotes
+
+# Fields that say something to a vendor about the caller and nothing about the answer.
+OF_NO_MATTER = frozenset(
+    {
+        *(
+            "metadata",
+            "user",
+            "safety_identifier",
+            "prompt_cache_key",
+            "store",
+            "stream_options",
+            "service_tier",
+            "serviceTier",
+        ),
+        *("client_metadata", "include", "labels", "prompt_cache_retention"),
+        # Read as an option: whoever cannot write it names it.
+        "parallel_tool_calls",
+    }
+)
+# Fields that say nothing as long as they say this.
+USUAL = {"n": 1}
+# Of these the fields inside are named, one by one.
+OF_FIELDS = frozenset({"generationConfig", "toolConfig"})
+# The losses that are told with what was lost.
+SAYS_WHICH = {LossCode.OPTION_NOT_CARRIED: "name", LossCode.TOOL_NOT_CARRIED: "name", LossCode.PART_NOT_CARRIED: "type"}
+# Names are the caller's or the vendor's own words, and must not end a header or be taken for two of them.
+NOT_IN_A_NAME = re.compile(r"[^\x21-\x2b\x2d-\x7e]")
+
+
+def of_request(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
+    """The names of what the request says and the upstream was not told."""
+    for loss in (*asked.losses, *notes.losses):
+        yield _named(loss.code, str(loss.values.get(SAYS_WHICH.get(loss.code, ""), "")))
+    for name in _fields(asked.extra):
+        yield _named(LossCode.OPTION_NOT_CARRIED, name)
+    if any(tool.extra.get("strict") is True for tool in asked.tools):
+        yield _named(LossCode.OPTION_NOT_CARRIED, "strict")
+
+
+def _fields(extra: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in extra.items():
+        if name in OF_FIELDS and isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
+        elif name not in OF_NO_MATTER and (name not in USUAL or value != USUAL[name]):
+            yield name
+
+
+def _named(code: LossCode, which: str = "") -> str:
+    return f"{code.value}:{NOT_IN_A_NAME.sub('_', which)}" if which else code.value
+
+
+def of_reply(piece: MediaPiece | OtherPiece) -> str:
+    """What the upstream says and the caller's language has no place for."""
+    return _named(LossCode.PART_NOT_CARRIED, _kind(piece))
+
+
+def _kind(piece: MediaPiece | OtherPiece) -> str:
+    if isinstance(piece, MediaPiece):
+        return piece.media_type or "media"
+    return string(piece.data.get("type")) or next(iter(piece.data), "unknown")
