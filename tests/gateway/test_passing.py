@@ -1,4 +1,4 @@
-"""What is only passed on: embeddings, moderations, sounds and pictures, whose models are in no list of those that chat."""
+"""What is only passed on: embeddings, moderations, sounds, pictures. No list of those that chat names their models."""
 
 from typing import Any
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from history.dialects.gemini_generate.encoding import SENTINEL
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER
+from history.dialects.gemini_generate.schemas import as_json_schema
 from history.dialects.gemini_generate.spelling import in_one_spelling
 from history.dialects.loose import compact, items, number, obj, objs, string, whole, without_empty
 from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
@@ -123,7 +124,7 @@ def _tools(group: Mapping[str, Any]) -> list[ToolDefinition]:
 
 
 def _function(function: Mapping[str, Any]) -> ToolDefinition:
-    schema = obj(function.get("parametersJsonSchema")) or obj(function.get("parameters"))
+    schema = obj(function.get("parametersJsonSchema")) or as_json_schema(obj(function.get("parameters")))
     known = ("name", "description", "parameters", "parametersJsonSchema")
     return ToolDefinition(
         name=string(function.get("name")),
