@@ -8,12 +8,14 @@ from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
-from history.dialects.loose import items, obj, string, without_empty
+from history.dialects.loose import items, obj, string, truth, without_empty
 from history.dialects.reading import Reading, extra_of
-from history.dialects.vocabulary import LossCode, ToolChoice
+from history.dialects.vocabulary import AnswerForm, LossCode, ToolChoice
 from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
 from history.entries import Part, Text, ToolDefinition, text_of
 
+# OpenAI wants a name for the form of an answer.
+UNNAMED = "answer"
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
 
@@ -58,6 +60,13 @@ class OpenAIWriting(Writing):
         said = without_empty(tool_choice=self.function({"name": name}) if name else choice)
         return {"tools": offered, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
 
+    def form(self) -> Json:
+        """What form the answer is to have, without the word for its kind; nothing, if any will do."""
+        form = self.options.form
+        if form is None or form.schema is None:
+            return {}
+        return {"name": form.name or UNNAMED, "schema": form.schema, **without_empty(strict=form.strict)}
+
     def tool(self, tool: ToolDefinition) -> Json:
         described = without_empty(description=tool.description)
         return self.function({"name": tool.name, **described, "parameters": schema_of(tool)})
@@ -98,6 +107,16 @@ def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:
         description=string(function.get("description")),
         parameters=obj(function.get("parameters")),
         extra=extra_of(function, "name", "description", "parameters"),
+    )
+
+
+def read_form(given: Any) -> AnswerForm | None:
+    """The form of an answer, wrapped or flat; None where it may be any text."""
+    kind, said = obj(given).get("type"), obj(obj(given).get("json_schema")) or obj(given)
+    if kind not in ("json_object", "json_schema"):
+        return None
+    return AnswerForm(
+        schema=obj(said.get("schema")) or None, name=string(said.get("name")), strict=truth(said.get("strict"))
     )
 
 

@@ -14,8 +14,10 @@ from history.dialects import DIALECTS
 from history.models import Session
 from relay.gateway.digest.digester import Digester
 from relay.providers import registry
+from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
+from tests.digest.programs import captured
 from tests.gateway.asking import CALLS, CONTENTS, HI, ask
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, raw, refuses, says
@@ -302,3 +304,14 @@ def newcomers_lines(relay: Relay, key: str) -> str:
         assert before in code
         code = code.replace(before, after)
     return str(code)
+
+
+def test_how_much_claude_code_wants_to_be_thought_is_carried_and_not_named_as_lost(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    request = captured("claude-code-latest-1")
+    model = request["body"]["model"]
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=(Model(name=model),)))]))
+    answered = ask(relay, request["path"], request["body"], x_api_key=key)
+    assert vendors.requests[0].body["reasoning_effort"] == request["body"]["output_config"]["effort"]
+    assert answered.headers[NOT_CARRIED] == "attribution_left_out, option_not_carried:context_management"
