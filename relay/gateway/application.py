@@ -27,7 +27,7 @@ from relay.gateway.leaving import Leaving
 from relay.gateway.recording import Recording, mode_of
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
-from relay.gateway.telling import json_headers
+from relay.gateway.telling import json_headers, of_record
 from relay.gateway.translating import count, translate
 
 logger = logging.getLogger(__name__)
@@ -137,9 +137,10 @@ async def _send_on(call: Call, client: Client) -> None:
         await _carried(call, upstreams, client, recording)
     except ProviderError as error:
         recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
-        raise Refusal(error.message, error.kind, headers=_retry(error)) from None
+        raise Refusal(error.message, error.kind, headers=(*_retry(error), *of_record(call))) from None
     except Refusal as refusal:
         recording.end("refused", error=refusal.message)
+        refusal.headers += of_record(call)
         raise
     except asyncio.CancelledError:
         recording.end("client_gone" if client.is_gone else "stopped")
