@@ -17,7 +17,19 @@ from django.conf import settings
 
 from history.keyring import ApiKeyError
 from relay.errors import NoSuchModel, ProviderError
-from relay.gateway import accounts, addresses, bodies, callers, limits, naming, own, ownership, refusals, routes
+from relay.gateway import (
+    accounts,
+    addresses,
+    bodies,
+    callers,
+    limits,
+    naming,
+    own,
+    ownership,
+    refusals,
+    routes,
+    whereabouts,
+)
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
 from relay.gateway.calls import Call, Scope, new_id
@@ -129,6 +141,9 @@ async def _read_body(call: Call, receive: Any) -> None:
 
 async def _send_on(call: Call, client: Client) -> None:
     upstreams = _upstreams(call)
+    has_choice = len(upstreams) > 1
+    if has_choice:
+        upstreams = whereabouts.those_that_have(call, upstreams)
     recording = Recording(call)
     recording.accept(upstreams[0])
     leaving = Leaving(client.loop)
@@ -153,6 +168,8 @@ async def _send_on(call: Call, client: Client) -> None:
             accounts.note(call.key, usage.input_tokens + usage.output_tokens, recording.cost)
         if recording.edges is not None:
             ownership.note_issued(call, recording.edges.head)
+            if has_choice and recording.upstream is not None:
+                whereabouts.note(call, recording.upstream, recording.edges.head)
 
 
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
