@@ -14,9 +14,10 @@ from django.conf import settings
 from history.dialects import Switches
 from relay.errors import Cut
 from relay.gateway import headers as heads
+from relay.gateway.addresses import GEMINI
 from relay.gateway.bodies import with_model
 from relay.gateway.calls import Call
-from relay.gateway.client import Client
+from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, Request, dial
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
@@ -45,7 +46,8 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
         headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
         if reply.is_stream:
             headers, keepalive = _of_stream(headers, reply)
-        await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive)
+        sign = EMPTY_LINE if call.address.dialect == GEMINI else COMMENT
+        await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive, sign=sign)
         await _pass_on(reply, client, recording)
     except Cut as cut:
         # The caller must see that it is not whole: the connection ends without its proper end.

@@ -29,7 +29,7 @@ from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
-from relay.gateway.client import Client
+from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, Request, dial
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
@@ -338,7 +338,8 @@ class Streamed:
         kind = b"application/json" if self.is_array else b"text/event-stream; charset=utf-8"
         headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         keepalive = 0 if self.is_array else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
-        await client.begin(200, headers + self.of.headers(), keepalive=keepalive)
+        sign = EMPTY_LINE if self.of.call.address.dialect == GEMINI else COMMENT
+        await client.begin(200, headers + self.of.headers(), keepalive=keepalive, sign=sign)
 
     def _shaped(self, written: bytes) -> bytes:
         if not self.is_array:

@@ -192,6 +192,26 @@ async def test_the_async_clients(relay: Relay, key: str) -> None:
     await of_google.aclose()
 
 
+def test_no_sdk_stumbles_over_the_signs_of_life_in_a_silent_stream(
+    of_openai: openai.OpenAI,
+    of_anthropic: anthropic.Anthropic,
+    of_google: genai.Client,
+    vendors: Vendors,
+    upstream: str,
+    settings: Any,
+) -> None:
+    settings.PARLEY_RELAY_KEEPALIVE_SECONDS = 0.1
+    vendors.plays(upstream, *[replace(says("Hel", "lo."), delay=0.25)] * 4)
+    chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "Hello."
+    with of_anthropic.messages.stream(model="model", max_tokens=99, messages=HI) as stream:
+        assert stream.get_final_text() == "Hello."
+    pieces = of_openai.chat.completions.create(model="model", messages=HI, stream=True)
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == "Hello."
+    with of_openai.responses.stream(model="model", input="hi") as events:
+        assert events.get_final_response().output_text == "Hello."
+
+
 def test_errors_are_the_sdks_own(
     of_openai: openai.OpenAI,
     of_anthropic: anthropic.Anthropic,
