@@ -24,6 +24,8 @@ from relay.providers.http import HttpProvider
 from relay.providers.known import VENDOR_OF_NAME
 from relay.providers.rules import Target
 
+# No vendor's names are half as long; what is found out about one is remembered for a while, whoever made it up.
+LONGEST_NAME = 500
 COOL_SECONDS = 15.0
 MOST_COOL_SECONDS = 300.0
 MOST_COOLING = 1_000
@@ -48,6 +50,8 @@ class Upstream:
 
 def upstreams_for(model: str, *, dialect: str, sticky: Callable[[], bytes] = bytes) -> list[Upstream]:
     """Those that may be asked, best first. Raises NoSuchModel. `sticky` is asked only where there is a choice."""
+    if len(model) > LONGEST_NAME:
+        raise NoSuchModel(model)
     rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
     if rule is None:
         return [_found(registry.router(), model, dialect, int(time.monotonic()))]
@@ -83,10 +87,10 @@ def _takers(dialect: str) -> Iterator[HttpProvider]:
 
 
 def _is_led_elsewhere(model: str) -> bool:
-    """By a rule, or by the name of a provider before it: then nobody else is meant."""
+    """By a rule, or by the name of a provider before it: then nobody else is meant. Nor is by what is no name."""
     first, _, rest = model.partition("/")
     is_ruled = any(rule.matches(model) for rule in settings.PARLEY_ROUTES)
-    return is_ruled or bool(rest and registry.router().provider(first))
+    return is_ruled or len(model) > LONGEST_NAME or bool(rest and registry.router().provider(first))
 
 
 def listed_by(method: str, path: str) -> HttpProvider | None:
