@@ -60,11 +60,17 @@ class OpenAIWriting(Writing):
         said = without_empty(tool_choice=self.function({"name": name}) if name else choice)
         return {"tools": offered, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
 
-    def form(self) -> Json:
-        """What form the answer is to have, without the word for its kind; nothing, if any will do."""
+    def form(self) -> Json | None:
+        """What form the answer is to have, without the word for its kind: empty for any object, None for any text.
+
+        OpenAI refuses a schema of anything but an object.
+        """
         form = self.options.form
         if form is None or form.schema is None:
-            return {}
+            return None if form is None else {}
+        if form.schema.get("type") != "object":
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="response_format")
+            return None
         return {"name": form.name or UNNAMED, "schema": form.schema, **without_empty(strict=form.strict)}
 
     def tool(self, tool: ToolDefinition) -> Json:

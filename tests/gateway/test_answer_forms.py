@@ -98,6 +98,18 @@ def test_anthropic_has_no_word_for_an_object_of_any_form(
     assert answered.headers[NOT_CARRIED] == "option_not_carried:response_format"
 
 
+@pytest.mark.parametrize("upstream", OF_OPENAI)
+def test_openai_takes_no_schema_of_anything_but_an_object(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    only(vendors, upstream)
+    path, body = CALLS[GEMINI]
+    several = {"responseMimeType": "application/json", "responseSchema": {"type": "ARRAY", "items": {"type": "STRING"}}}
+    answered = ask(relay, path, {**body, "generationConfig": several}, x_api_key=key)
+    assert answered.headers[NOT_CARRIED] == "option_not_carried:response_format"
+    assert not {"response_format", "text"} & vendors.requests[0].body.keys()
+
+
 def test_anthropic_is_told_no_bounds_that_it_refuses() -> None:
     """As its own SDK does it."""
     schema = {
@@ -139,7 +151,9 @@ def test_gemini_clis_router_gets_an_object_of_its_form_from_another_vendor(
     lost = [name for name in answered.headers[NOT_CARRIED].split(", ") if "generationConfig" in name]
     assert lost == ["option_not_carried:generationConfig.topK"]
     asked = request["body"]["generationConfig"]["responseJsonSchema"]
-    assert set(_told(vendors.requests[0].body)["properties"]) == set(asked["properties"])
+    told = _told(vendors.requests[0].body)
+    assert (asked["type"], told["type"]) == ("OBJECT", "object")
+    assert set(told["properties"]) == set(asked["properties"])
 
 
 def _told(body: dict[str, Any]) -> Any:

@@ -126,7 +126,7 @@ def _tools(group: Mapping[str, Any]) -> list[ToolDefinition]:
 
 
 def _function(function: Mapping[str, Any]) -> ToolDefinition:
-    schema = obj(function.get("parametersJsonSchema")) or as_json_schema(obj(function.get("parameters")))
+    schema = as_json_schema(obj(function.get("parametersJsonSchema")) or obj(function.get("parameters")))
     known = ("name", "description", "parameters", "parametersJsonSchema")
     return ToolDefinition(
         name=string(function.get("name")),
@@ -171,7 +171,7 @@ def _effort(given: Mapping[str, Any]) -> str:
 
 
 def _form(given: Mapping[str, Any]) -> AnswerForm | None:
-    schema = obj(given.get("responseJsonSchema")) or as_json_schema(obj(given.get("responseSchema")))
+    schema = as_json_schema(obj(given.get("responseJsonSchema")) or obj(given.get("responseSchema")))
     is_json = given.get("responseMimeType") == "application/json"
     return AnswerForm(schema=schema or None) if is_json else None
 

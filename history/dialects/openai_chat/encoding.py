@@ -122,12 +122,10 @@ class _Writer(OpenAIWriting):
         return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
     def answer_form(self) -> Json:
-        if self.options.form is None:
+        form = self.form()
+        if form is None:
             return {}
-        schema = self.form()
-        return {
-            "response_format": {"type": "json_schema", "json_schema": schema} if schema else {"type": "json_object"}
-        }
+        return {"response_format": {"type": "json_schema", "json_schema": form} if form else {"type": "json_object"}}
 
     def limits(self) -> Json:
         name = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"

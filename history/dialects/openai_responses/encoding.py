@@ -141,10 +141,10 @@ class _Writer(OpenAIWriting):
         return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
     def answer_form(self) -> Json:
-        if self.options.form is None:
+        form = self.form()
+        if form is None:
             return {}
-        schema = self.form()
-        return {"text": {"format": {"type": "json_schema", **schema} if schema else {"type": "json_object"}}}
+        return {"text": {"format": {"type": "json_schema", **form} if form else {"type": "json_object"}}}
 
     def reasoning(self) -> Json:
         effort = self.options.reasoning_effort
