@@ -26,6 +26,8 @@ from relay.gateway.telling import our_headers
 from relay.providers.endpoints import Endpoint
 
 ANTHROPIC_VERSION = "anthropic-version"
+# The one word among the redirects that is none: what the caller has is still right.
+UNCHANGED = 304
 # They are for what we write ourselves; what the caller wrote is written as the vendor wants it.
 NO_SWITCHES = Switches()
 
@@ -39,7 +41,7 @@ async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recor
 
 async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:
     try:
-        if 300 <= reply.status < 400:
+        if 300 <= reply.status < 400 and reply.status != UNCHANGED:
             # Whoever followed it would show our caller's key to a stranger.
             recording.end("upstream_error", **_told(reply))
             raise Refusal("The upstream sends us to another address: check its base URL.", "server", status=502)

@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 import pytest
+from aiohttp import web
 
 from history import keys, recorder
 from history.dialects import DIALECTS
@@ -120,6 +121,13 @@ def test_embeddings_pictures_and_sounds_are_passed_on_unrecorded(relay: Relay, k
     answered = ask(relay, "/v1/embeddings", {"model": "model", "input": "hi"}, x_api_key=key)
     assert (answered.status, answered.json["data"][0]["embedding"]) == (200, [0.1])
     assert relay.accepted() == []
+
+
+def test_that_nothing_has_changed_at_a_listed_path_is_passed_on(relay: Relay, key: str, vendors: Vendors) -> None:
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", paths=("GET /v1/files",)))]))
+    vendors.pages["/v1/files"] = web.Response(status=304, headers={"etag": '"1"'})
+    answered = ask(relay, "/v1/files", method="GET", x_api_key=key, if_none_match='"1"')
+    assert (answered.status, answered.headers["etag"], answered.body) == (304, '"1"', b"")
 
 
 # Models, and how it stands with a key.
