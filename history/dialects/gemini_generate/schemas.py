@@ -1,8 +1,8 @@
 """Google's own schemas as JSON Schema, which everybody else takes.
 
 Google describes the parameters of functions and the form of answers in a dialect of OpenAPI: types in capitals,
-`nullable`, an order of properties, counts as texts, each name in two spellings. Other vendors refuse that. Clients write
-either in the place of the other, Gemini CLI too, so what is JSON Schema already stays as it is.
+`nullable`, an order of properties, counts as texts, each name in two spellings. Other vendors refuse that. Clients
+write either in the place of the other, Gemini CLI too, so what is JSON Schema already stays as it is.
 """
 
 from __future__ import annotations
