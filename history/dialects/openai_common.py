@@ -8,14 +8,16 @@ from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
-from history.dialects.loose import compact, items, obj, string, without_empty
+from history.dialects.loose import compact, items, obj, string, truth, without_empty
 from history.dialects.reading import Reading, extra_of
-from history.dialects.vocabulary import LossCode, ToolChoice
+from history.dialects.vocabulary import AnswerForm, LossCode, ToolChoice
 from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
 from history.entries import Part, Text, ToolDefinition, text_of
 
 # What a tool that takes plain text is called with is an object to us, also while it comes in pieces.
 INPUT_OPENS, INPUT_CLOSES = '{"input":"', '"}'
+# OpenAI wants a name for the form of an answer.
+UNNAMED = "answer"
 
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
 
@@ -60,6 +62,19 @@ class OpenAIWriting(Writing):
         name, choice = self.options.tool_name, self.options.tool_choice
         said = without_empty(tool_choice=self.function({"name": name}) if name else choice)
         return {"tools": offered, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
+
+    def form(self) -> Json | None:
+        """What form the answer is to have, without the word for its kind: empty for any object, None for any text.
+
+        OpenAI refuses a schema of anything but an object.
+        """
+        form = self.options.form
+        if form is None or form.schema is None:
+            return None if form is None else {}
+        if form.schema.get("type") != "object":
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="response_format")
+            return None
+        return {"name": form.name or UNNAMED, "schema": form.schema, **without_empty(strict=form.strict)}
 
     def tool(self, tool: ToolDefinition) -> Json:
         described = without_empty(description=tool.description)
@@ -107,6 +122,16 @@ def read_tool(tool: Mapping[str, Any], *, dialect: str) -> ToolDefinition:
 def piece_of_input(text: str) -> str:
     """A piece of that object, between its opening and its close."""
     return compact(text)[1:-1]
+
+
+def read_form(given: Any) -> AnswerForm | None:
+    """The form of an answer, wrapped or flat; None where it may be any text."""
+    kind, said = obj(given).get("type"), obj(obj(given).get("json_schema")) or obj(given)
+    if kind not in ("json_object", "json_schema"):
+        return None
+    return AnswerForm(
+        schema=obj(said.get("schema")) or None, name=string(said.get("name")), strict=truth(said.get("strict"))
+    )
 
 
 def session_hints(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, str]:

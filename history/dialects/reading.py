@@ -193,6 +193,12 @@ def unread_choice(body: Mapping[str, Any], options: CallOptions) -> dict[str, An
     return {"tool_choice": choice} if choice and not (options.tool_choice or options.tool_name) else {}
 
 
+def effort_for(budget: int | None) -> str:
+    """How much to think, in words: what lies next to a number of tokens. Nothing, where there is none."""
+    return next((word for word, least in _BUDGETS if (budget or 0) >= least), "")
+
+
+_BUDGETS = (("high", 16_000), ("medium", 4_000), ("low", 1))
 # Names that our own parts use: a foreign field of that name would be read as ours when it comes back from storage.
 _OWN = frozenset(
     {"type", "text", "signature", "provider", "redacted", "call_id", "name", "arguments"}

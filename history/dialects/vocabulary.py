@@ -116,6 +116,15 @@ ToolChoice = Literal["", "auto", "none", "required"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerForm:
+    """An answer that is to be JSON: of this schema, or without one any object. The name and `strict` are OpenAI's."""
+
+    schema: Mapping[str, Any] | None = None
+    name: str = ""
+    strict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
     """How a model is to be called. ``provider`` says whose signed reasoning may go back; empty: the dialect's vendor.
 
@@ -135,6 +144,7 @@ class CallOptions:
     tool_name: str = ""
     parallel_tools: bool | None = None
     reasoning_effort: str = ""
+    form: AnswerForm | None = None
     include_live_screen: bool = True
     include_debug: bool = False
     return_reasoning: bool = True
@@ -155,8 +165,9 @@ class Encoded:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedRequest:
     """A client's request in our own words. ``blobs`` are the bytes of its attachments; ``extra`` is what we have no
-    word for; ``session_hints`` is what it says about the conversation that it belongs to; ``places`` says with
-    which message (item, content) of the request each entry begins, from 0."""
+    word for, ``read`` those of its fields that the options say as well; ``session_hints`` is what it says about the
+    conversation that it belongs to; ``places`` says with which message (item, content) of the request each entry
+    begins, from 0."""
 
     entries: tuple[Said, ...]
     system: str = ""
@@ -166,6 +177,7 @@ class DecodedRequest:
     session_hints: Mapping[str, str] = field(default_factory=nothing)
     blobs: Mapping[str, bytes] = field(default_factory=nothing)
     extra: Mapping[str, Any] = field(default_factory=nothing)
+    read: frozenset[str] = frozenset()
     losses: tuple[Loss, ...] = ()
     places: tuple[int, ...] = ()
 

@@ -38,7 +38,7 @@ NAMES = {
     "anthropic-messages": "Anthropic Messages",
     "gemini-generate": "Gemini",
 }
-# How much to think is said in fields that we hand on as they came.
+# How much to think, and everywhere what form an answer has, is said in fields that we hand on as they came.
 SAY_IT_THEMSELVES = ("anthropic-messages", "gemini-generate")
 # What is not lost on the way to another vendor, but told there in another way.
 SAID_DIFFERENTLY = frozenset(
@@ -102,6 +102,7 @@ def _own_rules(walk: Walk) -> Iterator[Finding]:
 
 def _native(given: Given, walk: Walk, decoded: DecodedRequest, known: Known) -> Verdict:
     """In its own language: what the vendor itself would say. What gets lost in a repair is told with the repairs."""
+    known = replace(known, options=replace(known.options, form=None))
     if given.language in SAY_IT_THEMSELVES:
         known = replace(known, options=replace(known.options, reasoning_effort=""))
     encoded = written_for(given.language, known)

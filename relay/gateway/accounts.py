@@ -7,6 +7,7 @@ and writes them together with the exchange: `note` is for those that have one, a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -78,6 +79,11 @@ class Account:
 
 _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
+# Goes up when `sync` begins to write and when it has read back: what was read while it is odd, or while it went up, may
+# lack what is being written or have it twice.
+_turns = 0
+# How often it is read again, and after how long; a call does not wait longer for a database that is slow to write.
+READ_AGAIN, READ_AFTER = 5, 0.01
 
 
 LIMITS = (
@@ -148,6 +154,15 @@ def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
 
 def sync() -> None:
     """The background's job: write what this process counted, read what all of them did."""
+    global _turns
+    _turns += 1
+    try:
+        _write_and_read()
+    finally:
+        _turns += 1
+
+
+def _write_and_read() -> None:
     with _lock:
         active = {key: account for key, account in _accounts.items() if _is_active(account)}
         for key in _accounts.keys() - active.keys():
@@ -177,11 +192,15 @@ def _written(counts: Mapping[int, Count[Any]]) -> None:
             count.known, count.writing = count.known + count.writing, NO_USE
 
 
-def _take(key: int, total: Total) -> None:
+def _take(key: int, total: Total, *, read_in: int | None = None) -> bool:
+    """`read_in`: which turn it was when that was read, by whoever does not write."""
     with _lock:
+        if read_in is not None and (read_in != _turns or read_in % 2):
+            return False
         account = account_of(key, is_locked=True, is_seen=False)
         account.minute.known, account.day.known = total.minute, total.day
         account.month_before, account.elsewhere, account.is_loaded = total.month_before, total.elsewhere, True
+        return True
 
 
 def running_here() -> int:
@@ -207,9 +226,13 @@ def _is_busy(account: Account) -> bool:
 
 async def load(key: int) -> None:
     """The first time in this process: what others have counted. Without the database the call goes on."""
-    try:
-        total = await in_database(uses.total_of, key, minute=this_minute(), day=today())
-    except (DatabaseError, InterfaceError):
-        logger.warning("What the key %d has used cannot be read; it passes.", key)
-        return
-    _take(key, total)
+    for _ in range(READ_AGAIN):
+        turn = _turns
+        try:
+            total = await in_database(uses.total_of, key, minute=this_minute(), day=today())
+        except (DatabaseError, InterfaceError):
+            logger.warning("What the key %d has used cannot be read; it passes.", key)
+            return
+        if _take(key, total, read_in=turn):
+            return
+        await asyncio.sleep(READ_AFTER)

@@ -99,6 +99,12 @@ def spoken_by(path: str, headers: Mapping[str, str]) -> str:
         return found[0]
     if "anthropic-version" in headers or path.startswith(_ANTHROPICS):
         return ANTHROPIC
-    if path.startswith("/v1beta") or "x-goog-api-key" in headers or _OF_GEMINI.fullmatch(path):
+    if path.startswith("/v1beta") or "x-goog-api-key" in headers or _has_verb(path):
         return GEMINI
     return CHAT
+
+
+def _has_verb(path: str) -> bool:
+    """What follows the last colon may also belong to the model's name."""
+    found = _OF_GEMINI.fullmatch(path)
+    return found is not None and found["verb"] in VERBS

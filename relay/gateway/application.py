@@ -17,7 +17,19 @@ from django.conf import settings
 
 from history.keyring import ApiKeyError
 from relay.errors import NoSuchModel, ProviderError
-from relay.gateway import addresses, bodies, callers, glances, limits, naming, own, ownership, refusals, routes
+from relay.gateway import (
+    addresses,
+    bodies,
+    callers,
+    glances,
+    limits,
+    naming,
+    own,
+    ownership,
+    refusals,
+    routes,
+    whereabouts,
+)
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
 from relay.gateway.calls import Call, Scope, new_id
@@ -27,7 +39,7 @@ from relay.gateway.leaving import Leaving
 from relay.gateway.recording import Recording, mode_of
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
-from relay.gateway.telling import json_headers
+from relay.gateway.telling import json_headers, of_record
 from relay.gateway.translating import count, translate
 
 logger = logging.getLogger(__name__)
@@ -129,6 +141,9 @@ async def _read_body(call: Call, receive: Any) -> None:
 
 async def _send_on(call: Call, client: Client) -> None:
     upstreams = _upstreams(call)
+    has_choice = len(upstreams) > 1
+    if has_choice:
+        upstreams = whereabouts.those_that_have(call, upstreams)
     if call.refers:
         upstreams = await ownership.reaching(call, upstreams)
     recording = Recording(call)
@@ -139,9 +154,10 @@ async def _send_on(call: Call, client: Client) -> None:
         await _carried(call, upstreams, client, recording)
     except ProviderError as error:
         recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
-        raise Refusal(error.message, error.kind, headers=_retry(error)) from None
+        raise Refusal(error.message, error.kind, headers=(*_retry(error), *of_record(call))) from None
     except Refusal as refusal:
         recording.end("refused", error=refusal.message)
+        refusal.headers += of_record(call)
         raise
     except asyncio.CancelledError:
         recording.end("client_gone" if client.is_gone else "stopped")
@@ -152,6 +168,8 @@ async def _send_on(call: Call, client: Client) -> None:
         recording.end("client_gone" if client.is_gone else "server_lost")
         if recording.edges is not None:
             ownership.note_issued(call, recording.beginning)
+            if has_choice and recording.upstream is not None:
+                whereabouts.note(call, recording.upstream, recording.beginning)
         if recording.names is not None:
             ownership.remember(call, recording.names.end())
 

@@ -62,6 +62,8 @@ class Call:
     naming: Naming = NOT_NAMED
     has_lost_session_field: bool = False
     is_changed: bool = False
+    # It goes on from what one of several upstreams has; nobody here knows which.
+    is_looked_for: bool = False
     attempts: list[Attempt] = field(default_factory=list)
 
     def __post_init__(self) -> None:

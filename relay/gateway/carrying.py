@@ -14,9 +14,10 @@ from django.conf import settings
 from history.dialects import Switches
 from relay.errors import Cut
 from relay.gateway import headers as heads
+from relay.gateway.addresses import GEMINI
 from relay.gateway.bodies import with_model
 from relay.gateway.calls import Call
-from relay.gateway.client import Client
+from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, dial
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
@@ -26,6 +27,8 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.plain import Request
 
 ANTHROPIC_VERSION = "anthropic-version"
+# The one word among the redirects that is none: what the caller has is still right.
+UNCHANGED = 304
 # They are for what we write ourselves; what the caller wrote is written as the vendor wants it.
 NO_SWITCHES = Switches()
 
@@ -41,14 +44,15 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
     if encoding := reply.response.headers.get("content-encoding"):
         recording.compressed(encoding)
     try:
-        if 300 <= reply.status < 400:
+        if 300 <= reply.status < 400 and reply.status != UNCHANGED:
             # Whoever followed it would show our caller's key to a stranger.
             recording.end("upstream_error", **_told(reply))
             raise Refusal("The upstream sends us to another address: check its base URL.", "server", status=502)
         headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
         if reply.is_stream:
             headers, keepalive = _of_stream(headers, reply)
-        await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive)
+        sign = EMPTY_LINE if call.address.dialect == GEMINI else COMMENT
+        await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive, sign=sign)
         await _pass_on(reply, client, recording)
     except Cut as cut:
         # The caller must see that it is not whole: the connection ends without its proper end.

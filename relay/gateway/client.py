@@ -1,8 +1,8 @@
 """The caller's side of a call: what it is sent, whether it is still there, and a sign of life while a model thinks.
 
-Comments keep proxies and impatient clients from giving up. They are ours, so they stand only between two events of a
-stream and are no part of what is recorded. One task waits for the caller to go away; nothing else would tell us while
-the model is silent. Calls that are over in a moment never need it, so it begins a little later.
+Comments, or empty lines, keep proxies and impatient clients from giving up. They are ours, so they stand only between
+two events of a stream and are no part of what is recorded. One task waits for the caller to go away; nothing else would
+tell us while the model is silent. Calls that are over in a moment never need it, so it begins a little later.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ Receive = Callable[[], Awaitable[Any]]
 Headers = list[tuple[bytes, bytes]]
 
 COMMENT = b": keepalive\n\n"
+# For Google's clients: its SDK takes every line that is not empty for JSON, comments too.
+EMPTY_LINE = b"\n"
 WATCH_AFTER = 0.05  # at the least; at the most twice that
 EVENT_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 
@@ -54,12 +56,12 @@ _patrols = PerLoop(_Patrol)
 
 class Client:
     __slots__ = (
-        *("_comment", "_is_busy", "_keepalive", "_last", "_patrol", "_receive", "_send", "_tail", "_timer", "_watch"),
-        *("has_begun", "is_gone", "is_told_all", "loop"),
+        *("_comment", "_is_busy", "_keepalive", "_last", "_patrol", "_receive", "_send", "_sign", "_tail", "_timer"),
+        *("_watch", "has_begun", "is_gone", "loop"),
     )
 
     def __init__(self, receive: Receive, send: Send) -> None:
-        self.is_gone = self.has_begun = self.is_told_all = False
+        self.is_gone = self.has_begun = False
         self._receive, self._send = receive, send
         self._watch: asyncio.Task[None] | None = None
         self.loop = asyncio.get_running_loop()
@@ -68,7 +70,7 @@ class Client:
         self._comment: asyncio.Task[None] | None = None
         self._keepalive = self._last = 0.0
         self._is_busy = False
-        self._tail = b""
+        self._tail, self._sign = b"", COMMENT
 
     def watch(self, when_gone: Callable[[], None]) -> None:
         """Once the body has been read, the next thing that the server has to say is that the caller has left."""
@@ -78,12 +80,12 @@ class Client:
     def watch_now(self, when_gone: Callable[[], None]) -> None:
         self._watch = self.loop.create_task(self._wait(when_gone))
 
-    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0) -> None:
-        """`keepalive`: seconds of silence after which a stream of events gets a comment; 0: it gets none."""
+    async def begin(self, status: int, headers: Headers, *, keepalive: float = 0, sign: bytes = COMMENT) -> None:
+        """`keepalive`: seconds of silence after which a stream of events gets a comment, or that `sign`; 0: none."""
         self.has_begun = True
         await self._pass({"type": "http.response.start", "status": status, "headers": headers})
         if keepalive:
-            self._keepalive, self._last = keepalive, self.loop.time()
+            self._keepalive, self._last, self._sign = keepalive, self.loop.time(), sign
             self._timer = self.loop.call_later(keepalive, self._look)
 
     async def write(self, chunk: bytes, *, is_last: bool = False) -> None:
@@ -91,7 +93,7 @@ class Client:
             await self._comment
         self._is_busy = True
         await self._pass({"type": "http.response.body", "body": chunk, "more_body": not is_last})
-        self._is_busy, self.is_told_all = False, is_last
+        self._is_busy = False
         if self._keepalive:
             self._last = self.loop.time()
             self._tail = chunk[-4:] if len(chunk) >= 4 else (self._tail + chunk)[-4:]
@@ -136,6 +138,6 @@ class Client:
 
     async def _say(self) -> None:
         try:
-            await self._pass({"type": "http.response.body", "body": COMMENT, "more_body": True})
+            await self._pass({"type": "http.response.body", "body": self._sign, "more_body": True})
         finally:
             self._comment = None

@@ -26,6 +26,10 @@ from relay.providers.retries import retry_after
 ANOTHER_MAY_HELP = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
 
+# How one says that what a call goes on from is not kept there.
+NOT_THERE = frozenset({400, 404})
+
+
 @dataclass(slots=True, kw_only=True)
 class Reply:
     """An upstream has answered; `first` is what had to be read of it already to know that it will go on."""
@@ -72,11 +76,13 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make: Make) -> Reply:
                 raise
             continue
         call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
-        if reply.status not in ANOTHER_MAY_HELP:
+        is_not_there = call.is_looked_for and reply.status in NOT_THERE
+        if reply.status not in ANOTHER_MAY_HELP and not is_not_there:
             if call.address.kind == "chat":
                 routes.warm(upstream)
             return reply
-        _cool(call, upstream, retry_after(reply.response.headers))
+        if not is_not_there:
+            _cool(call, upstream, retry_after(reply.response.headers))
         if is_last:
             return reply
         reply.response.close()

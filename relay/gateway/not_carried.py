@@ -32,7 +32,7 @@ OF_NO_MATTER = frozenset(
 # Fields that say nothing as long as they say this.
 USUAL = {"n": 1}
 # Of these the fields inside are named, one by one.
-OF_FIELDS = frozenset({"generationConfig", "toolConfig"})
+OF_FIELDS = frozenset({"generationConfig", "toolConfig", "output_config", "text"})
 # The losses that are told with what was lost.
 SAYS_WHICH = {LossCode.OPTION_NOT_CARRIED: "name", LossCode.TOOL_NOT_CARRIED: "name", LossCode.PART_NOT_CARRIED: "type"}
 # Names are the caller's or the vendor's own words, and must not end a header or be taken for two of them.
@@ -44,7 +44,8 @@ def of_request(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
     for loss in (*asked.losses, *notes.losses):
         yield _named(loss.code, str(loss.values.get(SAYS_WHICH.get(loss.code, ""), "")))
     for name in _fields(asked.extra):
-        yield _named(LossCode.OPTION_NOT_CARRIED, name)
+        if name not in asked.read:
+            yield _named(LossCode.OPTION_NOT_CARRIED, name)
     if any(tool.extra.get("strict") is True for tool in asked.tools):
         yield _named(LossCode.OPTION_NOT_CARRIED, "strict")
 

@@ -13,6 +13,7 @@ from history.dialects import DIALECTS, StreamEncoder
 from history.dialects.loose import as_bytes, obj
 from history.events import Event
 from relay.gateway.addresses import CHAT, GEMINI
+from relay.gateway.client import COMMENT, EMPTY_LINE
 from relay.gateway.telling import json_headers
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class Streamed:
         kind = b"application/json" if self.is_array else b"text/event-stream; charset=utf-8"
         headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         keepalive = 0 if self.is_array else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
-        await client.begin(200, headers + self.of.headers(), keepalive=keepalive)
+        sign = EMPTY_LINE if self.of.call.address.dialect == GEMINI else COMMENT
+        await client.begin(200, headers + self.of.headers(), keepalive=keepalive, sign=sign)
 
     def _shaped(self, written: bytes) -> bytes:
         if not self.is_array:

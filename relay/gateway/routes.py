@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -21,8 +21,11 @@ from relay.errors import NoSuchModel
 from relay.providers import registry
 from relay.providers.base import Route
 from relay.providers.http import HttpProvider
+from relay.providers.known import VENDOR_OF_NAME
 from relay.providers.rules import Target
 
+# No vendor's names are half as long; what is found out about one is remembered for a while, whoever made it up.
+LONGEST_NAME = 500
 COOL_SECONDS = 15.0
 MOST_COOL_SECONDS = 300.0
 MOST_COOLING = 1_000
@@ -47,6 +50,8 @@ class Upstream:
 
 def upstreams_for(model: str, *, dialect: str, sticky: Callable[[], bytes] = bytes) -> list[Upstream]:
     """Those that may be asked, best first. Raises NoSuchModel. `sticky` is asked only where there is a choice."""
+    if len(model) > LONGEST_NAME:
+        raise NoSuchModel(model)
     rule = next((rule for rule in settings.PARLEY_ROUTES if rule.matches(model)), None)
     if rule is None:
         return [_found(registry.router(), model, dialect, int(time.monotonic()))]
@@ -57,14 +62,35 @@ def upstreams_for(model: str, *, dialect: str, sticky: Callable[[], bytes] = byt
 
 
 def passing(dialect: str, *, model: str = "") -> list[Upstream]:
-    """Who takes a call that is only passed on: whoever has the model, else the first that speaks the language."""
-    if model:
-        found = upstreams_for(model, dialect=dialect)
+    """Who takes a call that is only passed on: whoever has the model, else one who may have it, a vendor first.
+
+    The lists of models are of those that chat: none of them names what makes embeddings, pictures and sounds.
+    """
+    try:
+        found = upstreams_for(model, dialect=dialect) if model else []
+    except NoSuchModel:
+        if _is_led_elsewhere(model):
+            raise
+        found = []
+    if found:
         return [upstream for upstream in found if upstream.is_native(dialect)]
-    for provider in registry.router().configured:
+    takers = [provider for provider in _takers(dialect) if provider.is_open or not model]
+    takers.sort(key=lambda provider: provider.name not in VENDOR_OF_NAME)
+    return [Upstream(provider=provider, model=model, dialect=dialect) for provider in takers[:1]]
+
+
+def _takers(dialect: str) -> Iterator[HttpProvider]:
+    router = registry.router()
+    for provider in (*router.configured, *router.catalogue.found):
         if isinstance(provider, HttpProvider) and provider.endpoint.speaks(dialect) and not provider.is_demo:
-            return [Upstream(provider=provider, model="", dialect=dialect)]
-    return []
+            yield provider
+
+
+def _is_led_elsewhere(model: str) -> bool:
+    """By a rule, or by the name of a provider before it: then nobody else is meant. Nor is by what is no name."""
+    first, _, rest = model.partition("/")
+    is_ruled = any(rule.matches(model) for rule in settings.PARLEY_ROUTES)
+    return is_ruled or len(model) > LONGEST_NAME or bool(rest and registry.router().provider(first))
 
 
 def listed_by(method: str, path: str) -> HttpProvider | None:

@@ -15,5 +15,10 @@ def our_headers(call: Call) -> list[tuple[bytes, bytes]]:
     return told
 
 
+def of_record(call: Call) -> tuple[tuple[str, str], ...]:
+    """The same of the record alone, for a refusal of what is recorded already."""
+    return tuple((name.decode(), value.decode()) for name, value in our_headers(call)[1:])
+
+
 def json_headers(body: bytes) -> list[tuple[bytes, bytes]]:
     return [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

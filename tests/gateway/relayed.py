@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import uvicorn
 
 from relay.database import close_connections
-from relay.gateway import accounts, ownership, recording, routes, shared
+from relay.gateway import accounts, ownership, recording, routes, shared, whereabouts
 from relay.gateway import application as gateway
 from relay.gateway.journal import Journal, read
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
@@ -62,8 +62,9 @@ def relaying() -> Iterator[Relay]:
         server.should_exit = True
         thread.join(10)
         close_connections()
-        for forget in (accounts.forget_all, ownership.forget_all, routes.forget_all, recording.begin_anew):
-            forget()
+        for kept in (accounts, ownership, routes, whereabouts):
+            kept.forget_all()
+        recording.begin_anew()
 
 
 async def _application(scope: Any, receive: Any, send: Any) -> None:

@@ -6,7 +6,9 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+import openai
 import pytest
+from aiohttp import web
 
 from history import keys, recorder
 from history.dialects import DIALECTS
@@ -121,6 +123,13 @@ def test_embeddings_pictures_and_sounds_are_passed_on_unrecorded(relay: Relay, k
     assert relay.accepted() == []
 
 
+def test_that_nothing_has_changed_at_a_listed_path_is_passed_on(relay: Relay, key: str, vendors: Vendors) -> None:
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", paths=("GET /v1/files",)))]))
+    vendors.pages["/v1/files"] = web.Response(status=304, headers={"etag": '"1"'})
+    answered = ask(relay, "/v1/files", method="GET", x_api_key=key, if_none_match='"1"')
+    assert (answered.status, answered.headers["etag"], answered.body) == (304, '"1"', b"")
+
+
 # Models, and how it stands with a key.
 
 
@@ -135,6 +144,30 @@ def test_models_are_listed_in_the_shape_of_whoever_asks(relay: Relay, key: str) 
     assert "models/model" in {model["name"] for model in of_gemini["models"]}
     assert ask(relay, "/v1/models/model", method="GET", x_api_key=key).json["id"] == "model"
     assert ask(relay, "/v1/models/nobody", method="GET", x_api_key=key).status == 404
+
+
+def test_a_model_with_a_colon_in_its_name_is_told_in_the_shape_of_whoever_asks(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    models = (Model(name="qwen3:8b"),)
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=models))]))
+    of_openai = openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0)
+    assert of_openai.models.retrieve("qwen3:8b").object == "model"
+    assert ask(relay, "/v1beta/models/qwen3:8b", method="GET", x_goog_api_key=key).json["name"] == "models/qwen3:8b"
+    with pytest.raises(openai.NotFoundError, match="qwen3:9b"):
+        of_openai.models.retrieve("qwen3:9b")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings", "/v1/responses/input_tokens"])
+def test_a_name_that_no_model_can_have_is_not_found_and_not_remembered(
+    relay: Relay, key: str, vendors: Vendors, path: str
+) -> None:
+    """What is known of a model is kept by its name; so much of a caller's text would be kept with it."""
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", name="openai", lists_models=True))]))
+    vendors.pages[path] = {"data": []}
+    answered = ask(relay, path, {**HI, "model": "gpt-" + "x" * 100_000, "input": "hi"}, x_api_key=key)
+    assert (answered.status, len(answered.body) < 1_000) == (404, True)
+    assert ask(relay, path, {**HI, "model": "gpt-" + "x" * 200, "input": "hi"}, x_api_key=key).status == 200
 
 
 def test_a_key_can_ask_how_it_stands(relay: Relay, ada: User) -> None:

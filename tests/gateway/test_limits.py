@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as live_settings
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.db.models import F
 from django.utils import timezone
 
@@ -243,6 +243,42 @@ def made_keys(variables: dict[str, str], *of_keys: dict[str, int]) -> list[str]:
     code = MAKE_KEYS.replace("LIMITS", json.dumps(of_keys))
     made: list[str] = json.loads(manage("shell", "--no-imports", "--command", code, **variables).stdout)
     return made
+
+
+@pytest.mark.any_database
+def test_of_a_burst_as_many_pass_as_may_however_often_the_counts_are_written(
+    relay: Relay, ada: User, vendors: Vendors, settings: Any
+) -> None:
+    """A process reads what others have counted while it writes what it has itself."""
+    settings.REDIS_URL = ""
+    early_in_the_minute()
+    is_over = threading.Event()
+    writer = threading.Thread(target=_written_again_and_again, args=[is_over])
+    writer.start()
+    try:
+        passed = [_passed_of_a_burst(relay, key_with(ada, requests_per_minute=3)) for _ in range(6)]
+    finally:
+        is_over.set()
+        writer.join()
+    assert passed == [3] * 6
+
+
+def _written_again_and_again(is_over: threading.Event) -> None:
+    while not is_over.is_set():
+        accounts.sync()
+    connections.close_all()
+
+
+def _passed_of_a_burst(relay: Relay, key: str) -> int:
+    statuses: list[int] = []
+    callers = [
+        threading.Thread(target=lambda: statuses.append(ask(relay, CHAT, HI, x_api_key=key).status)) for _ in range(12)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    return statuses.count(200)
 
 
 @pytest.mark.django_db

@@ -8,7 +8,7 @@ import pytest
 
 from history.dialects import DIALECTS
 from history.models import Exchange
-from relay.gateway import routes
+from relay.gateway import routes, whereabouts
 from relay.gateway.digest.digester import Digester
 from relay.gateway.routes import upstreams_for
 from relay.providers import registry
@@ -18,7 +18,8 @@ from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
 from tests.gateway.asking import HI, ask
 from tests.gateway.relayed import Relay
-from tests.vendors import Vendors, refuses, says
+from tests.house.processes import wait_for
+from tests.vendors import Vendors, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
@@ -245,3 +246,45 @@ def test_aliases_are_in_the_list_of_models(relay: Relay, key: str, settings: Any
     lead(settings, "fast", to("first"))
     listed = ask(relay, "/v1/models", method="GET", x_api_key=key).json["data"]
     assert "fast" in {model["id"] for model in listed}
+
+
+RESPONSES = "openai-responses"
+
+
+@pytest.fixture
+def two_accounts(relay: Relay, vendors: Vendors, settings: Any) -> None:
+    alike = [HttpProvider(endpoint_at(vendors, RESPONSES, name=name)) for name in ("first", "second")]
+    registry.use(registry.Router(alike))
+    lead(settings, "both", to("first"), to("second"))
+
+
+def respond(relay: Relay, key: str, **said: Any) -> Any:
+    answered = ask(relay, "/v1/responses", {"model": "both", **said}, x_api_key=key)
+    assert answered.status == 200, answered.body
+    return answered.json
+
+
+@pytest.mark.usefixtures("two_accounts")
+def test_what_one_account_keeps_is_gone_on_from_there(relay: Relay, key: str, vendors: Vendors) -> None:
+    for number in range(10):
+        vendors.plays(
+            RESPONSES, *[raw(b'{"id":"resp_%d","object":"response","status":"completed","output":[]}' % number)]
+        )
+        respond(relay, key, input=f"Question {number}")
+        respond(relay, key, input=f"And what of {number}?", previous_response_id=f"resp_{number}")
+    asked = [accepted.provider for accepted in relay.accepted()]
+    assert asked[::2] == asked[1::2]
+
+
+@pytest.mark.usefixtures("two_accounts")
+def test_what_another_process_was_given_is_looked_for_at_each(relay: Relay, key: str, vendors: Vendors) -> None:
+    given = respond(relay, key, input="Question")["id"]
+    wait_for(lambda: whereabouts._given_by, seconds=5)
+    whereabouts.forget_all()
+    vendors.plays(RESPONSES, refuses("invalid_request", "Previous response not found."), says("Here."))
+    said = respond(relay, key, input="And then?", previous_response_id=given)
+    assert said["output"][0]["content"][0]["text"] == "Here."
+    there, here = relay.ended(2)[1].attempts
+    assert (there.status, here.status, there.provider != here.provider) == (400, 200, True)
+    # Nobody has failed.
+    assert routes._cooling == {}

@@ -158,6 +158,25 @@ def test_google_genais_pictures_and_python_functions_reach_another_vendor(
     assert (function["parameters"]["required"], sent["reasoning_effort"]) == (["city"], "low")
 
 
+@pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-chat", "openai-responses"])
+def test_functions_in_googles_own_schema_reach_another_vendor(
+    of_google: genai.Client, vendors: Vendors, upstream: str
+) -> None:
+    city = genai_types.Schema(type=genai_types.Type.STRING, nullable=True)
+    schema = genai_types.Schema(
+        type=genai_types.Type.OBJECT, properties={"city": city}, required=["city"], property_ordering=["city"]
+    )
+    declared = genai_types.FunctionDeclaration(name="weather", parameters=schema)
+    config = genai_types.GenerateContentConfig(
+        tools=[genai_types.Tool(function_declarations=[declared])],
+        automatic_function_calling=genai_types.AutomaticFunctionCallingConfig(disable=True),
+    )
+    assert of_google.models.generate_content(model="model", contents="hi", config=config).text == "Hello."
+    told = json.dumps(vendors.requests[0].body["tools"])
+    assert '"properties": {"city": {"type": ["string", "null"]}}' in told
+    assert "property_ordering" not in told
+
+
 async def test_the_async_clients(relay: Relay, key: str) -> None:
     async with openai.AsyncOpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as of_openai:
         stream = await of_openai.chat.completions.create(model="model", messages=HI, stream=True)
@@ -171,6 +190,26 @@ async def test_the_async_clients(relay: Relay, key: str) -> None:
     of_google = genai.Client(api_key=key, http_options=genai_types.HttpOptions(base_url=relay.url)).aio
     assert (await of_google.models.generate_content(model="model", contents="hi")).text == "Hello."
     await of_google.aclose()
+
+
+def test_no_sdk_stumbles_over_the_signs_of_life_in_a_silent_stream(
+    of_openai: openai.OpenAI,
+    of_anthropic: anthropic.Anthropic,
+    of_google: genai.Client,
+    vendors: Vendors,
+    upstream: str,
+    settings: Any,
+) -> None:
+    settings.PARLEY_RELAY_KEEPALIVE_SECONDS = 0.1
+    vendors.plays(upstream, *[replace(says("Hel", "lo."), delay=0.25)] * 4)
+    chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "Hello."
+    with of_anthropic.messages.stream(model="model", max_tokens=99, messages=HI) as stream:
+        assert stream.get_final_text() == "Hello."
+    pieces = of_openai.chat.completions.create(model="model", messages=HI, stream=True)
+    assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == "Hello."
+    with of_openai.responses.stream(model="model", input="hi") as events:
+        assert events.get_final_response().output_text == "Hello."
 
 
 def test_errors_are_the_sdks_own(

@@ -14,8 +14,10 @@ from history.dialects import DIALECTS
 from history.models import Session
 from relay.gateway.digest.digester import Digester
 from relay.providers import registry
+from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
+from tests.digest.programs import captured
 from tests.gateway.asking import CALLS, CONTENTS, HI, ask
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, raw, refuses, says
@@ -302,3 +304,30 @@ def newcomers_lines(relay: Relay, key: str) -> str:
         assert before in code
         code = code.replace(before, after)
     return str(code)
+
+
+def test_how_much_claude_code_wants_to_be_thought_is_carried_and_not_named_as_lost(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    request = captured("claude-code-latest-1")
+    model = request["body"]["model"]
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", models=(Model(name=model),)))]))
+    answered = ask(relay, request["path"], request["body"], x_api_key=key)
+    assert vendors.requests[0].body["reasoning_effort"] == request["body"]["output_config"]["effort"]
+    assert answered.headers[NOT_CARRIED] == "attribution_left_out, option_not_carried:context_management"
+
+
+@pytest.mark.parametrize("trouble", ["refused", "unreachable", "unreadable"])
+def test_whoever_is_refused_is_told_too_what_is_recorded_and_where(
+    relay: Relay, key: str, vendors: Vendors, trouble: str
+) -> None:
+    """The call is in the record, so the consent that it was recorded under is told."""
+    nobody = {"base_url": "http://127.0.0.1:1/v1"} if trouble == "unreachable" else {}
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat", **nobody))]))
+    vendors.plays("openai-chat", refuses("invalid_request"))
+    body = {"model": "model"} if trouble == "unreadable" else HI
+    answered = ask(relay, "/v1/messages", body, x_api_key=key, x_parley_session_id="mine")
+    assert answered.status >= 400
+    assert answered.headers["x-parley-recording"] == "full"
+    assert answered.headers["x-parley-session-id"] == str(relay.accepted()[0].session)
+    assert answered.headers["x-parley-exchange-id"] == str(relay.ended()[0].exchange)

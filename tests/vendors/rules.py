@@ -35,6 +35,7 @@ def _openai_chat(body: Json, headers: Mapping[str, str], signatures: set[str]) -
     if "stream_options" in body and not body.get("stream"):
         yield "The 'stream_options' parameter is only allowed when 'stream' is enabled."
     yield from _tool_names([tool["function"]["name"] for tool in body.get("tools", [])])
+    yield from _of_openai([tool["function"] for tool in body.get("tools", [])])
     waiting: list[str] = []
     for message in body.get("messages", []):
         yield from _chat_message(message, waiting)
@@ -76,7 +77,9 @@ def _openai_responses(body: Json, headers: Mapping[str, str], signatures: set[st
     items = body.get("input", [])
     if not items:
         yield "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided."
-    yield from _tool_names([tool["name"] for tool in body.get("tools", []) if tool["type"] == "function"])
+    functions = [tool for tool in body.get("tools", []) if tool["type"] == "function"]
+    yield from _tool_names([tool["name"] for tool in functions])
+    yield from _of_openai(functions)
     if isinstance(items, str):
         return
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
@@ -110,7 +113,13 @@ def _anthropic(body: Json, headers: Mapping[str, str], signatures: set[str]) -> 
     for name in ("model", "max_tokens", "messages"):
         if not body.get(name):
             yield f"{name}: Field required"
-    yield from _tool_names([tool["name"] for tool in body.get("tools", []) if "input_schema" in tool])
+    given = [tool for tool in body.get("tools", []) if "input_schema" in tool]
+    yield from _tool_names([tool["name"] for tool in given])
+    for place, tool in enumerate(given):
+        if tool["input_schema"].get("type") != "object":
+            yield f"tools.{place}.custom.input_schema.type: Input should be 'object'"
+        if wrong := next(_wrong_types(tool["input_schema"]), None):
+            yield f"tools.{place}.custom.input_schema: JSON schema is invalid ('{wrong}')"
     if body.get("thinking", {}).get("type") == "enabled":
         if body["thinking"]["budget_tokens"] >= body["max_tokens"]:
             yield "`max_tokens` must be greater than `thinking.budget_tokens`."
@@ -221,6 +230,23 @@ def _tool_names(names: list[str]) -> Iterator[str]:
             yield f"tools.name: '{name}' does not match '^[a-zA-Z0-9_-]{{1,64}}$'"
         if names.count(name) > 1:
             yield f"tools: Tool names must be unique: {name}"
+
+
+_TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+
+
+def _of_openai(functions: list[Json]) -> Iterator[str]:
+    for function in functions:
+        if wrong := next(_wrong_types(function.get("parameters", {})), None):
+            yield f"Invalid schema for function '{function['name']}': '{wrong}' is not valid under any of the schemas."
+
+
+def _wrong_types(schema: Json) -> Iterator[str]:
+    """What stands where JSON Schema wants one of its types, as far as real tools nest."""
+    told = schema.get("type", [])
+    yield from (str(word) for word in ([told] if isinstance(told, str) else told) if word not in _TYPES)
+    within = [*schema.get("properties", {}).values(), *schema.get("anyOf", []), schema.get("items")]
+    yield from (wrong for inner in within if isinstance(inner, Mapping) for wrong in _wrong_types(inner))
 
 
 Rules = Callable[[Json, Mapping[str, str], set[str]], Iterator[str]]

@@ -12,6 +12,7 @@ from itertools import groupby
 from history.context import Context
 from history.context_entries import ContextEntry, Role
 from history.dialects.anthropic_messages.replies import DIALECT, PROVIDER
+from history.dialects.anthropic_messages.schemas import schema_of_answer
 from history.dialects.loose import without_empty
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode
 from history.dialects.writing import Json, Writing, base64_of, schema_of, untold_error
@@ -40,6 +41,7 @@ def encode(context: Context, options: CallOptions) -> Encoded:
         **({"stream": True} if options.stream else {}),
     }
     writer.think(body)
+    writer.form(body)
     return writer.encoded(context, body, path=PATH)
 
 
@@ -169,6 +171,14 @@ class _Writer(Writing):
         for name in ("temperature", "top_p"):
             if body.pop(name, None) is not None:
                 self.lose(LossCode.OPTION_NOT_CARRIED, name=name)
+
+    def form(self, body: Json) -> None:
+        form = self.options.form
+        if form is not None and form.schema is None:
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="response_format")
+        elif form is not None and form.schema is not None:
+            told = {"type": "json_schema", "schema": schema_of_answer(form.schema)}
+            body["output_config"] = {**body.get("output_config", {}), "format": told}
 
     def must_not_think(self, body: Json) -> bool:
         """With a budget, an answer that waits for its results must have begun with thinking, or none is allowed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -12,12 +12,13 @@ from history.dialects.reading import (
     Reading,
     arguments_text,
     check_request,
+    effort_for,
     extra_of,
     from_base64,
     other,
     unread_choice,
 )
-from history.dialects.vocabulary import CallOptions, DecodedRequest, LossCode, ToolChoice, joined
+from history.dialects.vocabulary import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
 from history.entries import Part, Reasoning, Text, ToolDefinition, ToolResult
 
@@ -44,6 +45,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
         model=string(body.get("model")),
         options=options,
         extra=unread_choice(body, options),
+        read=frozenset(_read(options)),
         session_hints=_hints(body),
     )
 
@@ -151,6 +153,7 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         tool_name=string(choice.get("name")) if choice.get("type") == "tool" else "",
         parallel_tools=None if is_single is None else not is_single,
         reasoning_effort=_effort(body),
+        form=_form(body),
     )
 
 
@@ -158,8 +161,20 @@ def _effort(body: Mapping[str, Any]) -> str:
     """A budget says how much, too: what lies next to it in words."""
     if effort := string(obj(body.get("output_config")).get("effort")):
         return effort
-    budget = whole(obj(body.get("thinking")).get("budget_tokens")) or 0
-    return next((word for word, least in (("high", 16_000), ("medium", 4_000), ("low", 1)) if budget >= least), "")
+    return effort_for(whole(obj(body.get("thinking")).get("budget_tokens")))
+
+
+def _form(body: Mapping[str, Any]) -> AnswerForm | None:
+    """What was a field of its own in the first betas."""
+    given = obj(obj(body.get("output_config")).get("format")) or obj(body.get("output_format"))
+    return AnswerForm(schema=obj(given.get("schema"))) if given.get("type") == "json_schema" else None
+
+
+def _read(options: CallOptions) -> Iterator[str]:
+    if options.reasoning_effort:
+        yield from ("thinking", "output_config.effort")
+    if options.form:
+        yield from ("output_format", "output_config.format")
 
 
 def _hints(body: Mapping[str, Any]) -> dict[str, str]:

@@ -164,6 +164,8 @@ class _Writer(Writing):
             topP=options.top_p,
             stopSequences=list(options.stop),
             thinkingConfig={"thinkingLevel": level, "includeThoughts": True} if level else None,
+            responseMimeType="application/json" if options.form else None,
+            responseJsonSchema=options.form.schema if options.form else None,
         )
         return without_empty(generationConfig=found)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from history.dialects.gemini_generate.encoding import SENTINEL
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER
+from history.dialects.gemini_generate.schemas import as_json_schema
 from history.dialects.gemini_generate.spelling import in_one_spelling
 from history.dialects.loose import compact, items, number, obj, objs, string, whole, without_empty
-from history.dialects.reading import Reading, arguments_text, check_request, extra_of, from_base64, other
-from history.dialects.vocabulary import CallOptions, DecodedRequest, ToolChoice, joined
+from history.dialects.reading import Reading, arguments_text, check_request, effort_for, extra_of, from_base64, other
+from history.dialects.vocabulary import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
 from history.dialects.writing import HOSTED, HOSTED_BY
 from history.entries import Media, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
 
@@ -29,13 +30,15 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     contents = [given] if isinstance(given, str | Mapping) else items(given)
     for content in reading.each([_written_out(content) for content in contents]):
         reading.content(content)
+    options = _options(body)
     return reading.decoded(
         body,
         known=KNOWN,
         system=_system(body.get("systemInstruction")),
         tools=tuple(tool for group in objs(body.get("tools")) for tool in _tools(group)),
         model=string(body.get("model")).removeprefix("models/"),
-        options=_options(body),
+        options=options,
+        read=frozenset(f"generationConfig.{name}" for name in _read(options)),
         session_hints={"session_id": session} if (session := string(body.get("session_id"))) else {},
         extra=_other_configuration(body),
     )
@@ -169,7 +172,7 @@ def _tools(group: Mapping[str, Any]) -> list[ToolDefinition]:
 
 
 def _function(function: Mapping[str, Any]) -> ToolDefinition:
-    schema = obj(function.get("parametersJsonSchema")) or obj(function.get("parameters"))
+    schema = as_json_schema(obj(function.get("parametersJsonSchema")) or obj(function.get("parameters")))
     known = ("name", "description", "parameters", "parametersJsonSchema")
     return ToolDefinition(
         name=string(function.get("name")),
@@ -204,5 +207,23 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         stop=tuple(string(word) for word in items(given.get("stopSequences"))),
         tool_choice=CHOICES.get(string(calling.get("mode")), ""),
         tool_name=string(names[0]) if len(names) == 1 else "",
-        reasoning_effort=string(obj(given.get("thinkingConfig")).get("thinkingLevel")).lower(),
+        reasoning_effort=_effort(obj(given.get("thinkingConfig"))),
+        form=_form(given),
     )
+
+
+def _effort(given: Mapping[str, Any]) -> str:
+    return string(given.get("thinkingLevel")).lower() or effort_for(whole(given.get("thinkingBudget")))
+
+
+def _form(given: Mapping[str, Any]) -> AnswerForm | None:
+    schema = as_json_schema(obj(given.get("responseJsonSchema")) or obj(given.get("responseSchema")))
+    is_json = given.get("responseMimeType") == "application/json"
+    return AnswerForm(schema=schema or None) if is_json else None
+
+
+def _read(options: CallOptions) -> Iterator[str]:
+    if options.reasoning_effort:
+        yield "thinkingConfig"
+    if options.form:
+        yield from ("responseMimeType", "responseSchema", "responseJsonSchema")

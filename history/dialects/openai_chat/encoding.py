@@ -30,6 +30,7 @@ def encode(context: Context, options: CallOptions) -> Encoded:
         "model": options.model,
         "messages": writer.messages(context),
         **writer.tools(context),
+        **writer.answer_form(),
         **writer.limits(),
         **without_empty(temperature=options.temperature, top_p=options.top_p, stop=list(options.stop)),
         **without_empty(reasoning_effort=options.reasoning_effort),
@@ -119,6 +120,12 @@ class _Writer(OpenAIWriting):
         if media.media_type.startswith("text/"):
             return _text(self.text_file(media, content))
         return _text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def answer_form(self) -> Json:
+        form = self.form()
+        if form is None:
+            return {}
+        return {"response_format": {"type": "json_schema", "json_schema": form} if form else {"type": "json_object"}}
 
     def limits(self) -> Json:
         name = "max_tokens" if self.switches.legacy_max_tokens else "max_completion_tokens"

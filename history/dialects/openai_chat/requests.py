@@ -8,7 +8,7 @@ from typing import Any
 
 from history.dialects.loose import items, number, obj, objs, string, truth, whole
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
-from history.dialects.openai_common import CHOICES, OpenAIReading, read_tool, session_hints
+from history.dialects.openai_common import CHOICES, OpenAIReading, read_form, read_tool, session_hints
 from history.dialects.reading import arguments_text, check_request, extra_of, from_base64, other, unread_choice
 from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
 from history.entries import Part, Reasoning, Text, ToolRequest
@@ -37,6 +37,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
         model=string(body.get("model")),
         options=options,
         extra=unread_choice(body, options),
+        read=frozenset({"response_format"} if options.form or _is_any(body.get("response_format")) else ()),
         session_hints=session_hints(body, HINTS),
     )
 
@@ -100,6 +101,10 @@ class _Reading(OpenAIReading):
                 return other(part)
 
 
+def _is_any(form: Any) -> bool:
+    return obj(form).get("type") == "text"
+
+
 def _named(message: Mapping[str, Any]) -> dict[str, str]:
     return {"name": name} if (name := string(message.get("name"))) else {}
 
@@ -119,4 +124,5 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         tool_name=string((obj(obj(choice).get("function")) or obj(choice)).get("name")),
         parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(body.get("reasoning_effort")),
+        form=read_form(body.get("response_format")),
     )

@@ -29,6 +29,7 @@ def encode(context: Context, options: CallOptions) -> Encoded:
         **writer.conversation(context),
         **writer.tools(context),
         **without_empty(max_output_tokens=options.max_tokens, temperature=options.temperature, top_p=options.top_p),
+        **writer.answer_form(),
         **writer.reasoning(),
         "store": False,
         "include": ["reasoning.encrypted_content"],
@@ -138,6 +139,12 @@ class _Writer(OpenAIWriting):
         if media.media_type.startswith("text/") and content is not None:
             return self.text(self.text_file(media, content))
         return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
+
+    def answer_form(self) -> Json:
+        form = self.form()
+        if form is None:
+            return {}
+        return {"text": {"format": {"type": "json_schema", **form} if form else {"type": "json_object"}}}
 
     def reasoning(self) -> Json:
         effort = self.options.reasoning_effort

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from history.dialects.loose import compact, number, obj, objs, string, truth, whole
-from history.dialects.openai_common import CHOICES, OpenAIReading, read_tool, session_hints
+from history.dialects.openai_common import CHOICES, OpenAIReading, read_form, read_tool, session_hints
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER, call_of, reasoning_extra, reasoning_text
 from history.dialects.reading import check_request, extra_of, other, unread_choice
 from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
@@ -39,6 +39,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
         model=string(body.get("model")),
         options=options,
         extra=unread_choice(body, options),
+        read=frozenset({"text.format"} if options.form or _is_any(body) else ()),
         session_hints=session_hints(body, HINTS) | _conversation(body),
     )
 
@@ -117,6 +118,10 @@ class _Reading(OpenAIReading):
                 return other(part)
 
 
+def _is_any(body: Mapping[str, Any]) -> bool:
+    return obj(obj(body.get("text")).get("format")).get("type") == "text"
+
+
 def _conversation(body: Mapping[str, Any]) -> dict[str, str]:
     given = body.get("conversation")
     name = string(given) or string(obj(given).get("id"))
@@ -135,4 +140,5 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         tool_name=string(obj(choice).get("name")),
         parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(obj(body.get("reasoning")).get("effort")),
+        form=read_form(obj(body.get("text")).get("format")),
     )

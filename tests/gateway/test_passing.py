@@ -1,0 +1,72 @@
+"""What is only passed on: embeddings, moderations, sounds, pictures. No list of those that chat names their models."""
+
+from typing import Any
+
+import openai
+import pytest
+
+from relay.providers import registry
+from relay.providers.base import Model
+from relay.providers.http import HttpProvider
+from relay.providers.rules import Rule, Target
+from tests.gateway.asking import ask
+from tests.gateway.relayed import Relay
+from tests.vendors import Vendors
+from tests.vendors.setup import endpoint_at
+
+# What passes through on the wire is the same on every database.
+pytestmark = pytest.mark.any_database
+
+CHAT = "openai-chat"
+VECTORS = {"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}], "model": "m"}
+
+
+def at(vendors: Vendors, name: str, **changes: Any) -> HttpProvider:
+    """As an operator has it who only set a key: what chats is listed, other models may be there."""
+    given = {"dialect": CHAT, "lists_models": True, **changes}
+    return HttpProvider(endpoint_at(vendors, given.pop("dialect"), name=name, **given))
+
+
+@pytest.fixture
+def of_openai(relay: Relay, key: str) -> openai.OpenAI:
+    return openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0)
+
+
+def test_a_model_that_does_not_chat_is_found_at_its_vendor(of_openai: openai.OpenAI, vendors: Vendors) -> None:
+    registry.use(registry.Router([at(vendors, "vllm", base_url="http://127.0.0.1:1/v1"), at(vendors, "openai")]))
+    vendors.pages |= {
+        "/v1/embeddings": VECTORS,
+        "/v1/moderations": {"id": "modr-1", "model": "m", "results": []},
+        "/v1/images/generations": {"created": 1, "data": [{"url": "http://127.0.0.1/a.png"}]},
+    }
+    made = of_openai.embeddings.create(model="text-embedding-3-small", input="hi", encoding_format="float")
+    assert made.data[0].embedding == [0.5]
+    assert of_openai.moderations.create(model="omni-moderation-latest", input="hi").id == "modr-1"
+    pictures = of_openai.images.generate(model="dall-e-3", prompt="a cat").data or []
+    assert pictures[0].url == "http://127.0.0.1/a.png"
+
+
+def test_so_is_the_model_of_a_form(of_openai: openai.OpenAI, vendors: Vendors) -> None:
+    registry.use(registry.Router([at(vendors, "openai")]))
+    vendors.pages["/v1/audio/transcriptions"] = {"text": "hello"}
+    made = of_openai.audio.transcriptions.create(model="whisper-1", file=("a.wav", b"RIFF\xff\xfe\x00", "audio/wav"))
+    assert made.text == "hello"
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"),
+    [
+        ("vllm/bge-m3", {"name": "vllm", "lists_models": False}),  # says itself who is meant
+        ("ruled", {"name": "vllm"}),
+        ("bge-m3", {"name": "vllm", "lists_models": False}),  # its operator has named all that it has
+        ("claude", {"name": "anthropic", "dialect": "anthropic-messages", "models": (Model(name="claude"),)}),
+    ],
+)
+def test_what_nobody_can_have_is_not_found(
+    relay: Relay, key: str, vendors: Vendors, settings: Any, model: str, provider: dict[str, Any]
+) -> None:
+    settings.PARLEY_ROUTES = (Rule(model="ruled", targets=(Target(provider="nobody"),)),)
+    vendors.pages["/v1/embeddings"] = VECTORS
+    beside = [at(vendors, "openai")] if model != "bge-m3" else []
+    registry.use(registry.Router([at(vendors, **provider), *beside]))
+    assert ask(relay, "/v1/embeddings", {"model": model, "input": "hi"}, x_api_key=key).status == 404
