@@ -9,6 +9,7 @@ import pytest
 from history import keys
 from project.accounts.models import User
 from relay.providers import registry
+from tests.gateway.bare import Bare
 from tests.gateway.relayed import Relay, relaying
 
 
@@ -22,3 +23,9 @@ def relay(transactional_db: None, providers: registry.Router, settings: Any, tmp
 @pytest.fixture
 def key(relay: Relay, ada: User) -> str:
     return keys.create(name="laptop", owner=ada, recording="full").secret
+
+
+@pytest.fixture
+def bare() -> Iterator[Bare]:
+    with Bare() as upstream:
+        yield upstream

@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -18,47 +17,25 @@ from history.models import ApiKey
 from relay.gateway.client import Client
 from relay.gateway.recording import Recording
 from relay.providers import registry
-from relay.providers.base import Model
-from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.endpoints import Patience
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
 from tests.gateway.asking import CALLS, ask, asking
+from tests.gateway.at_bare import UPSTREAM_KEY, endpoint_at, speaking
 from tests.gateway.bare import Bare, stream, whole
 from tests.gateway.relayed import Relay
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database
 
-UPSTREAM_KEY = "sk-upstream-0123456789"
 # No JSON encoder of ours would write it like this.
 BODY = b'{ "model":"model","messages" : [{"role":"user","content":"\xe5\x97\xa8\\u00e9"}],\n\t"max_tokens":1e2,"n":[ ]}'
 EVENTS = (b'event: ping\ndata: {"type":"ping"}\n\n', b"data: half of ", b"an event\r\n\r\n", b": their comment\n\n")
 
 
 @pytest.fixture
-def bare() -> Iterator[Bare]:
-    with Bare() as upstream:
-        registry.use(registry.Router([HttpProvider(endpoint_at(upstream))]))
-        yield upstream
-
-
-@pytest.fixture
 def providers(bare: Bare) -> registry.Router:
-    return registry.router()
-
-
-def endpoint_at(upstream: Bare, **changes: Any) -> Endpoint:
-    fields: dict[str, Any] = {
-        "name": "bare",
-        "dialect": "anthropic-messages",
-        "base_url": upstream.url,
-        "api_key": UPSTREAM_KEY,
-        "key_header": "x-api-key",
-        "models": (Model(name="model"),),
-        "lists_models": False,
-        "patience": Patience(connect=2, idle=5),
-    }
-    return Endpoint(**{**fields, **changes})
+    return speaking(bare, "anthropic-messages")
 
 
 def digest(data: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,12 +23,11 @@ from relay.gateway import accounts
 from relay.gateway.digest.digester import Digester
 from relay.models import KeyUse
 from relay.providers import registry
-from relay.providers.http import HttpProvider
 from tests.digest.relayed import call, half_bytes, reply_bytes, said
 from tests.gateway.asking import CALLS, asking
+from tests.gateway.at_bare import speaking
 from tests.gateway.bare import Bare, Said, stream, whole
 from tests.gateway.relayed import Relay
-from tests.gateway.test_carrying import endpoint_at
 from tests.house.processes import wait_for
 
 pytestmark = pytest.mark.any_database
@@ -75,20 +74,8 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.fixture
-def bare() -> Iterator[Bare]:
-    with Bare() as upstream:
-        yield upstream
-
-
-@pytest.fixture
 def providers(bare: Bare) -> registry.Router:
     return speaking(bare, ANTHROPIC)
-
-
-def speaking(bare: Bare, dialect: str) -> registry.Router:
-    router = registry.Router([HttpProvider(endpoint_at(bare, dialect=dialect))])
-    registry.use(router)
-    return router
 
 
 def played(reply: bytes, *, encoding: str = "", is_cut: bool = False) -> Said:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -16,11 +15,10 @@ from relay.gateway.digest.digester import Digester
 from relay.models import KeyUse
 from relay.prices import Price
 from relay.providers import registry
-from relay.providers.http import HttpProvider
 from tests.gateway.asking import HI, ask, asking
+from tests.gateway.at_bare import speaking
 from tests.gateway.bare import Bare, stream, whole
 from tests.gateway.relayed import Relay
-from tests.gateway.test_carrying import endpoint_at
 from tests.gateway.test_limits import key_with
 from tests.house.processes import wait_for
 
@@ -32,20 +30,8 @@ STREAMED_HI = json.dumps({**HI, "stream": True}).encode()
 
 
 @pytest.fixture
-def bare() -> Iterator[Bare]:
-    with Bare() as upstream:
-        yield upstream
-
-
-@pytest.fixture
 def providers(bare: Bare) -> registry.Router:
     return speaking(bare, ANTHROPIC)
-
-
-def speaking(bare: Bare, dialect: str, **changes: Any) -> registry.Router:
-    router = registry.Router([HttpProvider(endpoint_at(bare, dialect=dialect, **changes))])
-    registry.use(router)
-    return router
 
 
 def used(relay: Relay, key: str) -> tuple[int, int]:

@@ -10,16 +10,19 @@ from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.gateway.asking import ask
+from tests.gateway.at_bare import endpoint_at, speaking
 from tests.gateway.bare import Bare
 from tests.gateway.relayed import Relay
-from tests.gateway.test_carrying import bare, endpoint_at, providers
-
-__all__ = ["bare", "providers"]  # fixtures
 
 # What passes through on the wire is the same on every database.
 pytestmark = pytest.mark.any_database
 
 CONTENTS = b'{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}'
+
+
+@pytest.fixture
+def providers(bare: Bare) -> registry.Router:
+    return speaking(bare, "anthropic-messages")
 
 
 def serve(bare: Bare, **changes: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,9 +18,9 @@ from relay.providers import registry
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
 from tests.gateway.asking import CALLS, ask
+from tests.gateway.at_bare import endpoint_at, speaking
 from tests.gateway.bare import Bare, Said, stream, whole
 from tests.gateway.relayed import Relay
-from tests.gateway.test_carrying import endpoint_at
 from tests.house.processes import wait_for
 
 # What passes through on the wire is the same on every database; what is asked of it is shown by test_doors.
@@ -36,12 +35,6 @@ ITEMS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def bare() -> Iterator[Bare]:
-    with Bare() as upstream:
-        yield upstream
-
-
-@pytest.fixture
 def providers(bare: Bare) -> registry.Router:
     return speaking(bare, RESPONSES)
 
@@ -49,12 +42,6 @@ def providers(bare: Bare) -> registry.Router:
 @pytest.fixture
 def theirs(relay: Relay, bob: User) -> str:
     return keys.create(name="theirs", owner=bob).secret
-
-
-def speaking(bare: Bare, dialect: str, **changes: Any) -> registry.Router:
-    router = registry.Router([HttpProvider(endpoint_at(bare, dialect=dialect, **changes))])
-    registry.use(router)
-    return router
 
 
 def reply(output: list[dict[str, Any]] = ITEMS, **more: Any) -> bytes:

@@ -18,9 +18,9 @@ from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.digest.programs import TRAFFIC, captured
 from tests.gateway.asking import ask
+from tests.gateway.at_bare import endpoint_at
 from tests.gateway.bare import Bare, whole
 from tests.gateway.relayed import Relay
-from tests.gateway.test_carrying import endpoint_at
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database
@@ -28,12 +28,6 @@ pytestmark = pytest.mark.any_database
 NAMES = sorted(path.stem for path in Path(TRAFFIC).glob("*.json"))
 POSTED = [name for name in NAMES if captured(name)["method"] == "POST"]
 BASES = {"anthropic-messages": "", "openai-chat": "/v1", "openai-responses": "/v1", "gemini-generate": "/v1beta"}
-
-
-@pytest.fixture
-def bare() -> Any:
-    with Bare() as upstream:
-        yield upstream
 
 
 @pytest.fixture
