@@ -168,7 +168,7 @@ class Digester:
             yield wave
 
     def _file(self, calls: list[Under], reader: Reader) -> None:
-        wave = Wave(self.memory, must_wait=self._waiting.must_wait)
+        wave = Wave(self.memory, must_wait=self._waiting.must_wait, is_alone=not self._neighbours.are_there)
         try:
             outcome = wave.file(calls, keep_position=lambda outcome: self._keep_position(outcome, reader))
         except Exception as error:

@@ -46,11 +46,12 @@ class Outcome:
 
 
 class Wave:
-    """`must_wait` says of a call whether what it goes on from may still be on its way."""
+    """`must_wait` says of a call whether what it goes on from may still be on its way; `is_alone` that no other host
+    writes into this record."""
 
-    def __init__(self, memory: Memory, *, must_wait: Callable[[Under, Spot], bool]) -> None:
+    def __init__(self, memory: Memory, *, must_wait: Callable[[Under, Spot], bool], is_alone: bool = True) -> None:
         self.memory = memory
-        self.must_wait = must_wait
+        self.must_wait, self.is_alone = must_wait, is_alone
         self.outcome = Outcome()
         self.unkept: list[Plan] = []  # calls of which nothing is to be written
         self.copies: dict[UUID, Copy] = {}  # of answers that come late
@@ -58,7 +59,7 @@ class Wave:
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
-            self.copies = copies_of(calls, _answer_to)
+            self.copies = {} if self.is_alone else copies_of(calls, _answer_to)
             plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
             self._append(plans)
             self._append_others(plans)

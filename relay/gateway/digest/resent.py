@@ -1,8 +1,8 @@
 """Answers that a client has sent back before we filed them: somebody gave up waiting for them and stored its copy.
 
-So it may be with a journal that is far behind, on this host or another one. Then the exchange is told of that copy, and
-the answer is not stored a second time, unless there is something in it that the copy lacks: then it stands beside it,
-and the conversation goes on where it went on.
+So it may be where several hosts write one record and the journal of one is far behind. Then the exchange is told of
+that copy, and the answer is not stored a second time, unless there is something in it that the copy lacks: then it
+stands beside it, and the conversation goes on where it went on.
 """
 
 from __future__ import annotations
@@ -31,8 +31,14 @@ def copies_of(calls: Iterable[Under], read: Callable[[Under, Ended], Answer]) ->
     awaited = {_mark(call, answer): exchange for exchange, (call, answer) in late.items() if answer.output is not None}
     if not awaited:
         return {}
+    # Many programs are told the same: what is older is none of these.
+    since = min(call.asked.at for call, _ in late.values()) - CLOCKS_DIFFER
     rows = Message.objects.filter(
-        fingerprint__in=list(awaited), kind=ModelOutput.kind, exchange=None, session__hidden_at=None
+        fingerprint__in=list(awaited),
+        kind=ModelOutput.kind,
+        created_at__gte=since,
+        exchange=None,
+        session__hidden_at=None,
     )
     found: dict[UUID, Copy] = {}
     for row in rows.order_by("pk"):
