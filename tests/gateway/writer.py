@@ -13,7 +13,8 @@ from uuid import UUID, uuid4
 from relay.gateway.journal import Journal
 from relay.gateway.records import Accepted, Ended
 
-KEY, OWNER = (int(word) for word in (sys.argv[2:4] if sys.argv[2:4][-1:] and sys.argv[-1].isdecimal() else (1, 1)))
+# Whose the exchanges are. Set below where this is the process: whoever imports this has other arguments.
+KEY, OWNER = 1, 1
 
 
 def accept(journal: Journal, exchange: UUID, body: bytes = b'{"model": "m"}', *, recording: str = "full") -> bool:
@@ -70,6 +71,8 @@ def fill_up(journal: Journal) -> None:
 
 if __name__ == "__main__":
     here = Journal(Path(sys.argv[1]))
+    if len(sys.argv) == 4:
+        KEY, OWNER = map(int, sys.argv[2:])
     if "--full" in sys.argv:
         fill_up(here)
     else:

@@ -17,13 +17,19 @@ def catalogue() -> polib.POFile:
     return polib.pofile(str(ROOT / CATALOGUE))
 
 
-def test_every_text_has_a_chinese_translation(catalogue: polib.POFile) -> None:
-    missing = [f"{text.singular!r} in {sorted(text.places)}" for text in missing_from(catalogue, texts_in(ROOT))]
+@pytest.fixture(scope="module")
+def texts() -> list[Text]:
+    """All that are in the code and in the templates."""
+    return texts_in(ROOT)
+
+
+def test_every_text_has_a_chinese_translation(catalogue: polib.POFile, texts: list[Text]) -> None:
+    missing = [f"{text.singular!r} in {sorted(text.places)}" for text in missing_from(catalogue, texts)]
     assert missing == [], "run `make messages` and translate what is new"
 
 
-def test_no_translation_is_left_over(catalogue: polib.POFile) -> None:
-    assert unused_in(catalogue, texts_in(ROOT)) == [], "run `make messages`"
+def test_no_translation_is_left_over(catalogue: polib.POFile, texts: list[Text]) -> None:
+    assert unused_in(catalogue, texts) == [], "run `make messages`"
 
 
 def test_the_compiled_file_is_in_step(catalogue: polib.POFile) -> None:
