@@ -47,7 +47,8 @@ def whole(body: bytes, *, status: str = "200 OK", headers: Sequence[str] = ("con
 
 def stream(*pieces: bytes | float | threading.Event, ends: bool = True, headers: Sequence[str] = ()) -> Said:
     """Server-sent events in chunks. Without an end the connection breaks off."""
-    lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked", *headers]
+    lines = ["HTTP/1.1 200 OK", "content-type: text/event-stream", "transfer-encoding: chunked", "connection: close"]
+    lines += headers
     chunks = [b"%x\r\n%s\r\n" % (len(piece), piece) if isinstance(piece, bytes) else piece for piece in pieces]
     return Said("\r\n".join(lines).encode() + HEAD_END, *chunks, *([b"0\r\n\r\n"] if ends else []))
 
