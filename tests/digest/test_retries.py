@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -45,6 +46,22 @@ def test_tries_of_one_request_are_one_exchange_and_one_question(program: type[Pr
     assert (row.pk, row.attempts, row.end_reason, row.status_code) == (third, 3, "done", 200)
     assert [one["exchange"] for one in row.metadata["retried"]] == [str(first), str(second)]
     assert Message.objects.filter(kind="model_input", is_internal=False).count() == 1
+
+
+def test_each_try_says_when_it_was_made(relay: Relay) -> None:
+    talk, begun = Chat(relay), time.time() - 60
+    tries = [talk.send("Fix the parser.", at=begun)]
+    for number in (1, 2, 3):
+        relay.fail(tries[-1], 529, BUSY, at=begun + 10 * number - 5)
+        relay.digest()
+        talk.turns -= 1
+        tries.append(talk.send(at=begun + 10 * number, headers={"x-stainless-retry-count": str(number)}))
+    relay.answer(tries[-1], said("Done."))
+    relay.digest()
+    row = Exchange.objects.get()
+    made = [datetime.fromisoformat(one["at"]).timestamp() - begun for one in row.metadata["retried"]]
+    assert [round(seconds) for seconds in made] == [0, 10, 20]
+    assert round(row.started_at.timestamp() - begun) == 0
 
 
 def test_what_each_try_has_cost_is_in_the_sum(relay: Relay) -> None:

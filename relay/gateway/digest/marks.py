@@ -50,7 +50,8 @@ class Memory:
         self.orphans: OrderedDict[UUID, list[UUID]] = OrderedDict()  # by the parent that they name
 
     def of(self, session_id: UUID, *, is_new: bool = False) -> Remembered:
-        found = self._sessions.get(session_id)
+        # A program's own id leads to the same name again after its session was removed, which holds nothing yet.
+        found = None if is_new else self._sessions.get(session_id)
         if found is None:
             found = Remembered(results={}) if is_new else Remembered(states=_states_at_head(session_id))
             self._sessions[session_id] = found
