@@ -19,6 +19,7 @@ from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import sources
 from history.formats.base import FormatError
+from history.formats import jsonl
 from history.formats.jsonl import people, reading
 from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, Exchange, Message, Session, ToolCall
 from project.accounts.models import User
@@ -519,3 +520,18 @@ def test_more_values_than_anybody_reads_are_refused_before_they_are_read(
         with monkeypatch.context() as patched:
             patched.setattr(sources, "MAX_VALUES", 1_000)
             assert reading.EntryReader(payloads).read(line).kind == "new"
+
+
+def test_calls_without_a_session_are_no_conversations_of_the_report(ada: User) -> None:
+    """Nothing is said of them when they are taken, so nothing when they are there."""
+    chat_of(ada, "hello", "hi")
+    done = {"started_at": timezone.now(), "ended_at": timezone.now(), "end_reason": "done"}
+    for number in range(3):
+        Exchange.objects.create(owner=ada, model=f"m{number}", **done)
+    loose = b"".join(jsonl.Writer().loose_exchanges(Exchange.objects.all()))
+    *lines, end = everything().splitlines(keepends=True)
+    file = b"".join([*lines, loose, end])
+    assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
+    Exchange.objects.all().delete()
+    assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
+    assert Exchange.objects.count() == 3

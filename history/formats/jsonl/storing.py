@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from history import audit, storage
+from history import audit, storage, tallies
 from history.bodies import blobs_in, dump
 from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.jsonl.facts import exchange_fields
@@ -91,6 +91,7 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     messages = dict(Message.objects.filter(session=incoming.id, seq__in=numbers).values_list("seq", "pk"))
     made = [_exchange(facts, incoming, people, messages) for facts in incoming.exchanges]
     Exchange.objects.bulk_create(made, ignore_conflicts=True)
+    tallies.mark(exchange.started_at for exchange in made if exchange.message_id is None)
     ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
     stored = people.blobs({name for _, name in wanted})
@@ -110,6 +111,7 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
         key = people.key(facts.get("key"), owner=owner, notes=Notes())
         exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
         exchange.save(force_insert=True)
+        tallies.mark([exchange.started_at])
         names = blobs_in(dump(exchange.inputs))
         if names:
             exchange.blobs.add(*Blob.objects.filter(pk__in=people.blobs(names)))
