@@ -171,6 +171,8 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     """From the call that was made, if it was ours; else an answer ends when it was written down."""
     for row in rows:
         began, ended = row["exchange__started_at"], row["exchange__ended_at"]
+        if not began and row["duration"] is None and not row["model"]:
+            continue  # a program told of it, and nobody was called here
         if not (began and ended):
             began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
         yield Span(

@@ -124,7 +124,6 @@ class TestWhatClientsName:
         main, sub = sessions()
         assert (main.parent, sub.parent) == (None, main)
 
-
     @pytest.mark.parametrize("program", [ClaudeCode, Codex])
     def test_a_session_that_was_removed_begins_again_with_its_instruction_and_tools(
         self, program: type[Program], relay: Relay

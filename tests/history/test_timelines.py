@@ -99,6 +99,12 @@ def test_a_call_whose_reply_is_not_kept_was_made_all_the_same(ada: Any) -> None:
     assert page.shares[0].seconds == pytest.approx(3.0)
 
 
+def test_an_answer_that_a_program_only_told_of_is_no_call(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    recorder.append(session, answered("hi", model="", usage=None), after=1)
+    assert timeline_of(session).turns[0].spans == ()
+
+
 def test_a_call_of_ours_is_measured_from_when_it_was_sent(ada: Any) -> None:
     session = chat_of(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
