@@ -17,9 +17,8 @@ from django.utils import timezone
 from history import exchanges, recorder, retention, selectors, verification
 from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import Media, ModelInput, SystemInstructionSet
-from history.formats import sources
+from history.formats import jsonl, sources
 from history.formats.base import FormatError
-from history.formats import jsonl
 from history.formats.jsonl import people, reading
 from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, Exchange, Message, Session, ToolCall
 from project.accounts.models import User
