@@ -131,14 +131,15 @@ def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Spa
     that they answer; what a program asked beside its conversation answers none."""
     calls = Exchange.objects.filter(session=session, message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
-    for row in rows.values("after", "model", "started_at", "ended_at", "end_reason")[:MOST_TOGETHER]:
+    for call in rows.only("after", "model", "started_at", "ended_at", "end_reason")[:MOST_TOGETHER]:
+        ended = call.ended_at or call.started_at
         yield Span(
             kind="model",
-            name=row["model"],
-            seq=row["after"],
-            began=row["started_at"],
-            seconds=max(0.0, (row["ended_at"] - row["started_at"]).total_seconds()),
-            status=Message.Status.COMPLETE if row["end_reason"] == "done" else Message.Status.INTERRUPTED,
+            name=call.model,
+            seq=call.after,
+            began=call.started_at,
+            seconds=max(0.0, (ended - call.started_at).total_seconds()),
+            status=Message.Status.COMPLETE if call.end_reason == "done" else Message.Status.INTERRUPTED,
         )
 
 
