@@ -7,6 +7,9 @@ changes nothing and whatever is removed for good is gone from the counts as well
 A background job counts today and yesterday every minute. Whoever writes or removes something older marks its days
 (`mark`), each with a row of its own in the same transaction: a mark that is not committed yet stays for the next time.
 Copies that a fork made are not counted; the original is.
+
+Tokens and cost of an answer stand with it. Calls that left no answer in the record (what a program asks beside its
+conversation, whatever a key keeps no replies of) were paid for as well: theirs are counted on the day they were made.
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django.db import connection
-from django.db.models import Count, F, Q, Sum
+from django.db.models import BigIntegerField, Case, Count, F, Q, Sum, Value, When
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from history.entries import CONVERSATION, ModelOutput
-from history.models import DayTally, Message, StaleDay, ToolCall
+from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
 from history.transactions import writing
 
 WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -105,6 +110,10 @@ def _counted(day: date) -> dict[Key, dict[str, Any]]:
             continue
         numbers["errors"] += row["failed"]
         numbers |= {"tool_calls": row["calls"], "tool_seconds": round(row["seconds"] or 0.0, 3)}
+    for row in _calls_without_answer(day):
+        numbers = counted.setdefault(_key(row), _numbers({}))
+        for name, spent in _numbers(row).items():
+            numbers[name] += spent
     return {key: numbers for key, numbers in counted.items() if any(numbers.values())}
 
 
@@ -147,6 +156,23 @@ def _calls(day: date) -> Iterable[Mapping[str, Any]]:
     )
 
 
+def _calls_without_answer(day: date) -> Iterable[Mapping[str, Any]]:
+    """What calls to models took that no entry tells of. Those of turns that were trimmed went with them."""
+    is_trimmed = Q(after__lt=F("session__trimmed_through"))
+    rows = Exchange.objects.filter(~is_trimmed | Q(session=None), message=None, **_within(day, "started_at"))
+    is_relayed = When(api_key__isnull=False, then=Value(Session.Source.RELAY))
+    source = Coalesce("session__source", Case(is_relayed, default=Value(Session.Source.CHAT)))
+    read, written = (Cast(KeyTextTransform(name, "usage"), BigIntegerField()) for name in _TOKENS)
+    return (
+        rows.order_by()
+        .values("owner_id", "api_key_id", "agent", "model", source=source)
+        .annotate(read=Sum(read), written=Sum(written), price=Sum("cost"))
+    )
+
+
+_TOKENS = ("input_tokens", "output_tokens")
+
+
 def _is_original(session: str) -> Q:
     """Not a copy: those are older than the fork that they stand in."""
     at = "created_at" if session == "session" else "message__created_at"
@@ -181,12 +207,16 @@ def _begin(day: date) -> datetime:
 
 
 def _days_since(day: date) -> Iterator[date]:
-    """The days on which anything was written, from this one on."""
-    while (
-        at := Message.objects.filter(created_at__gte=_begin(day)).order_by("created_at").values_list("created_at")[:1]
-    ):
-        day = at[0][0].astimezone(UTC).date()
+    """The days on which anything was written or any model was called, from this one on."""
+    while (at := _first_since(_begin(day))) is not None:
+        day = at.astimezone(UTC).date()
         yield day
         if day == date.max:
             return
         day += ONE_DAY
+
+
+def _first_since(moment: datetime) -> datetime | None:
+    written = Message.objects.filter(created_at__gte=moment).order_by("created_at").values_list("created_at", flat=True)
+    called = Exchange.objects.filter(started_at__gte=moment).order_by("started_at").values_list("started_at", flat=True)
+    return min((*written[:1], *called[:1]), default=None)

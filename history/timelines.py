@@ -16,7 +16,7 @@ from typing import Any
 from django.db.models import QuerySet, Sum
 
 from history.entries import ModelInput, ModelOutput
-from history.models import Message, Session, ToolCall
+from history.models import Exchange, Message, Session, ToolCall
 
 TURNS = 20
 MOST_CALLS = 40
@@ -119,7 +119,28 @@ def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list
             inside = answers.filter(seq__gt=first, seq__lt=until)
             turns.append((list(_answers(inside)[:MOST_CALLS]), max(0, inside.count() - MOST_CALLS)))
     tools = _tools([row["pk"] for rows, _left in turns for row in rows])
-    return [_in_order(rows, tools, left) for rows, left in turns]
+    unanswered = list(_without_answer(session, since=borders[0], until=borders[-1]))
+    return [
+        _in_order(rows, tools, [span for span in unanswered if first <= span.seq < until], left)
+        for (rows, left), (first, until) in zip(turns, pairwise(borders), strict=True)
+    ]
+
+
+def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Span]:
+    """Calls whose answers are not in the record, as those of keys that keep no replies. They are told after the entry
+    that they answer; what a program asked beside its conversation answers none."""
+    calls = Exchange.objects.filter(session=session, message=None, ended_at__isnull=False)
+    rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
+    for call in rows.only("after", "model", "started_at", "ended_at", "end_reason")[:MOST_TOGETHER]:
+        ended = call.ended_at or call.started_at
+        yield Span(
+            kind="model",
+            name=call.model,
+            seq=call.after,
+            began=call.started_at,
+            seconds=max(0.0, (ended - call.started_at).total_seconds()),
+            status=Message.Status.COMPLETE if call.end_reason == "done" else Message.Status.INTERRUPTED,
+        )
 
 
 def _answers(answers: QuerySet[Message]) -> Any:
@@ -137,10 +158,13 @@ def _tools(message_ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
 
 
 def _in_order(
-    rows: Sequence[Mapping[str, Any]], tools: Mapping[int, Sequence[Mapping[str, Any]]], left: int
+    rows: Sequence[Mapping[str, Any]],
+    tools: Mapping[int, Sequence[Mapping[str, Any]]],
+    unanswered: Sequence[Span],
+    left: int,
 ) -> tuple[list[Span], int]:
     used = [call for row in rows for call in tools.get(row["seq"], ())]
-    found = sorted([*_of_models(rows), *_of_tools(used)], key=lambda span: (span.began, span.seq))
+    found = sorted([*_of_models(rows), *_of_tools(used), *unanswered], key=lambda span: (span.began, span.seq))
     return found[:MOST_CALLS], left + max(0, len(found) - MOST_CALLS)
 
 
@@ -148,6 +172,8 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     """From the call that was made, if it was ours; else an answer ends when it was written down."""
     for row in rows:
         began, ended = row["exchange__started_at"], row["exchange__ended_at"]
+        if not began and row["duration"] is None and not row["model"]:
+            continue  # a program told of it, and nobody was called here
         if not (began and ended):
             began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
         yield Span(
@@ -198,10 +224,14 @@ def _with_waits(turns: Sequence[Turn]) -> Iterator[Turn]:
 
 
 def _shares(session: Session) -> tuple[Share, ...]:
-    """Of the whole session: what neither a model nor a tool took was waited for people."""
-    answers = _on_path(session).filter(kind=ModelOutput.kind)
+    """Of the whole session: what neither a model nor a tool took was waited for people.
+
+    Every branch took its time, also what a program has put a summary in the place of.
+    """
+    answers = Message.objects.filter(session=session, kind=ModelOutput.kind)
     model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
-    calls = ToolCall.objects.filter(session=session, message__on_path=True)
+    model += sum(span.seconds for span in _without_answer(session, since=1, until=session.version + 1))
+    calls = ToolCall.objects.filter(session=session)
     tools = calls.aggregate(total=Sum("duration", default=0.0))["total"]
     whole = max((session.last_activity_at - session.created_at).total_seconds(), model + tools)
     if not whole:

@@ -175,8 +175,11 @@ def _turns(session: Session) -> list[Turn]:
 
 
 def _spans(session: Session, *, since: datetime) -> list[_Span]:
+    """What was answered on another branch since then is no part of these turns."""
     calls = Exchange.objects.filter(session=session, started_at__gte=since, ended_at__isnull=False)
+    calls = calls.exclude(message__on_path=False)
     tools = ToolCall.objects.filter(session=session, started_at__gte=since, duration__isnull=False)
+    tools = tools.filter(message__on_path=True)
     models = calls.order_by("-started_at").values_list("model", "started_at", "ended_at")[: TURNS * MOST_LANES]
     used = tools.order_by("-started_at").values_list("name", "started_at", "duration")[: TURNS * MOST_LANES]
     return [*_of_models(models), *_of_tools(used)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -11,10 +12,12 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 
 from history.admin.looking import LookingAdmin, recent
+from history.call_facts import facts_of
 from history.models import Exchange
 from history.rights import Purpose, may_with_others, rows_for
 from history.templatetags.reading import dollars, duration, recognised, thousands
@@ -58,11 +61,12 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
             _("Call"),
             {"fields": ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost")},
         ),
+        (_("Relay"), {"fields": ("program", "upstreams", "earlier_tries", "translated_to", "not_carried")}),
         (_("Request"), {"fields": ("after", "history_version", "renderer_version", "request_hash", "recognised")}),
     )
     readonly_fields = (
         *("shown_session", "recognised", "started_in_full", "ended_in_full", "took", "path", "helper", "tokens"),
-        *("estimated", "shown_cost"),
+        *("estimated", "shown_cost", "program", "upstreams", "earlier_tries", "translated_to", "not_carried"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
@@ -134,6 +138,31 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         """A title, a summary: what a program asks beside its conversation."""
         return str(exchange.metadata.get("helper", "")) or "–"
 
+    # How the relay carried it.
+
+    @admin.display(description=_("program"))
+    def program(self, exchange: Exchange) -> str:
+        return str(exchange.metadata.get("client", "")) or "–"
+
+    @admin.display(description=_("providers tried"))
+    def upstreams(self, exchange: Exchange) -> str:
+        tried = facts_of(exchange).get("upstream", ())
+        return ", ".join(f"{one.get('provider', '')} {one.get('status') or '–'}" for one in tried) or "–"
+
+    @admin.display(description=_("earlier tries"))
+    def earlier_tries(self, exchange: Exchange) -> str:
+        """A client's own, which were answered under other ids."""
+        lines = ((_try_in_words(one),) for one in facts_of(exchange).get("retried", ()))
+        return format_html_join(mark_safe("<br>"), "{}", lines) or "–"
+
+    @admin.display(description=_("translated to"))
+    def translated_to(self, exchange: Exchange) -> str:
+        return str(exchange.metadata.get("translated_to", "")) or "–"
+
+    @admin.display(description=_("not carried"))
+    def not_carried(self, exchange: Exchange) -> str:
+        return str(exchange.metadata.get("not_carried", "")) or "–"
+
     @admin.display(description=_("recognised by"))
     def recognised(self, exchange: Exchange) -> str:
         return recognised(str(exchange.metadata.get("recognised_by", ""))) or "–"
@@ -144,6 +173,12 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
             return "–"
         address = reverse("admin:history_session_change", args=[exchange.session.pk])
         return format_html('<a href="{}">{}</a>', address, exchange.session)
+
+
+def _try_in_words(one: Mapping[str, Any]) -> str:
+    at = to_the_second(datetime.fromisoformat(one["at"])) if "at" in one else ""
+    ended = " ".join(str(one[name]) for name in ("end_reason", "status") if one.get(name))
+    return ", ".join(filter(None, (at, ended, one.get("exchange"))))
 
 
 def to_the_second(time: datetime) -> str:

@@ -86,6 +86,7 @@ def unlink_blobs(message_ids: Sequence[int]) -> None:
 
 def remove_exchanges(ids: Sequence[UUID]) -> Removed:
     with writing():
+        tallies.mark(Exchange.objects.filter(pk__in=ids, message=None).values_list("started_at", flat=True))
         unlink_inputs(ids)
         _remove(EarlierTry.objects.filter(exchange_id__in=ids))
         return Removed(exchanges=_remove(Exchange.objects.filter(pk__in=ids)))

@@ -258,6 +258,8 @@ def end_words(reason: str) -> str:
         "upstream_cut": _("The connection to the provider broke."),
         "server_lost": _("The server went down while it was being written."),
         "not_kept": _("It was longer: the server had no room to keep the rest."),
-        "max_tokens": _("It reached the longest an answer may be."),
+        "length": _("It reached the longest an answer may be."),
+        "content_filter": _("A filter of the provider ended it."),
+        "refusal": _("The model refused to answer."),
     }
     return words.get(reason, "")

@@ -100,9 +100,10 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
 
 
 def _listed(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
+    dialect = addresses.spoken_by(path, headers)
     if addresses.climbs(path) or routes.listed_by(method, path) is None:
-        raise Refusal(f"There is nothing at {method} {path[:NAMED]} here.", "not_found")
-    return Address(dialect=addresses.spoken_by(path, headers), kind="other", path=addresses.written(path, raw))
+        raise refusals.nothing_there(f"There is nothing at {method} {path[:NAMED]} here.", dialect)
+    return Address(dialect=dialect, kind="other", path=addresses.written(path, raw))
 
 
 async def _read_body(call: Call, receive: Any) -> None:

@@ -23,7 +23,7 @@ from history.dialects.loose import obj, string
 from history.models import Session
 from history.transactions import writing
 from relay.database import in_database
-from relay.gateway.addresses import CHAT, RESPONSES
+from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.issuing import OF_REPLIES
 from relay.gateway.naming import Naming
@@ -39,7 +39,7 @@ from relay.gateway.references import (
     VECTOR_STORE,
     Reference,
 )
-from relay.gateway.refusals import Refusal
+from relay.gateway.refusals import Refusal, nothing_there
 from relay.gateway.routes import Upstream
 from relay.gateway.usage import LONGEST_NAME, names_in
 from relay.models import IssuedId
@@ -50,7 +50,6 @@ MOST_REMEMBERED = 20_000
 ASKED_AGAIN = (0.3, 0.5, 0.7)
 ASKED_AT_ONCE = 500
 AGAIN = (("retry-after", "2"),)
-OF_OPENAI = (CHAT, RESPONSES)
 # What replies give names to.
 GIVEN = (ITEM, AUDIO, CONTAINER)
 # Where things are made that requests can name. Prompts are made by hand: whoever lists their address lends them out.
@@ -115,7 +114,7 @@ def _unknown(reference: Reference, dialect: str) -> Refusal:
             f"The {kind} '{name}' cannot be used here: whatever lies at the vendor is everybody's, "
             f"and the operator has not listed {OPENED_BY[kind][0]} for this provider. Send its content instead."
         )
-    return Refusal(words, "invalid_request" if dialect in OF_OPENAI else "not_found", status=404)
+    return nothing_there(words, dialect)
 
 
 async def _check_session(call: Call) -> None:

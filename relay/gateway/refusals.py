@@ -7,6 +7,7 @@ from history.dialects.loose import as_bytes
 from history.events import ErrorKind, Failed
 from history.keyring import ApiKeyError
 
+OF_OPENAI = ("openai-chat", "openai-responses")
 KIND_OF_KEYS: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}
 
 
@@ -32,3 +33,8 @@ class Refusal(Exception):
 def of_key(error: ApiKeyError) -> Refusal:
     headers = (("retry-after", "2"),) if error.retry_helps else ()
     return Refusal(str(error), KIND_OF_KEYS.get(error.status, "authentication"), headers=headers)
+
+
+def nothing_there(words: str, dialect: str) -> Refusal:
+    """A 404 of something else than a model: for OpenAI's clients that is another code."""
+    return Refusal(words, "invalid_request" if dialect in OF_OPENAI else "not_found", status=404)

@@ -363,6 +363,17 @@ def test_the_panel_says_where_the_time_went(worked: Session) -> None:
 
 
 @pytest.mark.django_db
+def test_what_was_answered_on_another_branch_took_no_time_of_the_turn_that_is_shown(worked: Session) -> None:
+    beside = recorder.append(worked, answered("Or so.", model="script"), after=2)
+    now = timezone.now()
+    fields = {"started_at": now, "ended_at": now, "end_reason": "done", "model": "script"}
+    Exchange.objects.create(session=worked, owner=worked.owner, message_id=beside.message_id, **fields)
+    (turn,) = panel_of(worked).turns
+    assert turn.seconds == pytest.approx(2.5)
+    assert len(turn.lanes) == 3
+
+
+@pytest.mark.django_db
 def test_a_model_that_is_not_offered_here_has_a_count_and_no_gauge(reader: Client, worked: Session) -> None:
     registry.use(registry.Router([]))
     html = page(reader, f"/s/{worked.pk}/panel/")

@@ -116,3 +116,20 @@ def page_of(user: User, session: Session) -> str:
     client = Client()
     client.force_login(user)
     return client.get(f"/s/{session.pk}/").content.decode()
+
+
+@pytest.mark.django_db
+def test_the_panel_says_under_which_key_it_was_recorded(client: Client, ada: User, bob: User) -> None:
+    """Its holder gets to the page of the key from there; whoever else reads it learns the name."""
+    session = relayed(ada)
+    recorder.append(session, said("Hello"), after=0)
+    link = f'<a href="/keys/{ApiKey.objects.get().prefix}/">laptop</a>'
+    client.force_login(ada)
+    assert link in client.get(f"/s/{session.pk}/").content.decode()
+    bob.is_staff = bob.is_superuser = True
+    bob.save()
+    Session.objects.update(owner=bob)
+    client.force_login(bob)
+    html = client.get(f"/s/{session.pk}/").content.decode()
+    assert "<dd>laptop</dd>" in html
+    assert link not in html

@@ -11,8 +11,9 @@ import pytest
 
 from history.entries import ToolRequest
 from history.models import Exchange, Message, Session, ToolCall
+from history.retention import erase
 from relay.gateway.digest.digester import Digester
-from tests.digest.programs import Chat, Codex, GeminiCli, OpenCode
+from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode, Program
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -122,6 +123,22 @@ class TestWhatClientsName:
         Codex(relay, **{**ids, "thread-id": "child", "x-openai-subagent": "review"}).ask("review", said("Fine."))
         main, sub = sessions()
         assert (main.parent, sub.parent) == (None, main)
+
+    @pytest.mark.parametrize("program", [ClaudeCode, Codex])
+    def test_a_session_that_was_removed_begins_again_with_its_instruction_and_tools(
+        self, program: type[Program], relay: Relay
+    ) -> None:
+        """A purge removes sessions over a cap while their programs go on, and their ids lead to the same name."""
+        states = Message.objects.filter(kind__in=("system_instruction_set", "tools_offered")).values_list("kind")
+        talk = program(relay)
+        talk.ask("Fix the parser.", said("Done."))
+        erase(sessions()[0], actor=relay.key.owner, reason="over the cap")
+        talk.ask("And the tests?", said("They pass."))
+        (session,) = sessions()
+        assert [kind for (kind,) in states.order_by("seq")] == ["system_instruction_set", "tools_offered"]
+        assert path_of(session)[-1] == "a:They pass."
+        talk.ask("Thanks.", said("Gladly."))
+        assert states.count() == 2
 
 
 class TestBranches:

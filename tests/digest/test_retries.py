@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ from history.retention import erase
 from project.accounts.models import User
 from relay.gateway.digest import waiting
 from relay.gateway.naming import session_id
+from relay.gateway.records import Attempt
 from tests.digest.programs import Chat, ClaudeCode, Program
 from tests.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
 
@@ -45,6 +47,48 @@ def test_tries_of_one_request_are_one_exchange_and_one_question(program: type[Pr
     assert (row.pk, row.attempts, row.end_reason, row.status_code) == (third, 3, "done", 200)
     assert [one["exchange"] for one in row.metadata["retried"]] == [str(first), str(second)]
     assert Message.objects.filter(kind="model_input", is_internal=False).count() == 1
+
+
+def test_each_try_says_when_it_was_made(relay: Relay) -> None:
+    talk, begun = Chat(relay), time.time() - 60
+    tries = [talk.send("Fix the parser.", at=begun)]
+    for number in (1, 2, 3):
+        relay.fail(tries[-1], 529, BUSY, at=begun + 10 * number - 5)
+        relay.digest()
+        talk.turns -= 1
+        tries.append(talk.send(at=begun + 10 * number, headers={"x-stainless-retry-count": str(number)}))
+    relay.answer(tries[-1], said("Done."))
+    relay.digest()
+    row = Exchange.objects.get()
+    made = [datetime.fromisoformat(one["at"]).timestamp() - begun for one in row.metadata["retried"]]
+    assert [round(seconds) for seconds in made] == [0, 10, 20]
+    assert round(row.started_at.timestamp() - begun) == 0
+
+
+def test_programs_and_staff_are_told_of_every_try(relay: Relay, client: Client, ada: User) -> None:
+    talk = Chat(relay)
+    first = talk.send("Fix the parser.")
+    relay.fail(first, 529, BUSY)
+    relay.digest()
+    talk.turns -= 1
+    second = talk.send(headers=SECOND)
+    elsewhere = [Attempt("vendor", 503, 0.1, "a secret error"), Attempt("azure", 200, 0.2)]
+    relay.answer(second, said("Done."), attempts=elsewhere, metadata={"not_carried": "option_not_carried:n"})
+    relay.digest()
+    ada.is_staff = ada.is_superuser = True
+    ada.save()
+    client.force_login(ada)
+    told = client.get(f"/api/history/exchanges/{first}").json()["relay"]
+    assert [(one["exchange"], one["status"], one["error"]) for one in told["retried"]] == [
+        (str(first), 529, "Overloaded")
+    ]
+    assert [(one["provider"], one["status"]) for one in told["upstream"]] == [("vendor", 503), ("azure", 200)]
+    assert (told["client"], told["not_carried"]) == ("OpenAI SDK", "option_not_carried:n")
+    page = client.get(f"/admin/history/exchange/{second}/change/").content.decode()
+    for shown in ("OpenAI SDK", "vendor 503, azure 200", f"upstream_error 529, {first}", "option_not_carried:n"):
+        assert shown in page
+    assert "secret" not in page
+    assert "Overloaded" not in page
 
 
 def test_what_each_try_has_cost_is_in_the_sum(relay: Relay) -> None:

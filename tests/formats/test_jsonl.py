@@ -17,10 +17,10 @@ from django.utils import timezone
 from history import exchanges, recorder, retention, selectors, verification
 from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import Media, ModelInput, SystemInstructionSet
-from history.formats import sources
+from history.formats import jsonl, sources
 from history.formats.base import FormatError
 from history.formats.jsonl import people, reading
-from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, Exchange, Message, Session, ToolCall
+from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Message, Session, ToolCall
 from project.accounts.models import User
 from relay.models import Agent
 from tests.formats.exported import everything, restored, rich_session, wipe
@@ -519,3 +519,33 @@ def test_more_values_than_anybody_reads_are_refused_before_they_are_read(
         with monkeypatch.context() as patched:
             patched.setattr(sources, "MAX_VALUES", 1_000)
             assert reading.EntryReader(payloads).read(line).kind == "new"
+
+
+ENDED: dict[str, Any] = {"started_at": timezone.now(), "ended_at": timezone.now(), "end_reason": "done"}
+
+
+def test_calls_without_a_session_are_no_conversations_of_the_report(ada: User) -> None:
+    """Nothing is said of them when they are taken, so nothing when they are there."""
+    chat_of(ada, "hello", "hi")
+    for number in range(3):
+        Exchange.objects.create(owner=ada, model=f"m{number}", **ENDED)
+    loose = b"".join(jsonl.Writer().loose_exchanges(Exchange.objects.all()))
+    *lines, end = everything().splitlines(keepends=True)
+    file = b"".join([*lines, loose, end])
+    assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
+    Exchange.objects.all().delete()
+    assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
+    assert Exchange.objects.count() == 3
+
+
+def test_the_ids_of_earlier_tries_lead_to_a_restored_call(ada: User) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.finish(exchange, answered("hi"), end_reason="done")
+    here = Exchange.objects.create(owner=ada, **ENDED)
+    tries: list[Any] = [{"exchange": ID}, {"exchange": "no id"}, "nothing", {"exchange": str(here.pk)}]
+    Exchange.objects.filter(pk=exchange.pk).update(metadata={"retried": tries})
+    file = everything()
+    retention.erase(session, actor=ada, reason="for the test")
+    restored(file, owner=ada)
+    assert list(EarlierTry.objects.values_list("pk", "exchange")) == [(UUID(ID), exchange.pk)]

@@ -17,7 +17,8 @@ from django.utils import timezone
 from history import exchanges, keys, recorder, retention, tallies
 from history.charting.points import wait_below
 from history.entries import Usage
-from history.models import DayTally, Message, Session, StaleDay
+from history.models import DayTally, Exchange, Message, Session, StaleDay
+from history.retention import removal
 from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +91,34 @@ def test_the_cost_of_a_call_counts_on_the_day_of_its_answer(ada: Any) -> None:
     exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
     tallies.recount()
     assert sum(DayTally.objects.values_list("cost", flat=True)) == Decimal("0.25")
+
+
+def test_calls_that_left_no_answer_are_counted_too_with_what_they_took(ada: Any) -> None:
+    """A title that a program asks for, a key that keeps no replies or counts only: all of it was paid for."""
+    key = keys.create(name="laptop", owner=ada).api_key
+    session = talk(ada, at=LONG_AGO, source="relay", api_key=key)
+    spent: dict[str, Any] = {"started_at": LONG_AGO, "ended_at": LONG_AGO, "end_reason": "done", "cost": Decimal("0.5")}
+    spent |= {"owner": ada, "api_key": key, "model": "model-0", "usage": {"input_tokens": 7, "output_tokens": 3}}
+    Exchange.objects.create(session=session, **spent)
+    loose = Exchange.objects.create(session=None, **spent | {"started_at": LONG_AGO + timedelta(days=1)})
+    tallies.recount()
+    told = ("source", "api_key", "model", "input_tokens", "output_tokens", "cost")
+    expected = ("relay", key.pk, "model-0", 7, 3, Decimal("0.5"))
+    assert expected in counted(LONG_AGO.date(), *told)
+    assert counted(loose.started_at.date(), *told) == [expected]
+    removal.remove_exchanges([loose.pk])
+    tallies.recount()
+    assert counted(loose.started_at.date(), *told) == []
+
+
+def test_what_a_trimmed_turn_took_goes_with_it_however_it_was_told(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
+    Exchange.objects.update(message=None)
+    Session.objects.update(trimmed_through=2)
+    tallies.recount()
+    assert sum(DayTally.objects.values_list("cost", flat=True)) == 0
 
 
 def test_a_day_is_counted_again_when_something_is_written_or_removed(ada: Any) -> None:

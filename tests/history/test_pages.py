@@ -307,6 +307,23 @@ def test_an_answer_that_did_not_end_well_says_so(reader: Client, ada: Any, statu
     assert "upstream_cut" in html
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("length", "It reached the longest an answer may be."),
+        ("content_filter", "A filter of the provider ended it."),
+        ("refusal", "The model refused to answer."),
+        ("stop", ""),
+    ],
+)
+def test_an_answer_that_was_ended_for_its_model_says_so(reader: Client, ada: Any, reason: Any, words: str) -> None:
+    session = chat_of(ada, "Why?")
+    recorder.append(session, answered("Because of", end_reason=reason), after=1)
+    html = read(reader, session)
+    assert html.count('<p class="aside">') == bool(words)
+    assert words in html
+
+
 def test_reasoning_and_bookkeeping_are_folded_and_there_is_a_template_for_every_kind(reader: Client, ada: Any) -> None:
     session = recorder.start_session(owner=ada)
     picture = recorder.store_blob(b"png", media_type="image/png")

@@ -14,6 +14,7 @@ from django.db import connections
 from django.test import AsyncClient, Client
 
 from history import exchanges, recorder, timelines
+from history.entries import HeadMoved
 from history.models import Exchange, Session
 from history.timelines import MOST_CALLS, Span, timeline_of
 from tests.talk import answered, call, chat_of, result, results, said
@@ -72,6 +73,38 @@ def test_what_neither_models_nor_tools_took_was_waited_for_people(session: Sessi
     assert shares == {"model": 7.0, "tool": 5.0, "people": 3_600.0}
 
 
+def test_what_a_program_summarised_took_its_time_all_the_same(session: Session) -> None:
+    """Its compaction is a branch of its own, and the hours before it were not waited for people."""
+    begun_anew = [
+        HeadMoved(to=0, reason="compacted", at=after(3_620)),
+        said("This session is being continued.", at=after(3_620)),
+        answered("Yes.", at=after(3_621), duration=1.0, model="claude-x"),
+    ]
+    recorder.append_many(session, begun_anew, after=session.head)
+    session.refresh_from_db()
+    shares = {share.kind: share.seconds for share in timeline_of(session).shares}
+    assert shares == {"model": 8.0, "tool": 5.0, "people": 3_608.0}
+
+
+def test_a_call_whose_reply_is_not_kept_was_made_all_the_same(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    exchange = exchanges.open_exchange(session, owner=ada, after=1, model="claude-x")
+    exchanges.finish(exchange, None, end_reason="done")
+    began = Exchange.objects.get().started_at
+    Exchange.objects.update(ended_at=began + timedelta(seconds=3))
+    page = timeline_of(session)
+    assert [(span.name, span.seq, span.seconds, span.status) for span in page.turns[0].spans] == [
+        ("claude-x", 1, 3.0, "complete")
+    ]
+    assert page.shares[0].seconds == pytest.approx(3.0)
+
+
+def test_an_answer_that_a_program_only_told_of_is_no_call(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    recorder.append(session, answered("hi", model="", usage=None), after=1)
+    assert timeline_of(session).turns[0].spans == ()
+
+
 def test_a_call_of_ours_is_measured_from_when_it_was_sent(ada: Any) -> None:
     session = chat_of(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
@@ -83,7 +116,7 @@ def test_a_call_of_ours_is_measured_from_when_it_was_sent(ada: Any) -> None:
 
 def test_a_long_session_is_shown_a_page_at_a_time(ada: Any, django_assert_max_num_queries: Any) -> None:
     session = chat_of(ada, *[f"text {number}" for number in range(100)])
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(7):
         page = timeline_of(session)
     seen = [turn.seq for turn in page.turns]
     while page.next_before:

@@ -11,6 +11,7 @@ from rest_framework import serializers
 from history.api.answers.base import Answer
 from history.api.fields import Time
 from history.as_json import arguments_json
+from history.call_facts import facts_of
 from history.calls import SHOWN_CHARS
 from history.models import Exchange, ToolCall
 
@@ -85,6 +86,13 @@ class ExchangeAnswer(Answer):
     renderer_version = serializers.CharField()
     request_hash = serializers.CharField()
     recognised_by = serializers.SerializerMethodField(help_text="How the relay knew its session.")
+    relay = serializers.SerializerMethodField(
+        help_text="Of a relayed call, as far as there is something to say: the program (client), its errand (helper), "
+        "what it was translated to and could not carry, whom we tried (upstream), the client's earlier tries (retried)."
+    )
+
+    def get_relay(self, exchange: Exchange) -> dict[str, Any]:
+        return facts_of(exchange, may_read=self.context["may_read"])
 
     def get_recognised_by(self, exchange: Exchange) -> str:
         return str(exchange.metadata.get("recognised_by", ""))

@@ -210,9 +210,9 @@ class _Restore:
         yield Restored(session=session.pk, title=session.title, outcome=outcome, why=why)
 
     def _take_loose(self, value: Mapping[str, Any]) -> Iterator[Restored]:
+        """A call that is no conversation is told of neither when it is taken nor when it is there already."""
         yield from self._store()
-        if not storing.store_loose(value, self.people):
-            yield Restored(session=None, outcome="already there", title=f"exchange {value.get('id')}")
+        storing.store_loose(value, self.people)
 
     def _take_section(self, section: Any, value: Mapping[str, Any]) -> Restored:
         if not self.people.is_operator:

@@ -6,21 +6,22 @@ the purge removes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from history import audit, storage
+from history import audit, storage, tallies
 from history.bodies import blobs_in, dump
 from history.formats.base import FormatError, Notes, gettext_noop
-from history.formats.jsonl.facts import exchange_fields
+from history.formats.jsonl.facts import exchange_fields, id_of
 from history.formats.jsonl.incoming import Incoming
 from history.formats.jsonl.laying import Laying
 from history.formats.jsonl.people import People
-from history.models import IN_THE_MAKING, Blob, Exchange, Message, Session
+from history.models import IN_THE_MAKING, Blob, EarlierTry, Exchange, Message, Session
 from history.retention import removal
 from history.transactions import writing
 
@@ -91,7 +92,9 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     messages = dict(Message.objects.filter(session=incoming.id, seq__in=numbers).values_list("seq", "pk"))
     made = [_exchange(facts, incoming, people, messages) for facts in incoming.exchanges]
     Exchange.objects.bulk_create(made, ignore_conflicts=True)
+    tallies.mark(exchange.started_at for exchange in made if exchange.message_id is None)
     ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
+    _store_tries([exchange for exchange in made if exchange.pk in ours])
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
     stored = people.blobs({name for _, name in wanted})
     through = Exchange.blobs.through
@@ -99,6 +102,22 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     through.objects.bulk_create(links, ignore_conflicts=True)
     if len(links) < len(wanted):
         incoming.notes("lost", gettext_noop("texts that calls to models were made from are not in the file"))
+
+
+def _store_tries(exchanges: Sequence[Exchange]) -> None:
+    """The ids of a client's earlier tries lead to the call that they became, unless they are calls of this house."""
+    tries = dict(pair for exchange in exchanges for pair in _tries_of(exchange))
+    taken = set(Exchange.objects.filter(pk__in=tries).values_list("pk", flat=True))
+    rows = [EarlierTry(pk=name, exchange_id=pk) for name, pk in tries.items() if name not in taken]
+    EarlierTry.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def _tries_of(exchange: Exchange) -> Iterator[tuple[UUID, UUID]]:
+    tries = exchange.metadata.get("retried")
+    for one in tries if isinstance(tries, list) else ():
+        if isinstance(one, Mapping):
+            with suppress(FormatError):
+                yield id_of(one, "exchange"), exchange.pk
 
 
 def store_loose(facts: Mapping[str, Any], people: People) -> bool:
@@ -110,6 +129,7 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
         key = people.key(facts.get("key"), owner=owner, notes=Notes())
         exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
         exchange.save(force_insert=True)
+        tallies.mark([exchange.started_at])
         names = blobs_in(dump(exchange.inputs))
         if names:
             exchange.blobs.add(*Blob.objects.filter(pk__in=people.blobs(names)))

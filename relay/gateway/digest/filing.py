@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db.models import F
 from django.utils import timezone
 
-from history import exchanges, recorder, redaction, rows, storage
+from history import exchanges, recorder, redaction, rows, storage, tallies
 from history.entries import Entry, HeadMoved, ModelOutput
 from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
@@ -189,6 +189,7 @@ class Wave:
         ]
         if ended:
             rows.update(Exchange, ended, ENDING)
+        tallies.mark(row.started_at for row in found if row.message_id is None)
         for plan in plans:
             self._note_exchange(plan)
 

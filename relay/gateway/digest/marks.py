@@ -53,7 +53,8 @@ class Memory:
 
     def of(self, session_id: UUID, *, version: int) -> Remembered:
         """`version` is the session's; 0 for a new one. Where somebody else has written to it, his states count."""
-        found = self._sessions.get(session_id)
+        # A program's own id leads to the same name again after its session was removed, which holds nothing yet.
+        found = self._sessions.get(session_id) if version else None
         if found is None:
             found = self._sessions[session_id] = Remembered(results=None if version else {})
             while len(self._sessions) > MOST_SESSIONS:

@@ -33,6 +33,8 @@ LOST_WITHIN = timedelta(minutes=1)
 WHOLE = ("done", "not_kept")
 # What is kept of a call beside its columns, for the next try to find it.
 TRY, NAMED = "try", "named"
+# The row began with the first try: when a later one was made is kept beside it.
+TRIED_AT = "tried_at"
 MOST_SEEN = 100
 
 
@@ -79,7 +81,7 @@ def go_on(plan: Plan, earlier: Exchange) -> None:
     plan.earlier, plan.session_id, plan.after = earlier, earlier.session_id, earlier.after
     plan.attempts = earlier.attempts
     retried = [*earlier.metadata.get("retried", []), _told(earlier)]
-    plan.metadata = {**_kept(earlier), TRY: plan.asked.retry, "retried": retried}
+    plan.metadata = {**_kept(earlier), TRY: plan.asked.retry, TRIED_AT: plan.asked.at.isoformat(), "retried": retried}
     session = earlier.session
     is_beside = bool(earlier.metadata.get("helper"))
     if session is not None and session.head != earlier.after and not is_beside:
@@ -127,7 +129,7 @@ def _kept(earlier: Exchange) -> dict[str, Any]:
 def _told(earlier: Exchange) -> dict[str, Any]:
     said = {
         "exchange": str(earlier.pk),
-        "at": earlier.started_at.isoformat(),
+        "at": earlier.metadata.get(TRIED_AT) or earlier.started_at.isoformat(),
         "end_reason": earlier.end_reason,
         "status": earlier.status_code,
         "error": earlier.error[:500],
