@@ -209,7 +209,7 @@ def _passing(call: Call) -> list[Upstream]:
     call.see({"model": asked.get("model") or bodies.model_in_form(call.told)})
     found = routes.passing(call.address.dialect, model=call.model)
     if not found:
-        raise Refusal(f"No provider here takes {call.path}.", "not_found")
+        raise refusals.nothing_there(f"No provider here takes {call.path}.", call.address.dialect)
     return found
 
 

@@ -74,7 +74,7 @@ async def check(call: Call) -> None:
     if call.address.dialect == RESPONSES:
         for name in _referred(call.asked):
             if await _not_issued(call.key.pk, [name]):
-                raise Refusal(f"Previous response with id '{name}' not found.", "not_found")
+                raise nothing_there(f"Previous response with id '{name}' not found.", RESPONSES)
 
 
 def goes_on(call: Call) -> str:
@@ -125,7 +125,7 @@ async def _check_session(call: Call) -> None:
         call.naming = Naming()
         return
     if not is_own:
-        raise Refusal(f"There is no session {call.naming.session}.", "not_found")
+        raise nothing_there(f"There is no session {call.naming.session}.", call.address.dialect)
     call.naming = replace(call.naming, to_check=False)
 
 

@@ -50,6 +50,17 @@ def hosts(tmp_path: Path, key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> tuple
     return here, there
 
 
+def settle(*relays: Relay) -> None:
+    """In turns, until all is filed: sooner than any of them would give up waiting."""
+
+    def are_idle() -> bool:
+        for relay in relays:
+            relay.digest()
+        return all(relay.digester.is_idle for relay in relays)
+
+    wait_for(are_idle, seconds=0.8 * waiting.WAIT_SECONDS, what="what the hosts wait for")
+
+
 def asked_of_both(talk: Program, here: Relay, there: Relay, *, open_here: bool = False) -> None:
     """The first question goes here, and before that is filed the second one there."""
     first = talk.send("One?")
@@ -75,8 +86,7 @@ class TestTheNextRequestIsQuicker:
         asked_of_both(talk, here, there, open_here=open_here)
         there.digest()
         assert not Message.objects.filter(content="Two?").exists()
-        here.digest()
-        there.digest()
+        settle(here, there)
         (session,) = sessions()
         assert path_of(session) == FOUR
         assert Message.objects.filter(content="1").count() == 1
@@ -89,9 +99,7 @@ class TestTheNextRequestIsQuicker:
         time.sleep(ROUND_TRIP)
         talk.relay = here
         here.answer(talk.send("Three?"), said("3"))
-        for _ in range(3):
-            there.digest()
-            here.digest()
+        settle(there, here)
         (session,) = sessions()
         assert path_of(session) == [*FOUR, "u:Three?", "a:3"]
         assert Message.objects.filter(kind="model_output").count() == 3
@@ -102,8 +110,7 @@ class TestTheNextRequestIsQuicker:
         here.answer(first, said("1"), reply_id="resp_1")
         body = {"model": "m", "input": "Two?", "previous_response_id": "resp_1"}
         there.answer(there.send(RESPONSES, body), said("2"), reply_id="resp_2")
-        for relay in (there, here, there):
-            relay.digest()
+        settle(there, here)
         (session,) = sessions()
         assert path_of(session) == FOUR
 
@@ -113,8 +120,7 @@ class TestTheNextRequestIsQuicker:
             body = {"model": "m", "input": question, "conversation": "conv_1"}
             relay.answer(relay.send(RESPONSES, body), said(answer))
             time.sleep(ROUND_TRIP)
-        for relay in (there, here, there):
-            relay.digest()
+        settle(there, here)
         (session,) = sessions()
         assert path_of(session) == FOUR
 
@@ -123,8 +129,7 @@ class TestTheNextRequestIsQuicker:
         here.fail(here.send(CHAT, hello()), 500, b"{}")
         again = there.send(CHAT, hello(), {"x-stainless-retry-count": "1"})
         there.answer(again, said("Hi"))
-        for relay in (there, here, there):
-            relay.digest()
+        settle(there, here)
         assert exchange_of(again).attempts == 2
         assert Exchange.objects.count() == len(sessions()) == 1
 
@@ -169,8 +174,7 @@ class TestNobodyWaitsInVain:
             talk.hear(said(f"nobody knows this in {relay.name}"))
             relay.answer(talk.send("And now?"), said("Now."))
             time.sleep(ROUND_TRIP)
-        for relay in hosts * 8:
-            relay.digester.step()
+        settle(*hosts)
         assert Message.objects.filter(content="Now.").count() == 2
 
     def test_who_is_alone_asks_and_says_nothing(

@@ -111,7 +111,8 @@ def test_a_path_that_the_operator_lists_is_passed_on_and_recorded_nowhere(
     assert (answered.status, answered.json["object"]) == (200, "list")
     assert answered.headers["x-parley-recording"] == "off"
     assert ask(relay, "/v1/batches/batch_1", method="GET", x_api_key=key).json == {"id": "batch_1"}
-    assert ask(relay, "/v1/files", b"{}", x_api_key=key).status == 404
+    refused = ask(relay, "/v1/files", b"{}", x_api_key=key)
+    assert (refused.status, refused.json["error"]["code"]) == (404, None)
     assert relay.accepted() == []
 
 
@@ -255,7 +256,9 @@ def test_a_session_of_another_key_is_not_found_and_nothing_is_sent(
     before = len(vendors.requests)
     for session in (issued, stored.pk, uuid.uuid4()):
         answered = ask(relay, "/v1/chat/completions", HI, x_api_key=key, x_parley_session_id=str(session))
-        assert (answered.status, answered.json["error"]["code"]) == (404, "model_not_found")
+        error = answered.json["error"]
+        assert (answered.status, error["type"], error["code"]) == (404, "invalid_request_error", None)
+        assert error["message"] == f"There is no session {session}."
     assert len(vendors.requests) == before
     assert session_of(relay, key, x_parley_session_id=str(ours.pk)) == str(ours.pk)
 
