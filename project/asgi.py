@@ -19,10 +19,17 @@ os.umask(0o077)  # what we write, the database first of all, is nobody else's to
 # Threads of ours ask the database beside the event loop. Where one of them computes, the loop waits at most so long for
 # its turn; with Python's own five milliseconds a stream would be seen to stutter.
 sys.setswitchinterval(0.0005)
+_modules: dict[str, Any] = sys.modules
 # The REST framework would load the fields of PostgreSQL, which no model here has, and with them its driver: 7 MB of a
 # server on SQLite. It does without where there are none.
-sys.modules.setdefault("django.contrib.postgres.fields", None)  # type: ignore[arg-type]
+_modules.setdefault("django.contrib.postgres.fields", None)
 django_application = get_asgi_application()
+# It would load `requests` wherever that is installed, for a client that tests use: 5 MB.
+_modules.setdefault("requests", None)
+import rest_framework.compat  # noqa: E402, F401
+
+if _modules["requests"] is None:
+    del _modules["requests"]
 
 # Only now: these import models, which need the applications to be set up.
 from channels.routing import ProtocolTypeRouter  # noqa: E402
