@@ -41,11 +41,11 @@ run: .venv/.run
 
 test: on-sqlite in-browser
 
-# Two rows of about the same length: pages, then the second database, go beside the long tests.
+# Pages wait and types take one core: they go beside the long tests.
 check:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev browser
 	@"$(PYTHON)" tests/side_by_side.py "$(MAKE) --no-print-directory" \
-		"on-sqlite types" "lint contracts in-step in-browser live-on-postgres on-postgres"
+		"on-sqlite on-postgres" "lint contracts in-step in-browser live-on-postgres types"
 
 on-sqlite: .venv/.dev
 	$(PYTEST)
