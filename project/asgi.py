@@ -7,6 +7,8 @@ lifespan, also starts the background work.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import sys
@@ -60,11 +62,22 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
             return
 
 
+def give_back_memory() -> None:
+    """What loading has left free goes back to the system, and threads, which take turns anyway, share one heap: 4 MB.
+    So it is with glibc; where there is another library, it is left to that."""
+    most_heaps = -8
+    with contextlib.suppress(AttributeError):
+        library = ctypes.CDLL(None)
+        library.mallopt(most_heaps, 1)
+        library.malloc_trim(0)
+
+
 # What is loaded by now stays, and is not looked through again for cycles that nobody uses any more; nor is what a few
 # calls are busy with just now, each time they make another hundred objects.
 gc.collect()
 gc.freeze()
 gc.set_threshold(3_000, 5, 5)
+give_back_memory()
 
 background.start_with_daphne()
 protocols = ProtocolTypeRouter(
