@@ -19,7 +19,7 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.calls import new_id
+from relay.gateway.calls import new_session_id
 from relay.gateway.digest import notes, parents, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
@@ -134,7 +134,7 @@ class Wave:
         return True
 
     def _plan_entries(self, plan: Plan, spot: Spot) -> None:
-        session_id = spot.session_id or new_id()
+        session_id = spot.session_id or new_session_id()
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
         else:
