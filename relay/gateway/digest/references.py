@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
-from history import fingerprints
 from history.dialects.openai_responses.replies import DIALECT
 from history.entries import ModelOutput, OtherPart
 from history.models import Message
@@ -42,7 +40,7 @@ def resolved(asked: Asked) -> Asked:
         return asked
     rows = Message.objects.filter(session_id=best.session_id, seq=best.seq, session__hidden_at=None)
     mark = rows.values_list("fingerprint", flat=True).first()
-    return asked if mark is None else _from(asked, named[best.name], bytes(mark))
+    return asked if mark is None else asked.chained_from(named[best.name], bytes(mark))
 
 
 def _named(asked: Asked) -> Iterator[tuple[str, int]]:
@@ -50,11 +48,3 @@ def _named(asked: Asked) -> Iterator[tuple[str, int]]:
         for part in entry.parts if isinstance(entry, ModelOutput) else ():
             if isinstance(part, OtherPart) and part.data.get("type") == REFERENCE:
                 yield str(part.data.get("id", "")), place
-
-
-def _from(asked: Asked, place: int, mark: bytes) -> Asked:
-    scope = fingerprints.scope_of(api_key_id=asked.record.key, owner_id=asked.record.owner)
-    chain = [*asked.chain[:place], mark]
-    for entry in asked.entries[place + 1 :]:
-        chain.append(fingerprints.fingerprint(entry, after=chain[-1], scope=scope))
-    return replace(asked, chain=tuple(chain))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from uuid import UUID
 
-from history import exchanges, fingerprints
+from history import exchanges
 from history.entries import ModelOutput, Part, Text, ToolRequest
 from history.models import Message
 from history.reading import entries_of
@@ -56,10 +56,8 @@ def _is_late(call: Under, ended: Ended) -> bool:
 
 
 def _mark(call: Under, answer: Answer) -> bytes:
-    record = call.asked.record
-    scope = fingerprints.scope_of(api_key_id=record.key, owner_id=record.owner)
     message = exchanges.message_of(answer.output, end_reason=answer.reason) if answer.output else None
-    return fingerprints.fingerprint(message, after=call.asked.end, scope=scope) if message else b""
+    return call.asked.mark(message, after=call.asked.end) if message else b""
 
 
 def _is_where_it_belongs(row: Message, call: Under) -> bool:
