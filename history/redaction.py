@@ -72,6 +72,11 @@ def redacted_text(text: str, redactors: Redactors) -> tuple[str, Counter[str]]:
     return walk.text(text), walk.hits
 
 
+def redacted_name(name: str, redactors: Redactors) -> str:
+    """What something is called, outside of an entry: searched for credentials alone, as the names in entries are."""
+    return Walk(redactors).name(name)
+
+
 def redacted_json(tree: Mapping[str, Any], redactors: Redactors) -> Mapping[str, Any]:
     """A JSON tree that is no part of an entry: what a call was made from."""
     return tree if redactors.do_nothing else Walk(redactors).mapping(tree)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from history.entries import ModelOutput
+from history.entries import ModelOutput, ToolRequest
 from tests.dialects.samples import in_snake_case
 from tests.digest.relayed import Relay
 
@@ -251,3 +252,35 @@ class ChangingSpelling(GenAiSdk):
     def request(self) -> dict[str, Any]:
         body = super().request()
         return in_snake_case(body) if self.turns % 2 else body
+
+
+class InPieces(Program):
+    """A habit to be mixed in: a message for the text of an answer, and one for each of its calls."""
+
+    def hear(self, output: ModelOutput) -> None:
+        text = tuple(part for part in output.parts if not isinstance(part, ToolRequest))
+        for parts in filter(None, [text, *((request,) for request in output.tool_requests)]):
+            super().hear(replace(output, parts=parts))
+
+
+class OneByOne(InPieces):
+    """And the result of a call right behind it, before the next one."""
+
+    def find(self, **results: str) -> None:
+        name = next(name for name in ("messages", "input", "contents") if name in self.body)
+        calls, self.body[name] = self.body[name][-len(results) :], self.body[name][: -len(results)]
+        for asked, (call_id, text) in zip(calls, results.items(), strict=True):
+            self.body[name].append(asked)
+            super().find(**{call_id: text})
+
+
+class ChatInPieces(InPieces, Chat):
+    pass
+
+
+class AnthropicInPieces(InPieces, AnthropicSdk):
+    pass
+
+
+class ChatOneByOne(OneByOne, Chat):
+    pass

@@ -95,7 +95,7 @@ class Relay:
                 headers=list(sent.items()),
                 body_size=len(raw),
                 provider="vendor",
-                model=str(fields.get("model", "model-1")),
+                model=str(fields.get("model") or _model_in(path)),
                 stream=stream,
                 session=naming.session,
                 recognised_by=naming.recognised_by,
@@ -143,6 +143,12 @@ class Relay:
         self.answer(exchange, output, reply_id=reply_id)
         self.digest()
         return exchange
+
+
+def _model_in(path: str) -> str:
+    """Gemini's clients name it there."""
+    found = re.search(r"/models/([^:]+):", path)
+    return found[1] if found else "model-1"
 
 
 def path_of(session: Session) -> list[str]:

@@ -19,13 +19,23 @@ from hypothesis import strategies as st
 from history.entries import ModelOutput
 from history.models import ApiKey, Exchange, Message, Session, ToolCall
 from history.verification import verify
-from tests.digest.programs import AnthropicSdk, Chat, ClaudeCode, Codex, GeminiCli, Program
+from tests.digest.programs import (
+    AnthropicInPieces,
+    AnthropicSdk,
+    Chat,
+    ChatInPieces,
+    ChatOneByOne,
+    ClaudeCode,
+    Codex,
+    GeminiCli,
+    Program,
+)
 from tests.digest.relayed import Relay, call, half_bytes, path_of, said
 from tests.examples import examples
 
 pytestmark = pytest.mark.django_db
 
-LIST = {Codex: "input", GeminiCli: "contents"}
+LIST: dict[type[Program], str] = {Codex: "input", GeminiCli: "contents"}
 STEPS = ("say", "say", "tool", "tools", "edit", "regenerate", "regenerate in vain", "return", "error", "half", "gone")
 THEN = ("digest", "digest", "later", "reborn")
 
@@ -37,9 +47,14 @@ class Talk:
     program: Program
     name: str
     told: list[str] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)  # of each of these, among the messages of the program
     shown: list[str] = field(default_factory=list)  # when it called last
-    left: list[tuple[list[Any], list[str]]] = field(default_factory=list)
+    left: list[tuple[list[Any], list[str], list[int]]] = field(default_factory=list)
     count: int = 0
+    begins: int = 0
+
+    def __post_init__(self) -> None:
+        self.begins = len(self.said)
 
     @property
     def said(self) -> list[Any]:
@@ -47,12 +62,23 @@ class Talk:
         return found
 
     def leave(self) -> None:
-        self.left.append((copy.deepcopy(self.said), list(self.told)))
+        self.left.append((copy.deepcopy(self.said), list(self.told), list(self.ends)))
 
     def go_back(self, place: int) -> None:
-        said, told = self.left[place % len(self.left)]
+        said, told, ends = self.left[place % len(self.left)]
         self.leave()
-        self.said[:], self.told[:] = copy.deepcopy(said), list(told)
+        self.said[:], self.told[:], self.ends[:] = copy.deepcopy(said), list(told), list(ends)
+
+    def tell(self, line: str) -> None:
+        self.told.append(line)
+        self.ends.append(len(self.said))
+
+    def cut(self, back_to: str) -> None:
+        """Back to before the newest answer, or before the newest question."""
+        while self.told and not self.told.pop().startswith(back_to):
+            pass
+        del self.ends[len(self.told) :]
+        del self.said[self.ends[-1] if self.ends else self.begins :]
 
     def word(self, what: str) -> str:
         self.count += 1
@@ -87,16 +113,16 @@ class Walk:
                 self.answer(talk)
             case "edit":
                 talk.leave()
-                self.cut(talk, "u:")
+                talk.cut("u:")
                 self.ask(talk)
                 self.answer(talk)
             case "regenerate":
                 talk.leave()
-                self.cut(talk, "a:")
+                talk.cut("a:")
                 self.answer(talk)
             case "regenerate in vain":
                 talk.leave()
-                self.cut(talk, "a:")
+                talk.cut("a:")
                 self.relay.end(talk.program.send(), "client_gone", status=0)
                 talk.shown = list(talk.told)
                 talk.go_back(-1)
@@ -115,7 +141,7 @@ class Walk:
     def ask(self, talk: Talk) -> None:
         text = talk.word("Question")
         talk.program.say(text)
-        talk.told.append(f"u:{text}")
+        talk.tell(f"u:{text}")
         self.questions.append(text)
 
     def answer(self, talk: Talk) -> None:
@@ -124,7 +150,7 @@ class Walk:
     def hear(self, talk: Talk, output: ModelOutput) -> None:
         self.relay.answer(talk.program.send(), output)
         talk.program.hear(output)
-        talk.told.append(f"a:{output.text}")
+        talk.tell(f"a:{output.text}")
         talk.shown = list(talk.told)
         self.answers.append(output.text)
 
@@ -133,41 +159,19 @@ class Walk:
         self.hear(talk, said(talk.word("I look"), *calls))
         found = {one.call_id: talk.word("Result") for one in calls}
         talk.program.find(**found)
-        talk.told.append("t:" + "\n\n".join(found.values()))
-
-    def cut(self, talk: Talk, back_to: str) -> None:
-        """Back to before the newest answer, or before the newest question."""
-        while talk.told and not talk.told.pop().startswith(back_to):
-            pass
-        self.shorten(talk)
-
-    def shorten(self, talk: Talk) -> None:
-        """As many stretches of one speaker as a reader must find."""
-        said, wanted = talk.said, [line[0] for line in talk.told]
-        begins = 1 if isinstance(talk.program, Codex) else 0
-        stretches: list[str] = []
-        for place, message in enumerate(said[begins:], begins):
-            role = role_of(message)
-            if not stretches or role != stretches[-1]:
-                if len(stretches) == len(wanted):
-                    del said[place:]
-                    return
-                stretches.append(role)
+        talk.tell("t:" + "\n\n".join(found.values()))
 
 
-def role_of(message: dict[str, Any]) -> str:
-    """Whose message it is: the same letters as in `path_of`."""
-    kind = message.get("type")
-    if message.get("role") in ("assistant", "model") or kind in ("reasoning", "function_call"):
-        return "a"
-    parts = message.get("content") or message.get("parts") or ()
-    is_result = any(
-        "tool_result" in str(part.get("type")) or "functionResponse" in part for part in parts if isinstance(part, dict)
-    )
-    return "t" if is_result or message.get("role") == "tool" or kind == "function_call_output" else "u"
-
-
-PROGRAMS: list[type[Program]] = [Chat, AnthropicSdk, ClaudeCode, Codex, GeminiCli]
+PROGRAMS: list[type[Program]] = [
+    Chat,
+    AnthropicSdk,
+    ClaudeCode,
+    Codex,
+    GeminiCli,
+    ChatInPieces,
+    AnthropicInPieces,
+    ChatOneByOne,
+]
 steps = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from(STEPS), st.integers(0, 5), st.sampled_from(THEN)),
     min_size=1,

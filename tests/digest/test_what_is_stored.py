@@ -241,6 +241,28 @@ def test_a_key_in_the_name_of_a_program_is_not_kept(relay: Relay, mode: str, age
     assert SECRET[:16] not in everything_stored()
 
 
+@pytest.mark.parametrize("mode", ["redacted", "no_replies", "metadata"])
+class TestAKeyInTheNameOfAModel:
+    def test_is_not_kept(self, relay: Relay, mode: str) -> None:
+        exchange = in_mode(relay, mode).ask(CHAT, QUESTION | {"model": f"gpt-{SECRET}"}, said("Hi."))
+        assert SECRET[:16] not in everything_stored()
+        assert exchange_of(exchange).model == "gpt-[redacted:openai-key]"
+
+    def test_nor_where_it_stands_in_the_path(self, relay: Relay, mode: str) -> None:
+        body = {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+        path = f"/v1beta/models/{SECRET}:generateContent"
+        exchange = in_mode(relay, mode).ask("gemini-generate", body, said("Hi."), path=path)
+        assert SECRET[:16] not in everything_stored()
+        assert exchange_of(exchange).metadata["path"] == "/v1beta/models/[redacted:openai-key]:generateContent"
+
+    def test_nor_of_the_one_that_answered(self, relay: Relay, mode: str) -> None:
+        exchange = in_mode(relay, mode).send(CHAT, QUESTION)
+        relay.answer(exchange, said("Hi."), metadata={"model": SECRET})
+        relay.digest()
+        assert SECRET[:16] not in everything_stored()
+        assert exchange_of(exchange).model == "[redacted:openai-key]"
+
+
 class TestSeveralAnswers:
     """A caller may ask for more than one (`n`): the first is the path, and the others stand beside it."""
 

@@ -9,6 +9,7 @@ from typing import Any
 from history import bodies, redaction, rows
 from history.entries import Usage, thawed
 from history.models import Exchange
+from history.redaction_walk import Redactors
 from relay import prices
 from relay.gateway.digest.answers import answered_by
 from relay.gateway.digest.plans import NOTHING, Plan
@@ -29,7 +30,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 def row_of(plan: Plan) -> Exchange:
     asked, record = plan.asked, plan.asked.record
-    texts = {"provider": record.provider, "model": record.model, "dialect": record.dialect}
+    texts = {"provider": record.provider, "model": model_told(plan, record.model), "dialect": record.dialect}
     said = rows.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
     return rows.new(
         Exchange,
@@ -51,8 +52,8 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
     """What is said of a call besides the columns; only what there is to say."""
     asked, record = plan.asked, plan.asked.record
     said = {
-        "client": client_name(plan),
-        "path": record.path,
+        "client": told(plan, asked.client),
+        "path": told(plan, record.path),
         "request_bytes": record.body_size,
         "streamed": record.stream,
         "helper": asked.side,
@@ -89,10 +90,17 @@ def redacted(plan: Plan, text: str) -> str:
     return redaction.redacted_text(text, redaction.redactors_for(mode_of(plan)))[0]
 
 
-def client_name(plan: Plan) -> str:
-    """Which program calls: told in every mode, but not a key that somebody wrote into its name."""
-    mode = mode_of(plan) if plan.keeps_texts else "redacted"
-    return redaction.redacted_text(plan.asked.client, redaction.redactors_for(mode))[0]
+def told(plan: Plan, text: str) -> str:
+    """Which program calls, and where: told in every mode, but not a key that somebody wrote into it."""
+    return redaction.redacted_text(text, _redactors(plan))[0]
+
+
+def model_told(plan: Plan, model: str) -> str:
+    return redaction.redacted_name(model, _redactors(plan))
+
+
+def _redactors(plan: Plan) -> Redactors:
+    return redaction.redactors_for(mode_of(plan) if plan.keeps_texts else "redacted")
 
 
 def _ending(plan: Plan) -> dict[str, Any]:
@@ -102,7 +110,7 @@ def _ending(plan: Plan) -> dict[str, Any]:
     by = answered_by(plan.asked.record, ended)
     return {
         "provider": by.provider,
-        "model": by.model,
+        "model": model_told(plan, by.model),
         "ended_at": datetime.fromtimestamp(ended.at, UTC),
         "end_reason": answer.reason or "done",
         "attempts": plan.attempts + max(1, len(ended.attempts)),

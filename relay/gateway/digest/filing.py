@@ -20,9 +20,9 @@ from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.calls import new_session_id
-from relay.gateway.digest import notes, parents, prefills, retries
+from relay.gateway.digest import notes, parents, pieces, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, model_told, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
@@ -124,12 +124,12 @@ class Wave:
             plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
             plan.metadata["recognised_by"] = FINGERPRINT
         elif plan.keeps_texts and asked.request is not None:
-            spot = prefills.spot_of(plan)
+            spot = pieces.spot_of(plan)
             if self.must_wait(plan.under, spot):
                 return False
             if prefills.is_prefill(plan.asked, spot):
                 plan.under.asked = plan.asked.prefilled()
-                spot = prefills.spot_of(plan)
+                spot = pieces.spot_of(plan)
             self._plan_entries(plan, spot)
         return True
 
@@ -226,7 +226,7 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     values = {
         "client": plan.metadata.get("client", ""),
         "recognised_by": spot.by,
-        "model": asked.record.model,
+        "model": model_told(plan, asked.record.model),
         "parent_call": call_id,
         "metadata": {"called_at": called_at} if called_at else {},
     }

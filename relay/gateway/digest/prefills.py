@@ -18,9 +18,8 @@ from history import fingerprints
 from history.entries import ModelOutput, Part, Reasoning, Text
 from history.models import Message
 from relay.gateway.digest.answers import Answer
-from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.reading import Asked
-from relay.gateway.digest.recognising import Spot, recognise
+from relay.gateway.digest.recognising import Spot
 from relay.models import NamedReply
 
 # How many characters of an answer its client had written; on the answer and on the exchange.
@@ -79,17 +78,6 @@ def joined(begun: Sequence[Part], rest: Sequence[Part]) -> tuple[Part, ...]:
 
 
 # As the client sends it back.
-
-
-def spot_of(plan: Plan) -> Spot:
-    """Where a request goes on, also where it has answers in other pieces than they are stored."""
-    asked = plan.asked
-    spot = recognise(asked)
-    last = asked.last_answer
-    if last is None or spot.known > last or (other := as_stored(asked)) is None:
-        return spot
-    plan.under.asked = other
-    return recognise(other)
 
 
 def names_of(asked: Asked, answer: Answer) -> Iterator[str]:

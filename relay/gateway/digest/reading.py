@@ -17,7 +17,7 @@ from history import fingerprints
 from history.dialects import DIALECTS, DecodedRequest, DialectError
 from history.dialects.loose import parsed
 from history.dialects.vocabulary import Said
-from history.entries import ModelOutput
+from history.entries import ModelOutput, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
 from relay.gateway.digest.side_calls import side_call
 from relay.gateway.naming import session_id
@@ -93,6 +93,45 @@ class Asked:
         for entry in self.entries[place + 1 :]:
             chain.append(self.mark(entry, after=chain[-1]))
         return replace(self, chain=tuple(chain))
+
+    def with_neighbours_joined(self, *, since: int = 0) -> Asked | None:
+        """With answers that follow each other as one, from this place on; None where there are no such."""
+        groups: list[list[int]] = []
+        for place in range(since, len(self.entries)):
+            if groups and all(isinstance(self.entries[one], ModelOutput) for one in (place - 1, place)):
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        return self.regrouped(groups) if since + len(groups) < len(self.entries) else None
+
+    def regrouped(self, groups: Sequence[Sequence[int]]) -> Asked:
+        """With one entry for each group of places. Groups are of one kind and go on to the end."""
+        if self.request is None:
+            return self
+        start, added = groups[0][0], [self.joined(group) for group in groups]
+        places = [self.request.places[group[0]] for group in groups]
+        request = replace(
+            self.request,
+            entries=(*self.entries[:start], *added),
+            places=(*self.request.places[:start], *places),
+        )
+        chain, sent = list(self.chain[:start]), list(self.sent[:start])
+        for marks in (chain, sent):
+            for entry in added:
+                marks.append(self.mark(entry, after=marks[-1] if marks else fingerprints.START))
+        begun = _begun(request) if self.begun is not None else None
+        return replace(self, request=request, chain=tuple(chain), sent=tuple(sent), begun=begun)
+
+    def joined(self, places: Sequence[int]) -> Said:
+        """The pieces of one answer, or of its results, as one entry."""
+        first, *others = (self.entries[place] for place in places)
+        if isinstance(first, ModelOutput):
+            parts = (part for entry in others if isinstance(entry, ModelOutput) for part in entry.parts)
+            return replace(first, parts=(*first.parts, *parts)) if others else first
+        if isinstance(first, ToolResults):
+            results = (result for entry in others if isinstance(entry, ToolResults) for result in entry.results)
+            return replace(first, results=(*first.results, *results)) if others else first
+        return first
 
     def mark(self, entry: Said, *, after: bytes) -> bytes:
         scope = fingerprints.scope_of(api_key_id=self.record.key, owner_id=self.record.owner)
