@@ -32,9 +32,10 @@ from relay.gateway import (
 )
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
-from relay.gateway.calls import Call, Scope, new_id
+from relay.gateway.calls import Call, Scope
 from relay.gateway.carrying import carry
 from relay.gateway.client import Client
+from relay.gateway.ids import new_exchange_id
 from relay.gateway.leaving import Leaving
 from relay.gateway.recording import Recording, mode_of
 from relay.gateway.refusals import Refusal
@@ -55,7 +56,7 @@ def serves(path: str) -> bool:
 
 async def application(scope: Scope, receive: Any, send: Any) -> None:
     client = Client(receive, send)
-    pairs, exchange = heads.read(scope["headers"]), new_id()
+    pairs, exchange = heads.read(scope["headers"]), new_exchange_id()
     try:
         await _answer(scope, pairs, receive, client, exchange)
     except Refusal as refusal:

@@ -103,6 +103,13 @@ CONTAINERS = _Look(b'"container"', msgspec.json.Decoder(_OfAnthropic), _containe
 SOUNDS = _Look(b'"audio"', msgspec.json.Decoder(_OfChat), _sounds)
 
 
+def items_kept(reply: bytes) -> list[str]:
+    """The names of the items of a whole reply, or of a whole stream, that its vendor keeps."""
+    names = Names(ITEMS_KEPT)
+    names.add(reply)
+    return names.end()
+
+
 def names_to_note(call: Call, dialect: str) -> Names | None:
     """Nothing, where a call of this kind leaves nothing at the vendor that a later one could name."""
     look = _look(call, dialect)

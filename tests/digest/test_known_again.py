@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,7 @@ from history.models import Message, ToolCall
 from project.accounts.models import User
 from relay.gateway.digest import references
 from tests.digest.programs import Chat, ClaudeCode, GeminiCli
-from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
+from tests.digest.relayed import Relay, call, exchange_of, path_of, reply_bytes, said, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -107,6 +108,16 @@ class TestReferences:
         assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2", "u:three", "a:3"]
         assert sessions()[0].version == 6
         assert exchange_of(last).metadata["recognised_by"] == "fingerprint"
+
+    def test_also_one_that_came_compressed(self, relay: Relay) -> None:
+        talk: list[Any] = [{"role": "user", "content": "one"}]
+        exchange = relay.send(RESPONSES, {"model": "m", "input": talk, "stream": True}, path="/v1/responses")
+        relay.journal.reply(exchange, gzip.compress(reply_bytes(RESPONSES, said("1"), stream=True, reply_id="resp_1")))
+        relay.end(exchange, response_headers=[("content-encoding", "gzip")])
+        relay.digest()
+        talk.append({"type": "item_reference", "id": "msg_resp_1_0"})
+        self.ask(relay, talk, "two", said("2"))
+        assert path_of(sessions()[0]) == ["u:one", "a:1", "u:two", "a:2"]
 
     def test_with_calls_beside_it_and_a_branch_later(self, relay: Relay) -> None:
         talk: list[Any] = []

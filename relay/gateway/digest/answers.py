@@ -69,7 +69,7 @@ def answered_by(asked: Accepted, ended: Ended) -> By:
 
 
 def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
-    body, unread = _plain(b"".join(pieces), ended)
+    body, unread = plain(b"".join(pieces), ended)
     by = answered_by(asked, ended)
     if ended.status >= 400:
         body = _without_our_key(body, by.provider)
@@ -168,7 +168,7 @@ def _hinted(ended: Ended) -> Usage | None:
     return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
 
 
-def _plain(body: bytes, ended: Ended) -> tuple[bytes, str]:
+def plain(body: bytes, ended: Ended) -> tuple[bytes, str]:
     """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes.
 
     Where nothing can be read, how it was compressed.

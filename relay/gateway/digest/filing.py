@@ -19,7 +19,6 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.calls import new_session_id
 from relay.gateway.digest import notes, parents, pieces, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, model_told, notes_at_accept, row_of
@@ -28,6 +27,7 @@ from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import FINGERPRINT, Spot
 from relay.gateway.digest.resent import copies_of
+from relay.gateway.ids import new_session_id
 from relay.gateway.records import Ended
 from relay.gateway.uses import Use
 
@@ -49,7 +49,7 @@ class Wave:
     """`must_wait` says of a call whether what it goes on from may still be on its way; `is_alone` that no other host
     writes into this record."""
 
-    def __init__(self, memory: Memory, *, must_wait: Callable[[Under, Spot], bool], is_alone: bool = True) -> None:
+    def __init__(self, memory: Memory, *, must_wait: Callable[[Under, Spot], bool], is_alone: bool) -> None:
         self.memory = memory
         self.must_wait, self.is_alone = must_wait, is_alone
         self.outcome = Outcome()

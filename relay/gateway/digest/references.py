@@ -13,11 +13,10 @@ from history.dialects.openai_responses.replies import DIALECT
 from history.entries import ModelOutput, OtherPart
 from history.models import Message
 from relay.gateway.digest.reading import Asked
+from relay.gateway.issuing import items_kept
 from relay.models import NamedReply
 
 REFERENCE = "item_reference"
-# In a reply: what a text says has its quotes escaped, so nothing that a model writes can look like one.
-_NAME = re.compile(rb'"id"\s*:\s*"((?!resp_)[a-z]{2,8}_[\w-]{4,190})"')
 _NOT_KEPT = re.compile(rb'"store"\s*:\s*false')
 MOST_NAMES = 50
 
@@ -26,7 +25,7 @@ def items_in(reply: bytes) -> list[str]:
     """The names of the items of a reply, if its vendor keeps them."""
     if _NOT_KEPT.search(reply):
         return []
-    return [name.decode() for name in dict.fromkeys(found[1] for found in _NAME.finditer(reply))][:MOST_NAMES]
+    return list(dict.fromkeys(items_kept(reply)))[:MOST_NAMES]
 
 
 def resolved(asked: Asked) -> Asked:
