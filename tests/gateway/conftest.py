@@ -8,6 +8,7 @@ import pytest
 
 from history import keys
 from project.accounts.models import User
+from relay.gateway import ownership
 from relay.providers import registry
 from tests.gateway.bare import Bare
 from tests.gateway.relayed import Relay, relaying
@@ -29,3 +30,9 @@ def key(relay: Relay, ada: User) -> str:
 def bare() -> Iterator[Bare]:
     with Bare() as upstream:
         yield upstream
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was not given will not be found a moment later: nobody else is given anything."""
+    monkeypatch.setattr(ownership, "ASKED_AGAIN", ())

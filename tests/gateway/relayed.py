@@ -15,6 +15,7 @@ from relay.gateway import application as gateway
 from relay.gateway.journal import Journal, read
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
 from relay.providers import sessions
+from tests.gateway.quick_server import QuickServer
 from tests.house.processes import wait_for
 
 R = TypeVar("R", bound=Record)
@@ -51,8 +52,7 @@ class Relay:
 @contextmanager
 def relaying() -> Iterator[Relay]:
     recording.begin_anew()
-    config = uvicorn.Config(_application, port=0, log_level="warning", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = QuickServer(uvicorn.Config(_application, port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, name="relay", daemon=True)
     thread.start()
     try:

@@ -270,6 +270,7 @@ def test_of_a_reply_that_is_not_recorded_the_name_is_kept(relay: Relay, key: str
     assert relay.ended()[0].metadata["reply_id"] == "resp_abc123"
 
 
+@pytest.mark.usefixtures("one_process")
 def test_an_answer_that_the_vendor_keeps_is_continued_only_by_the_key_it_was_given_to(
     relay: Relay, key: str, bob: User, vendors: Vendors
 ) -> None:
@@ -320,6 +321,7 @@ def test_whoever_sends_something_else_is_told_what_is_missing(
     assert vendors.requests == []
 
 
+@pytest.mark.usefixtures("one_process")
 def test_only_what_a_reply_calls_itself_counts_as_given_to_a_key(relay: Relay, key: str, vendors: Vendors) -> None:
     echo = b'{"metadata":{"id":"resp_victim"},"id":"resp_mine","object":"response","output":[{"id":"resp_victim"}]}'
     first = {"model": "model", "input": "hi"}

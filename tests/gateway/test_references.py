@@ -24,7 +24,7 @@ from tests.gateway.relayed import Relay
 from tests.house.processes import wait_for
 
 # What passes through on the wire is the same on every database; what is asked of it is shown by test_doors.
-pytestmark = pytest.mark.any_database
+pytestmark = [pytest.mark.any_database, pytest.mark.usefixtures("one_process")]
 
 ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
 HI = {"model": "model", "input": "hi"}
