@@ -144,7 +144,7 @@ async def _send_on(call: Call, client: Client) -> None:
     upstreams = _upstreams(call)
     has_choice = len(upstreams) > 1
     if has_choice:
-        upstreams = whereabouts.those_that_have(call, upstreams)
+        upstreams = _able(call, whereabouts.those_that_have(call, upstreams))
     if call.refers:
         upstreams = await ownership.reaching(call, upstreams)
     recording = Recording(call)
@@ -175,15 +175,18 @@ async def _send_on(call: Call, client: Client) -> None:
             ownership.remember(call, recording.names.end())
 
 
+def _able(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
+    """What cannot be translated is for those alone who speak the caller's language, where there are any."""
+    if call.address.kind == "chat" and not ownership.goes_on(call):
+        return upstreams
+    return [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)] or upstreams
+
+
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
     """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
-    native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
-    if len(native) == len(upstreams):
-        return carry(call, native, client, recording)
-    goes_on = ownership.goes_on(call)
-    if native and (goes_on or call.address.kind != "chat"):
-        return carry(call, native, client, recording)
-    if goes_on:
+    if all(upstream.is_native(call.address.dialect) for upstream in upstreams):
+        return carry(call, upstreams, client, recording)
+    if goes_on := ownership.goes_on(call):
         # Without what came before, the model would answer as if nothing had been said.
         raise Refusal(f"The model '{call.model[:NAMED]}' knows nothing of {goes_on}: send the whole conversation.")
     if call.address.kind == "chat":
@@ -207,7 +210,8 @@ def _passing(call: Call) -> list[Upstream]:
         return [Upstream(provider=provider, model="", dialect=call.address.dialect)]
     asked = bodies.glanced_at(call.told)
     call.see({"model": asked.get("model") or bodies.model_in_form(call.told)})
-    found = routes.passing(call.address.dialect, model=call.model)
+    # It belongs to no conversation that would have to stay where it is.
+    found = routes.passing(call.address.dialect, model=call.model, sticky=lambda: call.exchange.bytes)
     if not found:
         raise refusals.nothing_there(f"No provider here takes {call.path}.", call.address.dialect)
     return found

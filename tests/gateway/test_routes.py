@@ -224,6 +224,21 @@ def test_one_of_the_callers_own_language_stands_in_untranslated(
     assert relay.ended()[0].metadata["dialect"] == CHAT
 
 
+def test_whoever_alone_can_answer_is_recorded_as_who_did(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    """Whoever would be asked first can neither go on from what another keeps nor count for this caller."""
+    own = HttpProvider(endpoint_at(vendors, RESPONSES, name="own"))
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, CHAT, name="other")), own]))
+    lead(settings, "both", to("own"))
+    given = respond(relay, key, input="Question")["id"]
+    lead(settings, "both", to("other", "elsewhere"), to("own", weight=0))
+    respond(relay, key, input="And then?", previous_response_id=given)
+    ask(relay, "/v1/responses/input_tokens", {"model": "both", "input": "hi"}, x_api_key=key)
+    for accepted in relay.accepted():
+        assert (accepted.provider, accepted.model, accepted.upstream_dialect) == ("own", "model", RESPONSES)
+
+
 def test_when_all_have_failed_the_last_one_is_heard(relay: Relay, key: str, vendors: Vendors, settings: Any) -> None:
     lead(settings, "both", to("first"), to("second", weight=0))
     vendors.plays(CHAT, refuses("server", "one"), refuses("overloaded", "two", headers={"retry-after": "9"}))
