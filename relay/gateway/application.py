@@ -55,11 +55,11 @@ def serves(path: str) -> bool:
 
 async def application(scope: Scope, receive: Any, send: Any) -> None:
     client = Client(receive, send)
-    pairs, exchange = heads.read(scope["headers"]), new_id()
+    read, exchange = heads.read(scope["headers"]), new_id()
     try:
-        await _answer(scope, pairs, receive, client, exchange)
+        await _answer(scope, read, receive, client, exchange)
     except Refusal as refusal:
-        await _refuse(scope, dict(pairs), client, exchange, refusal)
+        await _refuse(scope, dict(read.pairs), client, exchange, refusal)
     except bodies.ClientGone:
         pass
     except Exception:  # the border: whatever it is, the caller is told in a form that it reads
@@ -67,13 +67,13 @@ async def application(scope: Scope, receive: Any, send: Any) -> None:
         if client.has_begun:
             client.cut()
         else:
-            await _refuse(scope, dict(pairs), client, exchange, Refusal("The relay failed.", "server"))
+            await _refuse(scope, dict(read.pairs), client, exchange, Refusal("The relay failed.", "server"))
     finally:
         client.close()
 
 
-async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client, exchange: UUID) -> None:
-    headers, query = dict(pairs), scope["query_string"].decode("latin-1")
+async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, exchange: UUID) -> None:
+    headers, query = dict(read.pairs), scope["query_string"].decode("latin-1")
     try:
         key = await callers.identified(headers, query)
     except ApiKeyError as error:
@@ -88,7 +88,8 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
         method=method,
         path=path,
         query=heads.without_key(query),
-        pairs=pairs,
+        pairs=read.pairs,
+        wire=read.wire,
         headers=headers,
         peer=(scope.get("client") or ("",))[0],
         key=key,

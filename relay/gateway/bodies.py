@@ -21,6 +21,7 @@ Receive = Callable[[], Awaitable[Any]]
 
 READ_HERE = ("gzip", "deflate", "zstd")
 GZIP = 31  # zlib's word for it
+SLICE = 4 * 1024
 _FORM_MODEL = re.compile(rb'(?<=name="model")((?:\r\n[^\r\n]+)*\r\n\r\n)([^\r\n]{1,200})(?=\r\n)')
 
 
@@ -118,16 +119,23 @@ def _wbits(body: bytes, encoding: str) -> int:
 
 
 def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
-    """A gzip may have several members, one behind the other."""
-    whole = b""
-    while True:
-        inflating = zlib.decompressobj(wbits)
-        whole = _within(whole + inflating.decompress(body, limit + 1 - len(whole)), limit)
-        if not inflating.eof:
-            raise Unreadable("the compressed body is cut off")
-        body = inflating.unused_data.lstrip(b"\0")
-        if not body or wbits != GZIP:
-            return whole
+    """A gzip may have several members, one behind the other. In slices, because zlib copies all that follows a member:
+    with many small ones that would be the whole body for each of them."""
+    whole, inflating = bytearray(), zlib.decompressobj(wbits)
+    for start in range(0, len(body), SLICE):
+        rest = body[start : start + SLICE]
+        while rest and not (inflating.eof and wbits != GZIP):
+            if inflating.eof:
+                if not (rest := rest.lstrip(b"\0")):
+                    break
+                inflating = zlib.decompressobj(wbits)
+            whole += inflating.decompress(rest, limit + 1 - len(whole))
+            if len(whole) > limit:
+                raise TooLarge
+            rest = inflating.unused_data
+    if not inflating.eof:
+        raise Unreadable("the compressed body is cut off")
+    return bytes(whole)
 
 
 # What it says.

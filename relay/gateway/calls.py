@@ -50,14 +50,15 @@ def new_session_id() -> UUID:
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """`body` is what goes on, `told` the same as it can be read; `asked` is what a glance at it shows, `refers` what it
-    names of what lies at the vendor."""
+    """`body` and `wire`, its headers, are what goes on, `told` and `pairs` the same as they can be read; `asked` is
+    what a glance at the body shows, `refers` what it names of what lies at the vendor."""
 
     loop: AbstractEventLoop  # in which it is carried; to ask for it takes a system call
     method: str
     path: str
     query: str
     pairs: heads.Pairs
+    wire: heads.Pairs
     headers: dict[str, str]
     peer: str
     exchange: UUID

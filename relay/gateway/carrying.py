@@ -89,7 +89,7 @@ def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
     given = endpoint.request_headers(NO_SWITCHES)
     if ANTHROPIC_VERSION in call.headers and ANTHROPIC_VERSION not in endpoint.headers:
         given.pop(ANTHROPIC_VERSION, None)
-    passed = heads.sent(call.pairs, given.items(), has_connection="connection" in call.headers)
+    passed = heads.sent(call.wire, given.items(), has_connection="connection" in call.headers)
     if body is not call.body or call.is_changed:
         passed.popall("content-encoding", None)
     return Request(url=url, headers=passed, body=body)

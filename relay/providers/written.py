@@ -69,7 +69,7 @@ WORDS: dict[type | tuple[type, ...], str] = {
 }
 # As they are stored with every answer.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
-PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*\*?")
+PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*(?:(?<=/)\*)?")
 LONGEST_MODEL = 100
 MOST_SECONDS = 86_400
 MOST_ATTEMPTS = 10

@@ -6,6 +6,8 @@ import json
 import socket
 import threading
 import time
+import zlib
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ import zstandard
 
 from history.dialects import DIALECTS, Switches
 from history.models import ApiKey
+from relay.gateway import bodies
 from relay.gateway.client import Client
 from relay.gateway.recording import Recording
 from relay.providers import registry
@@ -87,15 +90,18 @@ def test_a_request_gets_no_header_that_its_caller_did_not_send(relay: Relay, key
     assert bare.heard[0].headers.keys() == ours
 
 
-def test_headers_beyond_ascii_arrive_as_they_were_sent(relay: Relay, key: str, bare: Bare) -> None:
+@pytest.mark.parametrize("title", [b"caf\xc3\xa9", b"caf\xe9"])
+def test_headers_beyond_ascii_arrive_as_they_were_sent(relay: Relay, key: str, bare: Bare, title: bytes) -> None:
+    """In UTF-8, or as browsers and Node write them."""
     at = urlsplit(relay.url)
     head = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nconnection: x-hop\r\nx-hop: 1\r\n"
-    head += b"x-api-key: %s\r\nx-title: caf\xc3\xa9\r\ncontent-length: %d\r\n\r\n" % (key.encode(), len(BODY))
+    head += b"x-api-key: %s\r\nx-title: %s\r\ncontent-length: %d\r\n\r\n" % (key.encode(), title, len(BODY))
     with socket.create_connection((at.hostname or "", at.port or 0), timeout=10) as connection:
         connection.sendall(head + BODY)
         assert b" 200 " in connection.makefile("rb").readline()
     heard = bare.heard[0]
-    assert heard.headers["x-title"].encode("latin-1") == b"caf\xc3\xa9"
+    assert heard.headers["x-title"].encode("latin-1") == title
+    assert ("x-title", "café") in relay.accepted()[0].headers
     assert "x-hop" not in heard.headers
 
 
@@ -133,6 +139,32 @@ def test_a_request_may_be_compressed_in_several_pieces(
     packed = pack(BODY[:40]) + pack(BODY[40:])
     assert ask(relay, "/v1/messages", packed, x_api_key=key, content_encoding=coding).status == 200
     assert (bare.heard[0].body, relay.accepted()[0].body) == (packed, BODY)
+
+
+def test_thousands_of_pieces_are_not_copied_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a body of some megabytes, each byte compressed by itself, keeps a worker busy for hours."""
+    read = 0
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self.inflating = zlib.decompressobj(wbits)
+
+        def decompress(self, body: bytes, most: int) -> bytes:
+            nonlocal read
+            read += len(body)
+            return self.inflating.decompress(body, most)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inflating, name)
+
+    monkeypatch.setattr(bodies, "zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error))
+    packed = b"\0".join([gzip.compress(b"a")] * 3_000)
+    assert bodies.unpacked(packed, "gzip", limit=3_000) == b"a" * 3_000
+    assert read < 3_000 * bodies.SLICE
+    with pytest.raises(bodies.TooLarge):
+        bodies.unpacked(packed, "gzip", limit=2_999)
+    with pytest.raises(bodies.Unreadable):
+        bodies.unpacked(packed[:-1], "gzip", limit=3_000)
 
 
 def test_a_form_names_the_model_that_a_route_leads_to(relay: Relay, key: str, bare: Bare, settings: Any) -> None:

@@ -117,6 +117,7 @@ WRONG = {
     f"[[providers]]\n{OLLAMA}idle_seconds = 0": "idle_seconds",
     f"[[providers]]\n{OLLAMA}also_speaks = ['klingon']": "klingon",
     f"[[providers]]\n{OLLAMA}paths = ['files']": "/v1/files/*",
+    f"[[providers]]\n{OLLAMA}paths = ['/v1/files*']": "/v1/files/*",
     f"[[providers]]\n{OLLAMA}attempts = 99": "attempts",
     f"[[providers]]\n{OLLAMA}azure_api_version = '2024-10-21'": "deployments",
     "[[providers]]\nname = 'x'\ndialect = 'openai-responses'\nbase_url = 'http://x'\nazure_api_version = 'v'": "azure",
