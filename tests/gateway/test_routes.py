@@ -1,5 +1,6 @@
 """Where a model's name leads: rules, aliases, weights; the next one when one fails before the first byte."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -180,6 +181,34 @@ def test_conversations_with_the_same_instructions_are_shared_out(
         ask(relay, f"/v1/{path}", {"model": "both", field: told}, x_api_key=key)
     shared = Counter(ended.attempts[0].provider for ended in relay.ended(16))
     assert min(shared["first"], shared["second"]) >= 2
+
+
+MARKED = {"cache_control": {"type": "ephemeral"}}
+ANSWERED = [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "And?"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "first", "then"),
+    [
+        ("chat/completions", "messages", [{"type": "text", "text": "%s", **MARKED}], "%s"),
+        ("chat/completions", "messages", [{"type": "text", "text": "%s", **MARKED}], [{"type": "text", "text": "%s"}]),
+        ("responses", "input", "%s", [{"type": "input_text", "text": "%s"}]),
+    ],
+)
+def test_a_conversation_stays_where_its_prompt_is_cached_though_the_mark_of_the_cache_moves_on(
+    relay: Relay, key: str, vendors: Vendors, settings: Any, path: str, field: str, first: Any, then: Any
+) -> None:
+    lead(settings, "both", to("first"), to("second"))
+
+    def respond(content: Any, *later: Any, number: int) -> None:
+        said = json.dumps([{"role": "user", "content": content}, *later]).replace("%s", f"Question {number}")
+        ask(relay, f"/v1/{path}", {"model": "both", field: json.loads(said)}, x_api_key=key)
+
+    for number in range(8):
+        respond(first, number=number)
+        respond(then, *ANSWERED, number=number)
+    asked = [ended.attempts[0].provider for ended in relay.ended(16)]
+    assert asked[::2] == asked[1::2]
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
