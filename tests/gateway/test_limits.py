@@ -145,6 +145,27 @@ def test_it_goes_on_at_midnight_also_when_the_clocks_change(
     accounts.forget_all()
 
 
+def test_what_is_being_written_at_midnight_is_written_once(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = keys.create(name="late", owner=ada, tokens_per_month=1_000).api_key
+    now = datetime(2026, 11, 14, 23, 59, 59, tzinfo=ZoneInfo(live_settings.TIME_ZONE)).timestamp()
+    monkeypatch.setattr(time, "time", lambda: now)
+    add_days = uses.add_days
+
+    def slowly(days: Any) -> None:
+        nonlocal now
+        add_days(days)
+        now += 2  # a new day
+        accounts.note(key, 5, Decimal(0))
+
+    accounts.note(key, 30, Decimal(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(uses, "add_days", slowly)
+        accounts.sync()
+    accounts.sync()
+    assert list(KeyUse.objects.order_by("day").values_list("day__day", "tokens")) == [(14, 30), (15, 5)]
+    accounts.forget_all()
+
+
 def test_what_was_used_is_written_once_and_found_again_by_another_process(relay: Relay, ada: User) -> None:
     key = key_with(ada, tokens_per_day=TOKENS * 2)
     ask(relay, CHAT, HI, x_api_key=key)

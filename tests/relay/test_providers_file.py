@@ -89,6 +89,8 @@ WRONG = {
     "[[routes]]\nmodel = 'x'\nto = [1]": "provider/model",
     "[[routes]]\nmodel = 'x'\nto = [{ provider = 'Big Box' }]": "name of a provider",
     "[[routes]]\nmodel = 'x'\nto = [{ provider = 'box', weight = -1 }]": "weight",
+    "[[routes]]\nmodel = 'x'\nto = [{ provider = 'box', weight = nan }]": "weight",
+    "[[routes]]\nmodel = '*-mini'\nto = ['box']": "claude-*",
     "[[routes]]\nmodel = 'x'\nfrom = []\nto = ['box']": "from",
     "providers = 1": "[[providers]]",
     "[[providers]]\nlabel = 'x'": "name",
