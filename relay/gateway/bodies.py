@@ -23,6 +23,8 @@ READ_HERE = ("gzip", "deflate", "zstd")
 GZIP = 31  # zlib's word for it
 SLICE = 4 * 1024
 _FORM_MODEL = re.compile(rb'(?<=name="model")((?:\r\n[^\r\n]+)*\r\n\r\n)([^\r\n]{1,200})(?=\r\n)')
+# Within a text the quotes would be escaped.
+_MODEL_WITHIN = re.compile(rb'("model"\s*:\s*)"((?:[^"\\]|\\/){1,600})"')
 
 
 class Glance(TypedDict, total=False):
@@ -192,6 +194,19 @@ def with_model(body: bytes, model: str) -> bytes:
         if field == "model":
             body = body[:value_start] + json.dumps(model, ensure_ascii=False).encode() + body[end:]
     return body
+
+
+def with_model_of_path(body: bytes, model: str, *, instead_of: str) -> bytes:
+    """Gemini's address names the model; embeddings and counts name it once more inside, and both must be the same."""
+
+    def named(found: re.Match[bytes]) -> bytes:
+        name = found[2].decode("utf-8", "replace").replace("\\/", "/")
+        if name.removeprefix("models/") != instead_of:
+            return found[0]
+        start = "models/" if name != instead_of else ""
+        return found[1] + json.dumps(start + model, ensure_ascii=False).encode()
+
+    return _MODEL_WITHIN.sub(named, body)
 
 
 def _fields(body: bytes) -> list[tuple[int, int, str, int]]:

@@ -177,6 +177,35 @@ def test_a_form_names_the_model_that_a_route_leads_to(relay: Relay, key: str, ba
     assert bare.heard[0].body == (form % "whisper-1").encode()
 
 
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        (
+            "batchEmbedContents",
+            b'{"requests":[{"model" : "models/%s","content":{"parts":[{"text":"a"}]}}, {"model":"x"}]}',
+        ),
+        ("embedContent", b'{"content":{"parts":[{"text":"\\"model\\":\\"models/alias\\""}]},"model":"models\\/%s"}'),
+        ("countTokens", b'{"generateContentRequest":{"model":"%s","contents":[]}}'),
+        ("generateContent", b'{"contents":[{"parts":[{"functionCall":{"args":{"model":"alias"}}}]}]}'),
+    ],
+)
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_model_that_is_named_in_geminis_address_and_in_its_body_is_replaced_in_both(
+    relay: Relay, key: str, bare: Bare, settings: Any, verb: str, body: bytes, is_packed: bool
+) -> None:
+    settings.PARLEY_ROUTES = (Rule(model="alias", targets=(Target(provider="bare", model="real"),)),)
+    speaking(bare, "gemini-generate")
+    sent, wanted = body.replace(b"%s", b"alias"), body.replace(b"%s", b"real").replace(b"\\/real", b"/real")
+    packed, encoding = (gzip.compress(sent), "gzip") if is_packed else (sent, "identity")
+    path = f"/v1beta/models/alias:{verb}"
+    assert ask(relay, path, packed, x_api_key=key, content_encoding=encoding).status == 200
+    heard = bare.heard[0]
+    assert heard.line == f"POST /v1beta/models/real:{verb} HTTP/1.1"
+    assert (heard.body, heard.headers.get("content-encoding")) == (
+        (wanted, None) if wanted != sent else (packed, encoding)
+    )
+
+
 def test_a_number_of_thousands_of_digits_is_passed_over(relay: Relay, key: str, bare: Bare) -> None:
     body = b'{"model":"model","sessionId":"a","seed":%s}' % (b"9" * 5_000)
     assert ask(relay, "/v1/messages", body, x_api_key=key).status == 200
