@@ -113,6 +113,9 @@ def read_prices(path: Path) -> tuple[Price, ...]:
         raise WrongPrices(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise WrongPrices(f"it is not TOML ({error}); write it as docs/relay.md shows") from None
+    for key in written:
+        if key != "prices":
+            raise WrongPrices(f"it has the key “{key}” at its top; write only [[prices]] there")
     tables = written.get("prices", [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise WrongPrices("“prices” is no list of tables; write [[prices]] before each")
@@ -126,8 +129,8 @@ def _price(table: Mapping[str, Any], place: int) -> Price:
             raise WrongPrices(f"price {place} has the key “{key}”, which nobody knows; write some of {sorted(known)}")
         if not _is_right(key, value):
             raise WrongPrices(f"price {place} has {key} = {value}; write {EXAMPLES.get(key, DOLLARS)}")
-    if not table.get("model"):
-        raise WrongPrices(f'price {place} has no model; write model = "name", or model = "beginning*"')
+    if not table.get("model") or "*" in table["model"][:-1]:
+        raise WrongPrices(f'price {place} has no proper model; write model = "name", or model = "beginning*"')
     amounts: dict[str, Any] = {key: _amount(key, value) for key, value in table.items()}
     return Price(**amounts)
 

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -79,6 +79,8 @@ class Account:
 
 _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
+# Of days that have ended. As they are: what is just being written of one is not to be written again.
+_over: list[tuple[int, Count[date]]] = []
 # Goes up when `sync` begins to write and when it has read back: what was read while it is odd, or while it went up, may
 # lack what is being written or have it twice.
 _turns = 0
@@ -136,7 +138,7 @@ def _turn(key: int, account: Account, minute: int) -> None:
     """A new minute has begun, and with some of them a day."""
     account.minute, day = Count(minute), today()
     if account.day.period != day:
-        uses.leave_over(key, account.day.period, account.day.new + account.day.writing)
+        _over.append((key, account.day))
         account.day, account.is_loaded = Count(day), False
 
 
@@ -167,28 +169,31 @@ def _write_and_read() -> None:
         active = {key: account for key, account in _accounts.items() if _is_active(account)}
         for key in _accounts.keys() - active.keys():
             del _accounts[key]
+        over = list(_over)
+        days = [*over, *((key, account.day) for key, account in active.items())]
+        for _, day in days:
+            day.begin_writing()
         for account in active.values():
             account.minute.begin_writing()
-            account.day.begin_writing()
-        days = {key: account.day for key, account in active.items()}
         minutes = {key: account.minute for key, account in active.items() if account.is_limited and _is_busy(account)}
         for key in active.keys() - minutes.keys():
             active[key].is_loaded = False
         running = {key: len(active[key].running) for key in minutes}
     # First: without the database, Redis must not forget them.
     shared.keep_alive({active[key].prefix: active[key].running for key in minutes})
-    uses.add_days({key: (count.period, count.writing) for key, count in days.items()})
-    _written(days)
+    uses.add_days((key, count.period, count.writing) for key, count in days)
+    _written(count for _, count in days)
+    del _over[: len(over)]
     if minutes:
         uses.add_minutes({key: (count.period, count.writing) for key, count in minutes.items()}, running=running)
-        _written(minutes)
+        _written(minutes.values())
         for key in minutes:
             _take(key, uses.total_of(key, minute=this_minute(), day=today()))
 
 
-def _written(counts: Mapping[int, Count[Any]]) -> None:
+def _written(counts: Iterable[Count[Any]]) -> None:
     with _lock:
-        for count in counts.values():
+        for count in counts:
             count.known, count.writing = count.known + count.writing, NO_USE
 
 
@@ -212,6 +217,7 @@ def running_here() -> int:
 def forget_all() -> None:
     with _lock:
         _accounts.clear()
+        _over.clear()
 
 
 def _is_active(account: Account) -> bool:

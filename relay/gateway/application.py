@@ -56,11 +56,11 @@ def serves(path: str) -> bool:
 
 async def application(scope: Scope, receive: Any, send: Any) -> None:
     client = Client(receive, send)
-    pairs, exchange = heads.read(scope["headers"]), new_exchange_id()
+    read, exchange = heads.read(scope["headers"]), new_exchange_id()
     try:
-        await _answer(scope, pairs, receive, client, exchange)
+        await _answer(scope, read, receive, client, exchange)
     except Refusal as refusal:
-        await _refuse(scope, dict(pairs), client, exchange, refusal)
+        await _refuse(scope, dict(read.pairs), client, exchange, refusal)
     except bodies.ClientGone:
         pass
     except Exception:  # the border: whatever it is, the caller is told in a form that it reads
@@ -68,13 +68,13 @@ async def application(scope: Scope, receive: Any, send: Any) -> None:
         if client.has_begun:
             client.cut()
         else:
-            await _refuse(scope, dict(pairs), client, exchange, Refusal("The relay failed.", "server"))
+            await _refuse(scope, dict(read.pairs), client, exchange, Refusal("The relay failed.", "server"))
     finally:
         client.close()
 
 
-async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client, exchange: UUID) -> None:
-    headers, query = dict(pairs), scope["query_string"].decode("latin-1")
+async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, exchange: UUID) -> None:
+    headers, query = dict(read.pairs), scope["query_string"].decode("latin-1")
     try:
         key = await callers.identified(headers, query)
     except ApiKeyError as error:
@@ -89,7 +89,8 @@ async def _answer(scope: Scope, pairs: heads.Pairs, receive: Any, client: Client
         method=method,
         path=path,
         query=heads.without_key(query),
-        pairs=pairs,
+        pairs=read.pairs,
+        wire=read.wire,
         headers=headers,
         peer=(scope.get("client") or ("",))[0],
         key=key,
@@ -145,7 +146,7 @@ async def _send_on(call: Call, client: Client) -> None:
     upstreams = _upstreams(call)
     has_choice = len(upstreams) > 1
     if has_choice:
-        upstreams = whereabouts.those_that_have(call, upstreams)
+        upstreams = _able(call, whereabouts.those_that_have(call, upstreams))
     if call.refers:
         upstreams = await ownership.reaching(call, upstreams)
     recording = Recording(call)
@@ -176,15 +177,18 @@ async def _send_on(call: Call, client: Client) -> None:
             ownership.remember(call, recording.names.end())
 
 
+def _able(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
+    """What cannot be translated is for those alone who speak the caller's language, where there are any."""
+    if call.address.kind == "chat" and not ownership.goes_on(call):
+        return upstreams
+    return [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)] or upstreams
+
+
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
     """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
-    native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
-    if len(native) == len(upstreams):
-        return carry(call, native, client, recording)
-    goes_on = ownership.goes_on(call)
-    if native and (goes_on or call.address.kind != "chat"):
-        return carry(call, native, client, recording)
-    if goes_on:
+    if all(upstream.is_native(call.address.dialect) for upstream in upstreams):
+        return carry(call, upstreams, client, recording)
+    if goes_on := ownership.goes_on(call):
         # Without what came before, the model would answer as if nothing had been said.
         raise Refusal(f"The model '{call.model[:NAMED]}' knows nothing of {goes_on}: send the whole conversation.")
     if call.address.kind == "chat":
@@ -208,7 +212,8 @@ def _passing(call: Call) -> list[Upstream]:
         return [Upstream(provider=provider, model="", dialect=call.address.dialect)]
     asked = bodies.glanced_at(call.told)
     call.see({"model": asked.get("model") or bodies.model_in_form(call.told)})
-    found = routes.passing(call.address.dialect, model=call.model)
+    # It belongs to no conversation that would have to stay where it is.
+    found = routes.passing(call.address.dialect, model=call.model, sticky=lambda: call.exchange.bytes)
     if not found:
         raise refusals.nothing_there(f"No provider here takes {call.path}.", call.address.dialect)
     return found

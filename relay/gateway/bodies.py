@@ -21,7 +21,10 @@ Receive = Callable[[], Awaitable[Any]]
 
 READ_HERE = ("gzip", "deflate", "zstd")
 GZIP = 31  # zlib's word for it
+SLICE = 4 * 1024
 _FORM_MODEL = re.compile(rb'(?<=name="model")((?:\r\n[^\r\n]+)*\r\n\r\n)([^\r\n]{1,200})(?=\r\n)')
+# Within a text the quotes would be escaped.
+_MODEL_WITHIN = re.compile(rb'("model"\s*:\s*)"((?:[^"\\]|\\/){1,600})"')
 
 
 class Glance(TypedDict, total=False):
@@ -118,16 +121,23 @@ def _wbits(body: bytes, encoding: str) -> int:
 
 
 def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
-    """A gzip may have several members, one behind the other."""
-    whole = b""
-    while True:
-        inflating = zlib.decompressobj(wbits)
-        whole = _within(whole + inflating.decompress(body, limit + 1 - len(whole)), limit)
-        if not inflating.eof:
-            raise Unreadable("the compressed body is cut off")
-        body = inflating.unused_data.lstrip(b"\0")
-        if not body or wbits != GZIP:
-            return whole
+    """A gzip may have several members, one behind the other. In slices, because zlib copies all that follows a member:
+    with many small ones that would be the whole body for each of them."""
+    whole, inflating = bytearray(), zlib.decompressobj(wbits)
+    for start in range(0, len(body), SLICE):
+        rest = body[start : start + SLICE]
+        while rest and not (inflating.eof and wbits != GZIP):
+            if inflating.eof:
+                if not (rest := rest.lstrip(b"\0")):
+                    break
+                inflating = zlib.decompressobj(wbits)
+            whole += inflating.decompress(rest, limit + 1 - len(whole))
+            if len(whole) > limit:
+                raise TooLarge
+            rest = inflating.unused_data
+    if not inflating.eof:
+        raise Unreadable("the compressed body is cut off")
+    return bytes(whole)
 
 
 # What it says.
@@ -184,6 +194,19 @@ def with_model(body: bytes, model: str) -> bytes:
         if field == "model":
             body = body[:value_start] + json.dumps(model, ensure_ascii=False).encode() + body[end:]
     return body
+
+
+def with_model_of_path(body: bytes, model: str, *, instead_of: str) -> bytes:
+    """Gemini's address names the model; embeddings and counts name it once more inside, and both must be the same."""
+
+    def named(found: re.Match[bytes]) -> bytes:
+        name = found[2].decode("utf-8", "replace").replace("\\/", "/")
+        if name.removeprefix("models/") != instead_of:
+            return found[0]
+        start = "models/" if name != instead_of else ""
+        return found[1] + json.dumps(start + model, ensure_ascii=False).encode()
+
+    return _MODEL_WITHIN.sub(named, body)
 
 
 def _fields(body: bytes) -> list[tuple[int, int, str, int]]:

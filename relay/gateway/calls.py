@@ -23,14 +23,15 @@ Scope = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """`body` is what goes on, `told` the same as it can be read; `asked` is what a glance at it shows, `refers` what it
-    names of what lies at the vendor."""
+    """`body` and `wire`, its headers, are what goes on, `told` and `pairs` the same as they can be read; `asked` is
+    what a glance at the body shows, `refers` what it names of what lies at the vendor."""
 
     loop: AbstractEventLoop  # in which it is carried; to ask for it takes a system call
     method: str
     path: str
     query: str
     pairs: heads.Pairs
+    wire: heads.Pairs
     headers: dict[str, str]
     peer: str
     exchange: UUID
@@ -76,11 +77,18 @@ class Call:
         return f"{self.key.pk}\0{_beginning(self.all_asked())!r}".encode("utf-8", "surrogatepass")
 
 
-def _beginning(asked: Mapping[str, Any]) -> Any:
+def _beginning(asked: Mapping[str, Any]) -> list[tuple[str, list[Any]]]:
     """All up to the first thing that a person said: many conversations have the same instructions before that."""
     said = next((asked[name] for name in ("messages", "contents", "input") if asked.get(name)), ())
-    if isinstance(said, str):
-        return said
-    turns = items(said)
-    first = next((place for place, turn in enumerate(turns) if obj(turn).get("role") == "user"), 0)
-    return turns[: first + 1]
+    turns = [{"role": "user", "content": said}] if isinstance(said, str) else [obj(turn) for turn in items(said)]
+    first = next((place for place, turn in enumerate(turns) if turn.get("role") == "user"), 0)
+    return [(string(turn.get("role")), _parts(turn)) for turn in turns[: first + 1]]
+
+
+def _parts(turn: Mapping[str, Any]) -> list[Any]:
+    """What stays as it is: the mark up to which a prompt is cached moves on, and leaves a text where a block was."""
+    content = turn.get("content")
+    if isinstance(content, str):
+        return [content]
+    parts = [obj(part) for part in items(content) or items(turn.get("parts"))]
+    return [string(part.get("text")) or {k: v for k, v in part.items() if k != "cache_control"} for part in parts]

@@ -15,7 +15,7 @@ from history.dialects import Switches
 from relay.errors import Cut
 from relay.gateway import headers as heads
 from relay.gateway.addresses import GEMINI
-from relay.gateway.bodies import with_model
+from relay.gateway.bodies import with_model, with_model_of_path
 from relay.gateway.calls import Call
 from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, dial
@@ -82,17 +82,26 @@ def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
     address, body = call.address, call.body
     if upstream.model and upstream.model != call.model:
         address = address.with_model(upstream.model)
-        body = body if address.model else with_model(call.told, upstream.model)
+        body = _renamed(call, upstream.model)
     url = endpoint.url(address.below(endpoint.dialect), model=upstream.model)
     if call.query:
         url += ("&" if "?" in url else "?") + call.query
     given = endpoint.request_headers(NO_SWITCHES)
     if ANTHROPIC_VERSION in call.headers and ANTHROPIC_VERSION not in endpoint.headers:
         given.pop(ANTHROPIC_VERSION, None)
-    passed = heads.sent(call.pairs, given.items(), has_connection="connection" in call.headers)
+    passed = heads.sent(call.wire, given.items(), has_connection="connection" in call.headers)
     if body is not call.body or call.is_changed:
         passed.popall("content-encoding", None)
     return Request(url=url, headers=passed, body=body)
+
+
+def _renamed(call: Call, model: str) -> bytes:
+    if not call.address.model:
+        return with_model(call.told, model)
+    if call.address.kind == "chat":
+        return call.body
+    renamed = with_model_of_path(call.told, model, instead_of=call.model)
+    return call.body if renamed == call.told else renamed
 
 
 def _of_stream(headers: list[tuple[bytes, bytes]], reply: Reply) -> tuple[list[tuple[bytes, bytes]], float]:

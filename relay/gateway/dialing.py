@@ -26,8 +26,9 @@ from relay.providers.retries import retry_after
 ANOTHER_MAY_HELP = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 
 
+NO_SUCH = 404
 # How one says that what a call goes on from is not kept there.
-NOT_THERE = frozenset({400, 404})
+NOT_THERE = frozenset({400, NO_SUCH})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,28 +72,35 @@ async def dial(call: Call, upstreams: Sequence[Upstream], make: Make) -> Reply:
             reply = await _attempt(call, upstream, make, is_last=is_last)
         except ProviderError as error:
             call.attempts.append(Attempt(upstream.provider.name, 0, time.monotonic() - began, error.message))
-            _cool(call, upstream, error.retry_after)
+            _cool(call, upstream, error.retry_after, status=0)
             if is_last:
                 raise
             continue
         call.attempts.append(Attempt(upstream.provider.name, reply.status, time.monotonic() - began))
         is_not_there = call.is_looked_for and reply.status in NOT_THERE
         if reply.status not in ANOTHER_MAY_HELP and not is_not_there:
-            if call.address.kind == "chat":
+            if _tells_of_model(call, upstream, reply.status):
                 routes.warm(upstream)
             return reply
         if not is_not_there:
-            _cool(call, upstream, retry_after(reply.response.headers))
+            _cool(call, upstream, retry_after(reply.response.headers), status=reply.status)
         if is_last:
             return reply
         reply.response.close()
     raise Unreachable("no upstream was left to ask")
 
 
-def _cool(call: Call, upstream: Upstream, seconds: float | None) -> None:
-    """What a listed path or a count came to says nothing of how the model answers."""
-    if call.address.kind == "chat":
+def _cool(call: Call, upstream: Upstream, seconds: float | None, *, status: int) -> None:
+    if _tells_of_model(call, upstream, status):
         routes.cool(upstream, seconds=seconds)
+
+
+def _tells_of_model(call: Call, upstream: Upstream, status: int) -> bool:
+    """What a listed path or a count came to says nothing of how the model answers; nor does that there are no
+    embeddings, pictures or sounds of one that chats."""
+    if call.address.kind == "other":
+        return bool(upstream.model) and status != NO_SUCH
+    return call.address.kind == "chat"
 
 
 async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool) -> Reply:

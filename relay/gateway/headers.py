@@ -7,6 +7,7 @@ nothing of the connection itself, and no cookie of the operator's account.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
 from multidict import CIMultiDict
@@ -40,15 +41,26 @@ KEPT_BEGINNINGS = (
 KEPT = frozenset({b"request-id", b"x-request-id", b"content-type", b"content-encoding"})
 
 
-def read(raw: Sequence[tuple[bytes, bytes]]) -> Pairs:
-    """As UTF-8, in which they are sent on; what is none is taken for the older alphabet."""
+class Read(NamedTuple):
+    """Headers as texts, and as they go on: a byte that is no UTF-8 stands in the latter as Python escapes it."""
+
+    pairs: Pairs
+    wire: Pairs
+
+
+def read(raw: Sequence[tuple[bytes, bytes]]) -> Read:
+    """As UTF-8; what is none is taken for the older alphabet, and goes on as it came."""
     try:
-        return [(name.decode("latin-1").lower(), value.decode()) for name, value in raw]
+        pairs = [(name.decode("latin-1").lower(), value.decode()) for name, value in raw]
     except UnicodeDecodeError:
-        return [(name.decode("latin-1").lower(), _text(value)) for name, value in raw]
+        names = [name.decode("latin-1").lower() for name, _ in raw]
+        escaped = [value.decode("utf-8", "surrogateescape") for _, value in raw]
+        return Read(list(zip(names, map(_text, raw), strict=True)), list(zip(names, escaped, strict=True)))
+    return Read(pairs, pairs)
 
 
-def _text(value: bytes) -> str:
+def _text(header: tuple[bytes, bytes]) -> str:
+    value = header[1]
     try:
         return value.decode()
     except UnicodeDecodeError:

@@ -7,6 +7,7 @@ has a little left may make one more.
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime, timedelta
 from datetime import time as clock
@@ -86,7 +87,7 @@ def _check_budget(key: ApiKey, account: Account) -> None:
         (key.cost_per_month, of_month.cost, "cost per month", _next_month),
     ):
         if limit is not None and used >= limit:
-            wait = max(1, int((until() - datetime.now(_zone())).total_seconds()))
+            wait = max(1, math.ceil(until().timestamp() - time.time()))
             raise _over(f"{Decimal(limit).normalize():f} {unit}", wait, ("x-should-retry", "false"))
 
 

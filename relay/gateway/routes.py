@@ -61,13 +61,13 @@ def upstreams_for(model: str, *, dialect: str, sticky: Callable[[], bytes] = byt
     return _ordered(found, sticky()) if len(found) > 1 else found
 
 
-def passing(dialect: str, *, model: str = "") -> list[Upstream]:
+def passing(dialect: str, *, model: str = "", sticky: Callable[[], bytes] = bytes) -> list[Upstream]:
     """Who takes a call that is only passed on: whoever has the model, else one who may have it, a vendor first.
 
     The lists of models are of those that chat: none of them names what makes embeddings, pictures and sounds.
     """
     try:
-        found = upstreams_for(model, dialect=dialect) if model else []
+        found = upstreams_for(model, dialect=dialect, sticky=sticky) if model else []
     except NoSuchModel:
         if _is_led_elsewhere(model):
             raise

@@ -88,26 +88,16 @@ def today() -> date:
     return day_of(this_minute())
 
 
-_left: list[tuple[int, date, Use]] = []  # of days that ended before they were written
 _token = secrets.token_hex(4)
 
 
-def leave_over(key: int, day: date, use: Use) -> None:
-    if use:
-        _left.append((key, day, use))
-
-
-def add_days(days: Mapping[int, tuple[date, Use]]) -> None:
+def add_days(days: Iterable[tuple[int, date, Use]]) -> None:
     """Add to the rows of these keys, whoever else is adding to them."""
-    left = list(_left)
-    amounts = [*left, *((key, day, use) for key, (day, use) in days.items() if use)]
-    if not amounts:
-        return
     # In one order, against deadlocks.
-    rows = [_row(key, day, use) for key, day, use in sorted(amounts)]
-    with writing(), connection.cursor() as cursor:
-        cursor.executemany(ADD_DAY, rows)
-    del _left[: len(left)]
+    rows = [_row(key, day, use) for key, day, use in sorted(days) if use]
+    if rows:
+        with writing(), connection.cursor() as cursor:
+            cursor.executemany(ADD_DAY, rows)
 
 
 def _row(key: int, day: date, use: Use) -> tuple[Any, ...]:

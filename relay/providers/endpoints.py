@@ -104,7 +104,8 @@ class Endpoint:
         if not self.azure_api_version:
             return self.base_url + path
         version = urlencode({"api-version": self.azure_api_version})
-        return f"{self.base_url}/openai/deployments/{quote(model, safe='')}{path}?{version}"
+        deployment = f"/deployments/{quote(model, safe='')}" if model else ""
+        return f"{self.base_url}/openai{deployment}{path}?{version}"
 
     def request_headers(self, switches: Switches) -> dict[str, str]:
         headers = dict(self.headers)

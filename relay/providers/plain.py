@@ -33,7 +33,8 @@ REPEATABLE = WITHOUT_BODY | {"PUT", "DELETE"}
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """`headers` have all but those of the connection itself: whose host it is, and how long the body is."""
+    """`headers` have all but those of the connection itself: whose host it is, and how long the body is. They are sent
+    as UTF-8; a byte that is none stands in them as Python escapes it (`surrogateescape`)."""
 
     url: str
     headers: Mapping[str, str]
@@ -111,7 +112,7 @@ def _head(request: Request, *, method: str, address: _Address, keeps_alive: bool
         lines.append(f"Content-Length: {len(request.body)}")
     if not keeps_alive:
         lines.append("Connection: close")
-    head = "\r\n".join(lines).encode()
+    head = "\r\n".join(lines).encode("utf-8", "surrogateescape")
     if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1 or b"\0" in head:
         raise ValueError("a header with a line break in it")
     return head + b"\r\n\r\n"

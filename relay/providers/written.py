@@ -6,6 +6,7 @@ what to write, because a misspelt key that is silently ignored costs somebody an
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -69,7 +70,7 @@ WORDS: dict[type | tuple[type, ...], str] = {
 }
 # As they are stored with every answer.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
-PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*\*?")
+PATH = re.compile(r"(?:(?:GET|POST|PUT|PATCH|DELETE) )?/v1(?:beta)?/[\w./:-]*(?:(?<=/)\*)?")
 LONGEST_MODEL = 100
 MOST_SECONDS = 86_400
 MOST_ATTEMPTS = 10
@@ -114,6 +115,10 @@ def _rule(table: Table, place: int) -> Rule:
     _check(table, ROUTE_KEYS, where)
     if not table.get("model") or not table.get("to"):
         raise WrongFile(f'{where} does not say what leads where; write model = "claude-*" and to = ["provider"]')
+    if "*" in table["model"][:-1]:
+        raise WrongFile(
+            f'{where} has model = {table["model"]!r}; write a whole name, or the beginning of one: "claude-*"'
+        )
     return Rule(model=table["model"], targets=tuple(_target(target, where) for target in table["to"]))
 
 
@@ -125,7 +130,7 @@ def _target(written: object, where: str) -> Target:
     if not isinstance(written, dict):
         raise WrongFile(f'{where} leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}')
     _check(written, TARGET_KEYS, where)
-    if not NAME.fullmatch(written.get("provider", "")) or written.get("weight", 1) < 0:
+    if not NAME.fullmatch(written.get("provider", "")) or not 0 <= written.get("weight", 1) < math.inf:
         raise WrongFile(f"{where} leads to {written!r}; write the name of a provider, and a weight of 0 or more")
     return Target(**written)
 

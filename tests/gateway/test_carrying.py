@@ -6,6 +6,8 @@ import json
 import socket
 import threading
 import time
+import zlib
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -14,6 +16,7 @@ import zstandard
 
 from history.dialects import DIALECTS, Switches
 from history.models import ApiKey
+from relay.gateway import bodies
 from relay.gateway.client import Client
 from relay.gateway.recording import Recording
 from relay.providers import registry
@@ -87,15 +90,18 @@ def test_a_request_gets_no_header_that_its_caller_did_not_send(relay: Relay, key
     assert bare.heard[0].headers.keys() == ours
 
 
-def test_headers_beyond_ascii_arrive_as_they_were_sent(relay: Relay, key: str, bare: Bare) -> None:
+@pytest.mark.parametrize("title", [b"caf\xc3\xa9", b"caf\xe9"])
+def test_headers_beyond_ascii_arrive_as_they_were_sent(relay: Relay, key: str, bare: Bare, title: bytes) -> None:
+    """In UTF-8, or as browsers and Node write them."""
     at = urlsplit(relay.url)
     head = b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nconnection: close\r\nconnection: x-hop\r\nx-hop: 1\r\n"
-    head += b"x-api-key: %s\r\nx-title: caf\xc3\xa9\r\ncontent-length: %d\r\n\r\n" % (key.encode(), len(BODY))
+    head += b"x-api-key: %s\r\nx-title: %s\r\ncontent-length: %d\r\n\r\n" % (key.encode(), title, len(BODY))
     with socket.create_connection((at.hostname or "", at.port or 0), timeout=10) as connection:
         connection.sendall(head + BODY)
         assert b" 200 " in connection.makefile("rb").readline()
     heard = bare.heard[0]
-    assert heard.headers["x-title"].encode("latin-1") == b"caf\xc3\xa9"
+    assert heard.headers["x-title"].encode("latin-1") == title
+    assert ("x-title", "café") in relay.accepted()[0].headers
     assert "x-hop" not in heard.headers
 
 
@@ -135,6 +141,32 @@ def test_a_request_may_be_compressed_in_several_pieces(
     assert (bare.heard[0].body, relay.accepted()[0].body) == (packed, BODY)
 
 
+def test_thousands_of_pieces_are_not_copied_for_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a body of some megabytes, each byte compressed by itself, keeps a worker busy for hours."""
+    read = 0
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self.inflating = zlib.decompressobj(wbits)
+
+        def decompress(self, body: bytes, most: int) -> bytes:
+            nonlocal read
+            read += len(body)
+            return self.inflating.decompress(body, most)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inflating, name)
+
+    monkeypatch.setattr(bodies, "zlib", SimpleNamespace(decompressobj=Counting, error=zlib.error))
+    packed = b"\0".join([gzip.compress(b"a")] * 3_000)
+    assert bodies.unpacked(packed, "gzip", limit=3_000) == b"a" * 3_000
+    assert read < 3_000 * bodies.SLICE
+    with pytest.raises(bodies.TooLarge):
+        bodies.unpacked(packed, "gzip", limit=2_999)
+    with pytest.raises(bodies.Unreadable):
+        bodies.unpacked(packed[:-1], "gzip", limit=3_000)
+
+
 def test_a_form_names_the_model_that_a_route_leads_to(relay: Relay, key: str, bare: Bare, settings: Any) -> None:
     settings.PARLEY_ROUTES = (Rule(model="alias", targets=(Target(provider="bare", model="whisper-1"),)),)
     registry.use(registry.Router([HttpProvider(endpoint_at(bare, dialect="openai-chat", base_url=f"{bare.url}/v1"))]))
@@ -143,6 +175,35 @@ def test_a_form_names_the_model_that_a_route_leads_to(relay: Relay, key: str, ba
     sent = (form % "alias").encode()
     assert ask(relay, "/v1/audio/transcriptions", sent, x_api_key=key, content_type=kind).status == 200
     assert bare.heard[0].body == (form % "whisper-1").encode()
+
+
+@pytest.mark.parametrize(
+    ("verb", "body"),
+    [
+        (
+            "batchEmbedContents",
+            b'{"requests":[{"model" : "models/%s","content":{"parts":[{"text":"a"}]}}, {"model":"x"}]}',
+        ),
+        ("embedContent", b'{"content":{"parts":[{"text":"\\"model\\":\\"models/alias\\""}]},"model":"models\\/%s"}'),
+        ("countTokens", b'{"generateContentRequest":{"model":"%s","contents":[]}}'),
+        ("generateContent", b'{"contents":[{"parts":[{"functionCall":{"args":{"model":"alias"}}}]}]}'),
+    ],
+)
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_model_that_is_named_in_geminis_address_and_in_its_body_is_replaced_in_both(
+    relay: Relay, key: str, bare: Bare, settings: Any, verb: str, body: bytes, is_packed: bool
+) -> None:
+    settings.PARLEY_ROUTES = (Rule(model="alias", targets=(Target(provider="bare", model="real"),)),)
+    speaking(bare, "gemini-generate")
+    sent, wanted = body.replace(b"%s", b"alias"), body.replace(b"%s", b"real").replace(b"\\/real", b"/real")
+    packed, encoding = (gzip.compress(sent), "gzip") if is_packed else (sent, "identity")
+    path = f"/v1beta/models/alias:{verb}"
+    assert ask(relay, path, packed, x_api_key=key, content_encoding=encoding).status == 200
+    heard = bare.heard[0]
+    assert heard.line == f"POST /v1beta/models/real:{verb} HTTP/1.1"
+    assert (heard.body, heard.headers.get("content-encoding")) == (
+        (wanted, None) if wanted != sent else (packed, encoding)
+    )
 
 
 def test_a_number_of_thousands_of_digits_is_passed_over(relay: Relay, key: str, bare: Bare) -> None:

@@ -8,10 +8,11 @@ import threading
 import time
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.conf import settings as live_settings
@@ -24,8 +25,9 @@ from history.dialects import DIALECTS
 from history.models import ApiKey
 from project.accounts.models import User
 from project.background import JOBS
-from relay.gateway import accounts, uses
+from relay.gateway import accounts, limits, uses
 from relay.gateway.digest.digester import Digester
+from relay.gateway.refusals import Refusal
 from relay.models import KeyMinute, KeyStreams, KeyUse
 from relay.prices import Price
 from tests.gateway.asking import CALLS, HI, ask, asking
@@ -126,6 +128,42 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
     assert f"{TOKENS} {limit.replace('_', ' ')}" in answered.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("now", "hours"), [("2026-11-01T00:30", 24.5), ("2026-03-08T00:30", 22.5), ("2026-11-02T00:30:00.5", 23.5)]
+)
+def test_it_goes_on_at_midnight_also_when_the_clocks_change(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, now: str, hours: float
+) -> None:
+    settings.TIME_ZONE = "America/New_York"
+    moment = datetime.fromisoformat(now).replace(tzinfo=ZoneInfo(settings.TIME_ZONE)).timestamp()
+    monkeypatch.setattr(time, "time", lambda: moment)
+    with pytest.raises(Refusal) as refused:
+        limits._check_budget(ApiKey(tokens_per_day=0), accounts.account_of(0))
+    assert dict(refused.value.headers)["retry-after"] == str(int(hours * 3_600))
+    accounts.forget_all()
+
+
+def test_what_is_being_written_at_midnight_is_written_once(ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = keys.create(name="late", owner=ada, tokens_per_month=1_000).api_key
+    now = datetime(2026, 11, 14, 23, 59, 59, tzinfo=ZoneInfo(live_settings.TIME_ZONE)).timestamp()
+    monkeypatch.setattr(time, "time", lambda: now)
+    add_days = uses.add_days
+
+    def slowly(days: Any) -> None:
+        nonlocal now
+        add_days(days)
+        now += 2  # a new day
+        accounts.note(key, 5, Decimal(0))
+
+    accounts.note(key, 30, Decimal(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(uses, "add_days", slowly)
+        accounts.sync()
+    accounts.sync()
+    assert list(KeyUse.objects.order_by("day").values_list("day__day", "tokens")) == [(14, 30), (15, 5)]
+    accounts.forget_all()
 
 
 def test_what_was_used_is_written_once_and_found_again_by_another_process(relay: Relay, ada: User) -> None:

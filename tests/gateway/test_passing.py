@@ -5,6 +5,7 @@ from typing import Any
 import openai
 import pytest
 
+from relay.gateway import routes
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
@@ -51,6 +52,23 @@ def test_so_is_the_model_of_a_form(of_openai: openai.OpenAI, vendors: Vendors) -
     vendors.pages["/v1/audio/transcriptions"] = {"text": "hello"}
     made = of_openai.audio.transcriptions.create(model="whisper-1", file=("a.wav", b"RIFF\xff\xfe\x00", "audio/wav"))
     assert made.text == "hello"
+
+
+def test_it_is_shared_out_by_weights_and_whoever_fails_is_left_alone(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    nobody = at(vendors, "nobody", base_url="http://127.0.0.1:1/v1")
+    registry.use(registry.Router([at(vendors, "first"), at(vendors, "second"), nobody]))
+    vendors.pages["/v1/embeddings"] = VECTORS
+    everybody = ("first", "second", "nobody")
+    settings.PARLEY_ROUTES = (Rule(model="bge", targets=tuple(Target(provider=name) for name in everybody)),)
+    shares = [routes.passing(CHAT, model="bge", sticky=str(number).encode)[0] for number in range(50)]
+    assert {upstream.provider.name for upstream in shares} == set(everybody)
+    for _ in range(50):  # each of three is asked first, sooner or later
+        if routes._cooling:
+            break
+        assert ask(relay, "/v1/embeddings", {"model": "bge", "input": "hi"}, x_api_key=key).status == 200
+    assert list(routes._cooling) == [("nobody", "bge")]
 
 
 @pytest.mark.parametrize(

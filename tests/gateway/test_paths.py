@@ -79,6 +79,12 @@ def test_a_path_goes_on_as_it_was_written(relay: Relay, key: str, bare: Bare, pa
     assert bare.heard[0].line == f"GET {path}?limit=2 HTTP/1.1"
 
 
+def test_a_listed_path_has_no_deployment_at_azure(relay: Relay, key: str, bare: Bare) -> None:
+    serve(bare, dialect="openai-chat", azure_api_version="2024-10-21", paths=("GET /v1/files/*",))
+    assert sent(relay, "GET", "/v1/files/a?limit=2", key) == 200
+    assert bare.heard[0].line == "GET /openai/files/a?api-version=2024-10-21&limit=2 HTTP/1.1"
+
+
 @pytest.mark.parametrize(("written", "name"), [("qwen3:8b", "qwen3:8b"), ("team%2Fmodel", "team/model")])
 def test_a_models_name_may_have_a_colon_or_a_slash(relay: Relay, key: str, bare: Bare, written: str, name: str) -> None:
     serve(bare, dialect="gemini-generate", key_header="x-goog-api-key", models=(Model(name=name),))

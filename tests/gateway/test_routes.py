@@ -1,5 +1,6 @@
 """Where a model's name leads: rules, aliases, weights; the next one when one fails before the first byte."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -182,6 +183,34 @@ def test_conversations_with_the_same_instructions_are_shared_out(
     assert min(shared["first"], shared["second"]) >= 2
 
 
+MARKED = {"cache_control": {"type": "ephemeral"}}
+ANSWERED = [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "And?"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "first", "then"),
+    [
+        ("chat/completions", "messages", [{"type": "text", "text": "%s", **MARKED}], "%s"),
+        ("chat/completions", "messages", [{"type": "text", "text": "%s", **MARKED}], [{"type": "text", "text": "%s"}]),
+        ("responses", "input", "%s", [{"type": "input_text", "text": "%s"}]),
+    ],
+)
+def test_a_conversation_stays_where_its_prompt_is_cached_though_the_mark_of_the_cache_moves_on(
+    relay: Relay, key: str, vendors: Vendors, settings: Any, path: str, field: str, first: Any, then: Any
+) -> None:
+    lead(settings, "both", to("first"), to("second"))
+
+    def respond(content: Any, *later: Any, number: int) -> None:
+        said = json.dumps([{"role": "user", "content": content}, *later]).replace("%s", f"Question {number}")
+        ask(relay, f"/v1/{path}", {"model": "both", field: json.loads(said)}, x_api_key=key)
+
+    for number in range(8):
+        respond(first, number=number)
+        respond(then, *ANSWERED, number=number)
+    asked = [ended.attempts[0].provider for ended in relay.ended(16)]
+    assert asked[::2] == asked[1::2]
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 def test_one_of_another_language_stands_in_and_is_translated(
     relay: Relay, key: str, vendors: Vendors, settings: Any, stream: bool
@@ -222,6 +251,21 @@ def test_one_of_the_callers_own_language_stands_in_untranslated(
     assert "x-parley-not-carried" not in answered.headers
     assert vendors.requests[1].body["seed"] == 10
     assert relay.ended()[0].metadata["dialect"] == CHAT
+
+
+def test_whoever_alone_can_answer_is_recorded_as_who_did(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    """Whoever would be asked first can neither go on from what another keeps nor count for this caller."""
+    own = HttpProvider(endpoint_at(vendors, RESPONSES, name="own"))
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, CHAT, name="other")), own]))
+    lead(settings, "both", to("own"))
+    given = respond(relay, key, input="Question")["id"]
+    lead(settings, "both", to("other", "elsewhere"), to("own", weight=0))
+    respond(relay, key, input="And then?", previous_response_id=given)
+    ask(relay, "/v1/responses/input_tokens", {"model": "both", "input": "hi"}, x_api_key=key)
+    for accepted in relay.accepted():
+        assert (accepted.provider, accepted.model, accepted.upstream_dialect) == ("own", "model", RESPONSES)
 
 
 def test_when_all_have_failed_the_last_one_is_heard(relay: Relay, key: str, vendors: Vendors, settings: Any) -> None:

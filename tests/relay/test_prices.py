@@ -148,6 +148,8 @@ def test_the_models_that_the_clients_ask_for_have_prices(model: str, settings: A
 
 WRONG = {
     "prices = 1": "[[prices]]",
+    "[[price]]\nmodel = 'x'\ninput = 1": "[[prices]]",
+    "[[prices]]\nmodel = 'claude-*-5'\ninput = 1": "beginning*",
     "[[prices]]\ninput = 1": "model",
     "[[prices]]\nmodel = 'x'\ninptu = 1": "inptu",
     "[[prices]]\nmodel = 'x'\ninput = '1'": "input",
