@@ -22,7 +22,7 @@ def retry_after(headers: Mapping[str, str], *, now: datetime | None = None) -> f
     told = headers.get("retry-after", "")
     with suppress(ValueError):
         return _positive(float(told))
-    with suppress(ValueError):
+    with suppress(ValueError, OverflowError):
         at = parsedate_to_datetime(told)
         at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return max((at - (now or datetime.now(UTC))).total_seconds(), 0.0)

@@ -131,7 +131,7 @@ def test_a_retry_after_is_read_as_seconds_milliseconds_or_a_date() -> None:
     assert retry_after({"retry-after-ms": "250", "retry-after": "7"}) == 0.25
     assert retry_after({"retry-after": in_a_minute}, now=now) == 60
     assert retry_after({"retry-after": format_datetime(now - timedelta(days=1), usegmt=True)}, now=now) == 0
-    for nonsense in ("", "soon", "-3", "nan", "inf"):
+    for nonsense in ("", "soon", "-3", "nan", "inf", f"Wed, 18 Nov 2026 00:00:00 +{'9' * 20}"):
         assert retry_after({"retry-after": nonsense}) is None
 
 
