@@ -12,6 +12,7 @@ import pytest
 from history.entries import ToolRequest
 from history.models import Exchange, Message, Session, ToolCall
 from history.retention import erase
+from history.verification import verify
 from relay.gateway.digest.digester import Digester
 from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode, Program
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
@@ -142,6 +143,24 @@ class TestWhatClientsName:
 
 
 class TestBranches:
+    @pytest.mark.parametrize("taken_back", [1, 3])
+    def test_of_two_that_are_filed_together_the_later_is_the_path(self, relay: Relay, taken_back: int) -> None:
+        """Somebody stops an answer and asks something else instead; the digester comes to both at once."""
+        talk = Chat(relay)
+        talk.ask("One", said("1"))
+        talk.ask("Two", said("2"))
+        relay.answer(talk.send("Three"), said("3"))
+        del talk.body["messages"][-taken_back:]
+        relay.answer(talk.send("Four"), said("4"))
+        relay.digest()
+        (session,) = sessions()
+        assert path_of(session)[-2:] == ["u:Four", "a:4"]
+        talk.hear(said("4"))
+        talk.ask("Five", said("5"))
+        assert path_of(session)[-4:] == ["u:Four", "a:4", "u:Five", "a:5"]
+        assert Message.objects.filter(kind="head_moved").count() == 1
+        assert list(verify()) == []
+
     def test_each_branch_has_the_instruction_that_it_was_said_under(self, relay: Relay) -> None:
         def ask(instruction: str, *turns: str, answer: str) -> str:
             roles = ("user", "assistant")

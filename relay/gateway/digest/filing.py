@@ -1,13 +1,14 @@
 """The rows of many calls in one transaction: sessions, entries, exchanges, and how far the journal is digested.
 
 Everything about a call that is in memory changes only after the commit, so a database that goes away in the middle
-costs nothing but time. A wave holds no two calls of one conversation: what one of them adds, the next one must see.
+costs nothing but time. A wave holds no two calls of which one goes on from what the other adds. Two that leave one
+conversation at the same answer and name nothing may meet in one: then the later of them is where it goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.db.models import F
@@ -55,6 +56,7 @@ class Wave:
         self.outcome = Outcome()
         self.unkept: list[Plan] = []  # calls of which nothing is to be written
         self.copies: dict[UUID, Copy] = {}  # of answers that come late
+        self.grown: set[UUID] = set()  # sessions to which a call of this wave adds something
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
@@ -135,6 +137,9 @@ class Wave:
 
     def _plan_entries(self, plan: Plan, spot: Spot) -> None:
         session_id = spot.session_id or new_session_id()
+        if session_id in self.grown and not spot.is_beside:
+            spot = replace(spot, move=spot.move or "edit")
+        self.grown.add(session_id)
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
         else:
