@@ -23,7 +23,7 @@ from relay.gateway import uses
 from relay.gateway.calls import new_session_id
 from relay.gateway.digest import notes, parents, pieces, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, model_told, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, name_told, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
@@ -231,7 +231,7 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     values = {
         "client": plan.metadata.get("client", ""),
         "recognised_by": spot.by,
-        "model": model_told(plan, asked.record.model),
+        "model": name_told(plan, asked.record.model),
         "parent_call": call_id,
         "metadata": {"called_at": called_at} if called_at else {},
     }
