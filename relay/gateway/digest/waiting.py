@@ -17,6 +17,7 @@ from history.entries import ModelOutput
 from history.models import Exchange
 from relay.gateway.digest.neighbours import Neighbours
 from relay.gateway.digest.plans import Under
+from relay.gateway.digest.reading import words_of
 from relay.gateway.digest.recognising import Spot
 from relay.gateway.digest.retries import is_earlier_try
 
@@ -62,7 +63,11 @@ class Waiting:
             for place, entry in enumerate(asked.entries)
             if place and place >= since and isinstance(entry, ModelOutput)
         }
-        is_here = any(not awaited.isdisjoint(other.asked.ends) for other in self.under.values() if other is not call)
+        others = [other for other in self.under.values() if other is not call]
+        is_here = any(not awaited.isdisjoint(other.asked.ends) for other in others)
+        if not is_here and not since:
+            # Where the beginning is left out, the chain does not tell what it goes on from.
+            is_here = any(_asks_what_was_answered(other, to=call) for other in others)
         return is_here or self._may_be_elsewhere(call, awaited)
 
     def _is_open_here(self, call: Under) -> bool:
@@ -93,6 +98,13 @@ def _is_being_answered(awaited: Collection[bytes]) -> bool:
     """Whether somebody is being answered after one of these entries, on whichever host."""
     after = {"session__messages__fingerprint__in": list(awaited), "session__messages__seq": F("after")}
     return bool(awaited) and Exchange.objects.filter(ended_at=None, **after).exists()
+
+
+def _asks_what_was_answered(other: Under, *, to: Under) -> bool:
+    asked, newest = to.asked, to.asked.last_answer
+    if not newest or other.asked.record.key != asked.record.key:
+        return False
+    return bool(other.asked.asks) and other.asked.asks == words_of(asked.entries[newest - 1])
 
 
 def _is_open_try(other: Under, *, of: Under) -> bool:
