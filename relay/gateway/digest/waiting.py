@@ -67,13 +67,16 @@ class Waiting:
         is_here = any(not awaited.isdisjoint(other.asked.ends) for other in others)
         if not is_here and not since:
             # Where the beginning is left out, the chain does not tell what it goes on from.
-            is_here = any(_asks_what_was_answered(other, to=call) for other in others)
+            is_here = any(_asks_what_was_answered(other, to=call) for other in self._before(call))
         return is_here or self._may_be_elsewhere(call, awaited)
 
     def _is_open_here(self, call: Under) -> bool:
         """Whether another call of the same conversation was accepted before it and is still being answered."""
-        earlier = takewhile(lambda other: other is not call, self.under.values())
-        return any(other.asked.session == call.asked.session for other in earlier)
+        return any(other.asked.session == call.asked.session for other in self._before(call))
+
+    def _before(self, call: Under) -> Iterator[Under]:
+        """Those that were accepted before it: of two that look alike, one does not wait."""
+        return takewhile(lambda other: other is not call, self.under.values())
 
     def _has_others_of_key(self, call: Under) -> bool:
         key = call.asked.record.key
