@@ -161,6 +161,21 @@ class TestBranches:
         assert Message.objects.filter(kind="head_moved").count() == 1
         assert list(verify()) == []
 
+    @pytest.mark.parametrize("status", [500, 200])
+    def test_a_question_without_an_answer_is_stored_once_though_the_next_is_filed_with_it(
+        self, relay: Relay, status: int
+    ) -> None:
+        talk = Chat(relay)
+        talk.ask("One", said("1"))
+        failed = talk.send("Two")
+        relay.end(failed, "upstream_error" if status == 500 else "client_gone", status=status)
+        relay.answer(talk.send("Are you there?"), said("Yes."))
+        relay.digest()
+        (session,) = sessions()
+        spoken = [line for line in path_of(session) if "【错误】" not in line]
+        assert spoken == ["u:One", "a:1", "u:Two", "u:Are you there?", "a:Yes."]
+        assert Message.objects.filter(content="Two").count() == 1
+
     def test_each_branch_has_the_instruction_that_it_was_said_under(self, relay: Relay) -> None:
         def ask(instruction: str, *turns: str, answer: str) -> str:
             roles = ("user", "assistant")

@@ -125,8 +125,9 @@ def needs(call: Under) -> set[object]:
     for place, entry in enumerate(asked.entries):
         if place and isinstance(entry, ModelOutput):
             needed.add(asked.chain[place - 1])
-    if asked.first_answer is not None:
-        needed.update(asked.ends)
+    if (first := asked.first_answer) is not None:
+        # Also where a question stands in it that nobody has answered.
+        needed.update(asked.ends, asked.chain[first:])
     if asked.name("previous_response_id"):
         needed.add(("replies", asked.record.key))
     if asked.retry:
