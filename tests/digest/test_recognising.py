@@ -12,6 +12,7 @@ import pytest
 from history.entries import ToolRequest
 from history.models import Exchange, Message, Session, ToolCall
 from history.retention import erase
+from history.verification import verify
 from relay.gateway.digest.digester import Digester
 from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode, Program
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
@@ -142,6 +143,39 @@ class TestWhatClientsName:
 
 
 class TestBranches:
+    @pytest.mark.parametrize("taken_back", [1, 3])
+    def test_of_two_that_are_filed_together_the_later_is_the_path(self, relay: Relay, taken_back: int) -> None:
+        """Somebody stops an answer and asks something else instead; the digester comes to both at once."""
+        talk = Chat(relay)
+        talk.ask("One", said("1"))
+        talk.ask("Two", said("2"))
+        relay.answer(talk.send("Three"), said("3"))
+        del talk.body["messages"][-taken_back:]
+        relay.answer(talk.send("Four"), said("4"))
+        relay.digest()
+        (session,) = sessions()
+        assert path_of(session)[-2:] == ["u:Four", "a:4"]
+        talk.hear(said("4"))
+        talk.ask("Five", said("5"))
+        assert path_of(session)[-4:] == ["u:Four", "a:4", "u:Five", "a:5"]
+        assert Message.objects.filter(kind="head_moved").count() == 1
+        assert list(verify()) == []
+
+    @pytest.mark.parametrize("status", [500, 200])
+    def test_a_question_without_an_answer_is_stored_once_though_the_next_is_filed_with_it(
+        self, relay: Relay, status: int
+    ) -> None:
+        talk = Chat(relay)
+        talk.ask("One", said("1"))
+        failed = talk.send("Two")
+        relay.end(failed, "upstream_error" if status == 500 else "client_gone", status=status)
+        relay.answer(talk.send("Are you there?"), said("Yes."))
+        relay.digest()
+        (session,) = sessions()
+        spoken = [line for line in path_of(session) if "【错误】" not in line]
+        assert spoken == ["u:One", "a:1", "u:Two", "u:Are you there?", "a:Yes."]
+        assert Message.objects.filter(content="Two").count() == 1
+
     def test_each_branch_has_the_instruction_that_it_was_said_under(self, relay: Relay) -> None:
         def ask(instruction: str, *turns: str, answer: str) -> str:
             roles = ("user", "assistant")

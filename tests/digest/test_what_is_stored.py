@@ -263,6 +263,22 @@ class TestAKeyInTheNameOfAModel:
         assert exchange_of(exchange).model == "[redacted:openai-key]"
 
 
+@pytest.mark.parametrize("mode", ["redacted", "no_replies", "metadata"])
+def test_nor_is_a_key_in_a_header_that_an_upstream_echoes_or_in_what_could_not_be_carried(
+    relay: Relay, mode: str
+) -> None:
+    exchange = in_mode(relay, mode).send(CHAT, QUESTION)
+    echoed = [("x-request-id", f"mine-{SECRET}"), ("x-ratelimit-remaining-tokens", "13800138000")]
+    relay.answer(exchange, said("Hi."), response_headers=echoed, metadata={"not_carried": f"tool_not_carried:{SECRET}"})
+    relay.digest()
+    assert SECRET[:16] not in everything_stored()
+    told = exchange_of(exchange).metadata
+    assert told["headers"] == {
+        "x-request-id": "mine-[redacted:openai-key]", "x-ratelimit-remaining-tokens": "13800138000",
+    }  # fmt: skip
+    assert told["not_carried"] == "tool_not_carried:[redacted:openai-key]"
+
+
 class TestSeveralAnswers:
     """A caller may ask for more than one (`n`): the first is the path, and the others stand beside it."""
 

@@ -30,7 +30,7 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 def row_of(plan: Plan) -> Exchange:
     asked, record = plan.asked, plan.asked.record
-    texts = {"provider": record.provider, "model": model_told(plan, record.model), "dialect": record.dialect}
+    texts = {"provider": record.provider, "model": name_told(plan, record.model), "dialect": record.dialect}
     said = rows.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
     return rows.new(
         Exchange,
@@ -95,8 +95,9 @@ def told(plan: Plan, text: str) -> str:
     return redaction.redacted_text(text, _redactors(plan))[0]
 
 
-def model_told(plan: Plan, model: str) -> str:
-    return redaction.redacted_name(model, _redactors(plan))
+def name_told(plan: Plan, name: str) -> str:
+    """A model, a request, a tool: what a vendor or a caller has named may hold a key as well."""
+    return redaction.redacted_name(name, _redactors(plan))
 
 
 def _redactors(plan: Plan) -> Redactors:
@@ -110,7 +111,7 @@ def _ending(plan: Plan) -> dict[str, Any]:
     by = answered_by(plan.asked.record, ended)
     return {
         "provider": by.provider,
-        "model": model_told(plan, by.model),
+        "model": name_told(plan, by.model),
         "ended_at": datetime.fromtimestamp(ended.at, UTC),
         "end_reason": answer.reason or "done",
         "attempts": plan.attempts + max(1, len(ended.attempts)),
@@ -138,11 +139,17 @@ def _metadata(plan: Plan) -> dict[str, Any]:
         "answers": 1 + len(answer.others) if answer.others else 0,
         "skipped_events": answer.skipped,
         "upstream": _attempts(plan, ended) if len(ended.attempts) > 1 or answer.error or answer.error_body else [],
-        "headers": {name: value for name, value in ended.response_headers if name.lower() != "set-cookie"},
+        "headers": {
+            name: name_told(plan, value) for name, value in ended.response_headers if name.lower() != "set-cookie"
+        },
         "error_body": redacted(plan, answer.error_body)[:SHOWN_BODY],
         "unread_reply": f"compressed as {answer.unread}" if answer.unread else "",
     }
-    others = {name: value for name, value in ended.metadata.items() if name not in ("cost", "model", "dialect")}
+    others = {
+        name: name_told(plan, value) if isinstance(value, str) else value
+        for name, value in ended.metadata.items()
+        if name not in ("cost", "model", "dialect")
+    }
     if "dialect" in ended.metadata:
         spoken = str(ended.metadata["dialect"])
         others["translated_to"] = spoken if spoken != plan.asked.record.dialect else ""

@@ -1,13 +1,14 @@
 """The rows of many calls in one transaction: sessions, entries, exchanges, and how far the journal is digested.
 
 Everything about a call that is in memory changes only after the commit, so a database that goes away in the middle
-costs nothing but time. A wave holds no two calls of one conversation: what one of them adds, the next one must see.
+costs nothing but time. A wave holds no two calls of which one goes on from what the other adds. Two that leave one
+conversation at the same answer and name nothing may meet in one: then the later of them is where it goes on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from django.db.models import F
@@ -21,7 +22,7 @@ from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import notes, parents, pieces, prefills, retries
 from relay.gateway.digest.answers import Answer, read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, model_told, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, name_told, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
@@ -55,6 +56,7 @@ class Wave:
         self.outcome = Outcome()
         self.unkept: list[Plan] = []  # calls of which nothing is to be written
         self.copies: dict[UUID, Copy] = {}  # of answers that come late
+        self.grown: set[UUID] = set()  # sessions to which a call of this wave adds something
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
         with writing():
@@ -135,6 +137,9 @@ class Wave:
 
     def _plan_entries(self, plan: Plan, spot: Spot) -> None:
         session_id = spot.session_id or new_session_id()
+        if session_id in self.grown and not spot.is_beside:
+            spot = replace(spot, move=spot.move or "edit")
+        self.grown.add(session_id)
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
         else:
@@ -226,7 +231,7 @@ def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
     values = {
         "client": plan.metadata.get("client", ""),
         "recognised_by": spot.by,
-        "model": model_told(plan, asked.record.model),
+        "model": name_told(plan, asked.record.model),
         "parent_call": call_id,
         "metadata": {"called_at": called_at} if called_at else {},
     }

@@ -24,6 +24,7 @@ from relay.gateway.naming import session_id
 from relay.gateway.records import Accepted
 
 LONGEST_NAME = 200
+SOME_WORDS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Asked:
     same for what the client sent, whatever the record has. `begun` is the answer that the request ends with, if there
     is one: the model goes on with it (`prefills`). `is_prefilled`: the client wrote that, and it is no entry.
 
-    `retry` is which try of the client's this is, from 0;
+    `asks` is what it ends with, in a few words; `retry` is which try of the client's this is, from 0;
     `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
 
     record: Accepted
@@ -44,6 +45,7 @@ class Asked:
     sent: tuple[bytes, ...] = ()
     begun: ModelOutput | None = None
     is_prefilled: bool = False
+    asks: str = ""
     client: str = ""
     side: str = ""
     parent: UUID | None = None
@@ -93,6 +95,13 @@ class Asked:
         for entry in self.entries[place + 1 :]:
             chain.append(self.mark(entry, after=chain[-1]))
         return replace(self, chain=tuple(chain))
+
+    def chained_after(self, mark: bytes) -> Asked:
+        """With the chain of a request that has what leads to this mark before it."""
+        chain = [mark]
+        for entry in self.entries:
+            chain.append(self.mark(entry, after=chain[-1]))
+        return replace(self, chain=tuple(chain[1:]))
 
     def with_neighbours_joined(self, *, since: int = 0) -> Asked | None:
         """With answers that follow each other as one, from this place on; None where there are no such."""
@@ -165,6 +174,7 @@ def read(record: Accepted) -> Asked:
         chain=chain,
         sent=chain,
         begun=_begun(request),
+        asks=words_of(request.entries[-1]) if request and request.entries else "",
         client=client_of(headers),
         side=side_call(record, request, headers),
         parent=session_id(above[:LONGEST_NAME], key=record.key) if above else None,
@@ -205,6 +215,11 @@ def _begun(request: DecodedRequest | None) -> ModelOutput | None:
     if not isinstance(last, ModelOutput) or last.tool_requests:
         return None
     return last if fingerprints.essence_of(last) is not None else None
+
+
+def words_of(entry: Said) -> str:
+    """Enough to tell most of what is said apart, and no more: it is compared, and stored nowhere."""
+    return entry.text[:SOME_WORDS]
 
 
 def _number(text: str) -> int:

@@ -17,6 +17,7 @@ from history.entries import ModelOutput
 from history.models import Exchange
 from relay.gateway.digest.neighbours import Neighbours
 from relay.gateway.digest.plans import Under
+from relay.gateway.digest.reading import words_of
 from relay.gateway.digest.recognising import Spot
 from relay.gateway.digest.retries import is_earlier_try
 
@@ -62,13 +63,20 @@ class Waiting:
             for place, entry in enumerate(asked.entries)
             if place and place >= since and isinstance(entry, ModelOutput)
         }
-        is_here = any(not awaited.isdisjoint(other.asked.ends) for other in self.under.values() if other is not call)
+        others = [other for other in self.under.values() if other is not call]
+        is_here = any(not awaited.isdisjoint(other.asked.ends) for other in others)
+        if not is_here and not since:
+            # Where the beginning is left out, the chain does not tell what it goes on from.
+            is_here = any(_asks_what_was_answered(other, to=call) for other in self._before(call))
         return is_here or self._may_be_elsewhere(call, awaited)
 
     def _is_open_here(self, call: Under) -> bool:
         """Whether another call of the same conversation was accepted before it and is still being answered."""
-        earlier = takewhile(lambda other: other is not call, self.under.values())
-        return any(other.asked.session == call.asked.session for other in earlier)
+        return any(other.asked.session == call.asked.session for other in self._before(call))
+
+    def _before(self, call: Under) -> Iterator[Under]:
+        """Those that were accepted before it: of two that look alike, one does not wait."""
+        return takewhile(lambda other: other is not call, self.under.values())
 
     def _has_others_of_key(self, call: Under) -> bool:
         key = call.asked.record.key
@@ -95,6 +103,13 @@ def _is_being_answered(awaited: Collection[bytes]) -> bool:
     return bool(awaited) and Exchange.objects.filter(ended_at=None, **after).exists()
 
 
+def _asks_what_was_answered(other: Under, *, to: Under) -> bool:
+    asked, newest = to.asked, to.asked.last_answer
+    if not newest or other.asked.record.key != asked.record.key:
+        return False
+    return bool(other.asked.asks) and other.asked.asks == words_of(asked.entries[newest - 1])
+
+
 def _is_open_try(other: Under, *, of: Under) -> bool:
     is_overtaken = other.filed is not None and other.filed.is_overtaken
     return other.ended is None and not is_overtaken and is_earlier_try(other.asked, of=of.asked)
@@ -110,8 +125,9 @@ def needs(call: Under) -> set[object]:
     for place, entry in enumerate(asked.entries):
         if place and isinstance(entry, ModelOutput):
             needed.add(asked.chain[place - 1])
-    if asked.first_answer is not None:
-        needed.update(asked.ends)
+    if (first := asked.first_answer) is not None:
+        # Also where a question stands in it that nobody has answered.
+        needed.update(asked.ends, asked.chain[first:])
     if asked.name("previous_response_id"):
         needed.add(("replies", asked.record.key))
     if asked.retry:
