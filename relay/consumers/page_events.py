@@ -74,7 +74,8 @@ class PageEvents(PersonSocket):
         if self.watch.run != run:
             self.watch.others.add(run)
         if frame["kind"] == "ended" and frame["leaf"] == self.view.shown:
-            await self._announce(run, frame["outcome"])
+            ended = await asked_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
+            await self._announce(run, ended)
 
     async def _show_frame(self, frame: dict[str, Any]) -> None:
         match frame["kind"]:
