@@ -82,7 +82,7 @@ def catch_up(view: View, *, live: str = "", followed: str = "") -> CaughtUp:
         else:
             html = _taken_back(page, context) + _rows(page, context, shown=view.shown, live=live)
         html += _around(session, run, found.tip, found.leaf, context)
-    outcome = _outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
+    outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
     # Should somebody have written all the while: what was read is shown, and must not be sent again.
     return CaughtUp(
         html=html,
@@ -142,8 +142,22 @@ def _run_at(session_id: UUID, tip: int) -> Run | None:
     return next((run for run in runs.running_in(session_id) if run.leaf == tip), None)
 
 
-def _outcome_of(run_id: str) -> str:
-    return Run.objects.filter(pk=run_id).values_list("outcome", flat=True).first() or ""
+def outcome_of(run_id: str) -> str:
+    """How a run has ended, as it is announced: one that was to summarise and no more has answered nothing."""
+    run = Run.objects.filter(pk=run_id).first()
+    if run is None or run.outcome != Run.Outcome.DONE or _has_answered(run):
+        return run.outcome if run else ""
+    return "summarised" if run.leaf > run.origin else "not summarised"
+
+
+def _has_answered(run: Run) -> bool:
+    """Mostly its last entry is the answer; a summary may have come after it."""
+    place = run.leaf
+    while place > run.origin:
+        kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session, seq=place)
+        if kind == ModelOutput.kind:
+            return True
+    return False
 
 
 def _has_answer(page: Transcript, *, since: int) -> bool:

@@ -8,6 +8,7 @@ from channels.routing import URLRouter
 from django.urls import path, re_path
 
 from relay.consumers.doors import Doors
+from relay.consumers.lists import ListConsumer
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer
 
@@ -21,6 +22,7 @@ async def refuse(scope: Any, receive: Any, send: Any) -> None:
 # The catch-all stays last. Typed loosely: a route of Channels leads to an ASGI application, not to a view.
 routes: list[Any] = [
     path("ws/s/<uuid:session_id>/", cast(Any, ChatConsumer.as_asgi())),
+    path("ws/lists/", cast(Any, ListConsumer.as_asgi())),
     path("ws/v1/", cast(Any, ProgramConsumer.as_asgi())),
     re_path(r"", cast(Any, refuse)),
 ]

@@ -39,6 +39,10 @@ class Limit:
     is_cost: bool
 
     @property
+    def is_used_up(self) -> bool:
+        return self.used is not None and self.used >= self.most
+
+    @property
     def percent(self) -> int:
         return min(100, round(100 * (self.used or 0) / self.most)) if self.most else 100
 
@@ -59,6 +63,11 @@ class Standing:
     @property
     def is_active(self) -> bool:
         return self.state == "active"
+
+    @property
+    def is_used_up(self) -> bool:
+        """A budget is: until its day or month is over, calls are refused."""
+        return self.is_active and any(limit.is_used_up for limit in self.limits)
 
     @property
     def limits(self) -> list[Limit]:

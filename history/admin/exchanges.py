@@ -20,7 +20,7 @@ from history.admin.looking import LookingAdmin, recent
 from history.call_facts import facts_of
 from history.models import Exchange
 from history.rights import Purpose, may_with_others, rows_for
-from history.templatetags.reading import dollars, duration, recognised, thousands
+from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
 
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
 
@@ -56,7 +56,7 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
     ordering = ("-started_at", "-id")
     fieldsets = (
         (None, {"fields": ("id", "shown_session", "owner", "api_key", "agent", "provider", "model", "dialect")}),
-        (_("Times"), {"fields": ("started_in_full", "ended_in_full", "took", "stop_requested_at", "end_reason")}),
+        (_("Times"), {"fields": ("started_in_full", "ended_in_full", "took", "stop_requested_at", "ended_how")}),
         (
             _("Call"),
             {"fields": ("path", "helper", "attempts", "status_code", "tokens", "usage", "estimated", "shown_cost")},
@@ -65,8 +65,8 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         (_("Request"), {"fields": ("after", "history_version", "renderer_version", "request_hash", "recognised")}),
     )
     readonly_fields = (
-        *("shown_session", "recognised", "started_in_full", "ended_in_full", "took", "path", "helper", "tokens"),
-        *("estimated", "shown_cost", "program", "upstreams", "earlier_tries", "translated_to", "not_carried"),
+        *("shown_session", "recognised", "started_in_full", "ended_in_full", "took", "ended_how", "path", "helper"),
+        *("tokens", "estimated", "shown_cost", "program", "upstreams", "earlier_tries", "translated_to", "not_carried"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Exchange]:
@@ -105,6 +105,11 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         if exchange.ended_at is None:
             return "–"
         return duration((exchange.ended_at - exchange.started_at).total_seconds())
+
+    @admin.display(description=_("end reason"))
+    def ended_how(self, exchange: Exchange) -> str:
+        """By the name that lists, filters and the API have for it, and in words."""
+        return ": ".join(filter(None, (exchange.end_reason, end_words(exchange.end_reason)))) or "–"
 
     # What it took.
 

@@ -72,6 +72,14 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
         form.maker = request.user
         return form
 
+    def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """A time is two boxes, beside which Django writes what they are without naming them so."""
+        field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
+        if db_field.name == "expires_at":
+            for box, name in zip(field.widget.widgets, (gettext("Date"), gettext("Time")), strict=True):
+                box.attrs["aria-label"] = f"{field.label}: {name}"
+        return field
+
     def get_fieldsets(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         return self.fieldsets if obj is None else (*self.fieldsets, *self.facts)
 

@@ -17,6 +17,7 @@ Number = float | None
 Measure = Callable[[Sums], Number]
 
 WIDTH, HEIGHT = 600, 120
+DOT = 4  # half as wide as what is drawn where there is a single number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +184,14 @@ def _whole(points: Points) -> Sequence[Sums]:
 def _line(values: Sequence[Number], top: float) -> str:
     """From left to right, the largest number of the chart at the top; what nobody has measured is left out."""
     wide = max(1, len(values) - 1)
-    places = (
+    places = [
         (WIDTH * place / wide, HEIGHT - (HEIGHT - 4) * value / top if top else HEIGHT)
         for place, value in enumerate(values)
         if value is not None
-    )
+    ]
+    if len(places) == 1:  # a line of one point cannot be seen
+        [(x, y)] = places
+        places = [(max(0, x - DOT), y), (min(WIDTH, x + DOT), y)]
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 

@@ -25,6 +25,8 @@ def history(request: HttpRequest) -> HttpResponse:
     is_htmx = request.headers.get("HX-Request") == "true"
     if is_htmx and asked.before:
         return _varied(render(request, "history/browse/_rows.html", {"browse": browse_on(request.user, asked)}))
+    if request.headers.get("HX-Trigger") == "found":  # the list itself, which has heard of something new in it
+        return _varied(render(request, "history/browse/_found.html", {"browse": browse(request.user, asked)}))
     template = "history/browse/_answer.html" if is_htmx else "history/browse/page.html"
     context: dict[str, Any] = {"browse": browse(request.user, asked)}
     if not is_htmx and not asked.is_narrowed and not asked.before:

@@ -17,7 +17,7 @@ from history.errors import HistoryError
 from history.models import Session
 from history.numbers import whole_number
 from history.rights import Purpose, find
-from relay import broadcast, fragments, signed_in, words
+from relay import fragments, signed_in, words
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.page_events import PageEvents
@@ -49,9 +49,7 @@ class ChatConsumer(PageEvents):
         self.watch = Watch()
         self.client = client_of(self.scope)
         await self.enter(session.pk, version=session.version)
-        self.sign_in = signed_in.sign_in_of(user, self.scope)
-        signed_in.enter(self.sign_in)
-        await broadcast.enter_person(user.pk, self.channel_name)
+        await self.enter_as(user)
         await self.accept()
         await self.catch_up()
         return None

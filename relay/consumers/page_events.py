@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from channels.exceptions import StopConsumer
 from django.db import DatabaseError
 
 from history.bodies import clean
 from history.models import Session
-from relay import broadcast, fragments, runs, signed_in
-from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, NOT_SIGNED_IN, Socket, asked_once
+from relay import fragments, runs
+from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, PersonSocket, asked_once
 from relay.consumers.watching import Watch
 from relay.database import in_database
 from relay.fragments import CaughtUp, View
-from relay.signed_in import SignIn
 
 logger = logging.getLogger(__name__)
 
@@ -30,30 +28,20 @@ logger = logging.getLogger(__name__)
 SOON_SECONDS = 0.3
 
 
-class PageEvents(Socket):
+class PageEvents(PersonSocket):
     """A page that shows `view` of a `session`, and watches the answer that is being written there."""
 
     view: View
     session: Session
     watch: Watch
     client: dict[str, Any]
-    sign_in: SignIn
     _announced = ""
     _soon: asyncio.Task[None] | None = None
 
     async def gone(self) -> None:
         if self._soon is not None:
             self._soon.cancel()
-        if hasattr(self, "sign_in"):
-            signed_in.leave(self.sign_in)
-            await broadcast.leave_person(self.sign_in.user_id, self.channel_name)
         await super().gone()
-
-    async def signed_out(self, message: dict[str, Any]) -> None:
-        """Whoever sits there now is not who opened this page; what comes from here on is not for them."""
-        if message["sign_in"] == self.sign_in.name:
-            await self.close(NOT_SIGNED_IN)
-            raise StopConsumer
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         self.watch.others.clear()
@@ -86,7 +74,8 @@ class PageEvents(Socket):
         if self.watch.run != run:
             self.watch.others.add(run)
         if frame["kind"] == "ended" and frame["leaf"] == self.view.shown:
-            await self._announce(run, frame["outcome"])
+            ended = await asked_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
+            await self._announce(run, ended)
 
     async def _show_frame(self, frame: dict[str, Any]) -> None:
         match frame["kind"]:

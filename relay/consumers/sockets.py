@@ -12,11 +12,13 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from channels.consumer import get_handler_name
+from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.utils import timezone
 
 from history import counters
-from relay import broadcast
+from relay import broadcast, signed_in
+from relay.signed_in import SignIn
 
 T = TypeVar("T")
 NOT_SIGNED_IN = 4401
@@ -71,6 +73,29 @@ class Socket(AsyncWebsocketConsumer):
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+
+
+class PersonSocket(Socket):
+    """A page of somebody who is signed in: it hears what concerns them, and is shown nothing once they have left."""
+
+    sign_in: SignIn
+
+    async def enter_as(self, user: Any) -> None:
+        self.sign_in = signed_in.sign_in_of(user, self.scope)
+        signed_in.enter(self.sign_in)
+        await broadcast.enter_person(user.pk, self.channel_name)
+
+    async def gone(self) -> None:
+        if hasattr(self, "sign_in"):
+            signed_in.leave(self.sign_in)
+            await broadcast.leave_person(self.sign_in.user_id, self.channel_name)
+        await super().gone()
+
+    async def signed_out(self, message: dict[str, Any]) -> None:
+        """Whoever sits there now is not who opened this page; what comes from here on is not for them."""
+        if message["sign_in"] == self.sign_in.name:
+            await self.close(NOT_SIGNED_IN)
+            raise StopConsumer
 
 
 async def asked_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:

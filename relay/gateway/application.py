@@ -38,7 +38,7 @@ from relay.gateway.client import Client
 from relay.gateway.ids import new_exchange_id
 from relay.gateway.leaving import Leaving
 from relay.gateway.recording import Recording, mode_of
-from relay.gateway.refusals import Refusal
+from relay.gateway.refusals import NAMED, Refusal
 from relay.gateway.routes import Upstream
 from relay.gateway.telling import json_headers, of_record
 from relay.gateway.translating import count, translate
@@ -47,7 +47,6 @@ logger = logging.getLogger(__name__)
 
 MOUNTED = ("/v1/", "/v1beta/")
 MUCH = 512 * 1024  # is cut in a thread, for the same reason
-NAMED = 200  # no longer than this is a caller's word repeated
 
 
 def serves(path: str) -> bool:
@@ -204,7 +203,7 @@ def _upstreams(call: Call) -> list[Upstream]:
             raise Refusal(bodies.why_without_model(call.told))
         return routes.upstreams_for(call.model, dialect=call.address.dialect, sticky=call.sticky)
     except NoSuchModel as error:
-        raise Refusal(f"The model '{error.model[:NAMED]}' does not exist here.", "not_found") from None
+        raise refusals.no_such_model(error.model) from None
 
 
 def _passing(call: Call) -> list[Upstream]:

@@ -70,30 +70,38 @@ def _counted_here(account: Account) -> shared.Counted:
 def _check_pace(key: ApiKey, counted: shared.Counted) -> None:
     wait = 60 - int(time.time()) % 60
     if key.requests_per_minute is not None and counted.requests >= key.requests_per_minute:
-        raise _over(f"{key.requests_per_minute} requests per minute", wait)
+        raise over(f"{key.requests_per_minute} requests per minute", wait)
     if key.tokens_per_minute is not None and counted.tokens >= key.tokens_per_minute:
-        raise _over(f"{key.tokens_per_minute} tokens per minute", wait)
+        raise over(f"{key.tokens_per_minute} tokens per minute", wait)
     if key.concurrent_streams is not None and counted.running >= key.concurrent_streams:
-        raise _over(f"{key.concurrent_streams} calls at once", 1)
+        raise over(f"{key.concurrent_streams} calls at once", 1)
 
 
 def _check_budget(key: ApiKey, account: Account) -> None:
     of_day = account.day.used
     of_month = account.month_before + of_day
-    for limit, used, unit, until in (
-        (key.tokens_per_day, of_day.tokens, "tokens per day", _tomorrow),
-        (key.cost_per_day, of_day.cost, "cost per day", _tomorrow),
-        (key.tokens_per_month, of_month.tokens, "tokens per month", _next_month),
-        (key.cost_per_month, of_month.cost, "cost per month", _next_month),
+    for limit, used, words, until in (
+        (key.tokens_per_day, of_day.tokens, "{} tokens per day", _tomorrow),
+        (key.cost_per_day, of_day.cost, "${} per day", _tomorrow),
+        (key.tokens_per_month, of_month.tokens, "{} tokens per month", _next_month),
+        (key.cost_per_month, of_month.cost, "${} per month", _next_month),
     ):
         if limit is not None and used >= limit:
             wait = max(1, math.ceil(until().timestamp() - time.time()))
-            raise _over(f"{Decimal(limit).normalize():f} {unit}", wait, ("x-should-retry", "false"))
+            raise over(words.format(f"{Decimal(limit).normalize():f}"), wait, ("x-should-retry", "false"))
 
 
-def _over(limit: str, wait: int, *more: tuple[str, str]) -> Refusal:
-    words = f"This key is over its limit of {limit}. It goes on in {wait} seconds."
+def over(limit: str, wait: int, *more: tuple[str, str]) -> Refusal:
+    words = f"This key is over its limit of {limit}. It goes on in {_in_words(wait)}."
     return Refusal(words, "rate_limit", headers=(("retry-after", str(wait)), *more))
+
+
+def _in_words(wait: int) -> str:
+    """As people say it, and never too early; programs read `retry-after`."""
+    for seconds, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if wait >= 2 * seconds:
+            return f"{math.ceil(wait / seconds)} {unit}"
+    return f"{wait} seconds" if wait > 1 else "a second"
 
 
 def _tomorrow() -> datetime:

@@ -16,7 +16,7 @@ from relay.gateway import accounts, uses
 from relay.gateway.addresses import ANTHROPIC, GEMINI, spoken_by
 from relay.gateway.client import Client
 from relay.gateway.recording import mode_of
-from relay.gateway.refusals import Refusal
+from relay.gateway.refusals import no_such_model
 from relay.gateway.telling import json_headers
 from relay.gateway.uses import Total, Use
 from relay.providers import registry
@@ -76,7 +76,7 @@ def _one(path: str, dialect: str) -> dict[str, Any]:
     is_alias = "*" not in name and any(rule.matches(name) for rule in settings.PARLEY_ROUTES)
     found = dict(offered()).get(name) or next((route for _, route in offered() if route.name == name), None)
     if found is None and not is_alias:
-        raise Refusal(f"The model '{name}' does not exist here.", "not_found")
+        raise no_such_model(name)
     return _model(dialect, name, found)
 
 

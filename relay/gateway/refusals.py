@@ -7,6 +7,7 @@ from history.dialects.loose import as_bytes
 from history.events import ErrorKind, Failed
 from history.keyring import ApiKeyError
 
+NAMED = 200  # no longer than this is a caller's word repeated
 OF_OPENAI = ("openai-chat", "openai-responses")
 KIND_OF_KEYS: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}
 
@@ -33,6 +34,10 @@ class Refusal(Exception):
 def of_key(error: ApiKeyError) -> Refusal:
     headers = (("retry-after", "2"),) if error.retry_helps else ()
     return Refusal(str(error), KIND_OF_KEYS.get(error.status, "authentication"), headers=headers)
+
+
+def no_such_model(name: str) -> Refusal:
+    return Refusal(f"The model '{name[:NAMED]}' does not exist here. GET /v1/models lists those that do.", "not_found")
 
 
 def nothing_there(words: str, dialect: str) -> Refusal:

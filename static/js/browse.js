@@ -67,6 +67,23 @@ document.addEventListener("htmx:afterSettle", () => {
   all("[data-gone-after]").forEach(removeLater);
 });
 
+// News of a session: the list anew, in its place. Who has scrolled down has older pages before them, and gets it when they
+// are back at the top.
+
+let hasNews = false;
+
+function refresh() {
+  if (!hasNews || scrollY > innerHeight / 2) return;
+  hasNews = false;
+  htmx.trigger("#found", "history:stale");
+}
+
+document.addEventListener("parley:news", () => {
+  hasNews = true;
+  refresh();
+});
+document.addEventListener("scroll", refresh, { passive: true });
+
 // The sheet of a narrow screen has no place on a wide one.
 matchMedia("(min-width: 56.01rem)").addEventListener("change", (event) => {
   const facets = document.getElementById("facets");

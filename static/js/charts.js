@@ -34,9 +34,11 @@ function inShort(number) {
   return Intl.NumberFormat(document.documentElement.lang, { notation: "compact", maximumFractionDigits: 1 }).format(number);
 }
 
-function asTime(seconds) {
-  if (seconds >= 7200) return `${inShort(seconds / 3600)} h`;
-  return seconds >= 120 ? `${inShort(seconds / 60)} min` : `${inShort(seconds)} s`;
+/** In the reader's language, in which the chart brings the words. */
+function asTime(seconds, words) {
+  if (seconds >= 7200) return words.hours.replace("{number}", inShort(seconds / 3600));
+  const [form, number] = seconds >= 120 ? [words.minutes, seconds / 60] : [words.seconds, seconds];
+  return form.replace("{number}", inShort(number));
 }
 
 // Of what is counted there is no half.
@@ -84,7 +86,7 @@ function draw(chart) {
     scales: { y: { range: (_plot, _low, high) => [0, Math.max(high, 1e-6) * 1.08] } },
     axes: [
       { ...axis, size: 30, grid: { show: false }, values: (_plot, ticks) => ticks.map(shortDay), incrs: [DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 180 * DAY, 365 * DAY], space: 70 },
-      { ...axis, size: 56, incrs: STEPS[chart.dataset.unit], values: (_plot, ticks) => ticks.map(WRITTEN[chart.dataset.unit] || inShort), space: 36 },
+      { ...axis, size: 56, incrs: STEPS[chart.dataset.unit], values: (_plot, ticks) => ticks.map((tick) => (WRITTEN[chart.dataset.unit] || inShort)(tick, chart.dataset)), space: 36 },
     ],
     series: [
       {},
@@ -94,7 +96,7 @@ function draw(chart) {
         width: 2,
         dash: DASHES[data.lines[number] - 1],
         spanGaps: true,
-        points: { show: data.days.length < 2 },
+        points: { show: data.values[number].filter((value) => value !== null).length < 2 }, // of which there is no line
       })),
     ],
     plugins: [tip(data)],

@@ -193,6 +193,9 @@ document.addEventListener("visibilitychange", () => {
   else if (Date.now() - leftAt > STALE) refresh();
 });
 
+// A page without a conversation has no rows sent to it; it is told that there are others now.
+document.addEventListener("parley:news", refresh);
+
 // Nobody wants a list to jump under their hands.
 function refresh() {
   const isBusy = find(".renaming, :popover-open, #rail-words:focus") || find("#rail-list > ul").scrollTop > 0;

@@ -7,6 +7,7 @@ const COMES_BACK = [1006, 1011, 1012, 1013]; // close codes after which the exte
 
 const chat = document.getElementById("chat");
 const line = document.getElementById("connection");
+const panel = document.getElementById("panel");
 
 let socket = null;
 let wrapper = null; // the extension's handle on whichever socket is the current one
@@ -18,7 +19,7 @@ let waiting = 0;
 let tries = 0;
 let panelTimer = 0;
 let panelAt = 0;
-let focused = ""; // where the person was before a message came
+let focused = ""; // where the person was before a message or another panel came
 
 Idiomorph.defaults.ignoreActiveValue = true;
 // What somebody has unfolded stays so; and the line that they clicked on is no field whose words are theirs.
@@ -107,11 +108,15 @@ function closed(event) {
 
 function heard() {
   heardAt = Date.now();
-  focused = document.activeElement?.id;
+  noteFocus();
   if (isOpen()) show("");
   // What the server sends first after a pause is all that is going on; what we had of it is out of date.
   if (isStale) for (const row of document.querySelectorAll("#rows > .live")) row.remove();
   isStale = false;
+}
+
+function noteFocus() {
+  focused = document.activeElement?.id;
 }
 
 /** What a message puts in the place of a button is that button: whoever was about to press it still is. */
@@ -183,8 +188,7 @@ function sendWhatWaits() {
 // On a phone the panel lies over the conversation, where one sees what becomes of it.
 
 function uncover() {
-  const panel = document.querySelector("#panel:popover-open");
-  panel?.hidePopover();
+  if (panel.matches(":popover-open")) panel.hidePopover();
 }
 
 if (chat?.hasAttribute("ws-connect")) {
@@ -196,6 +200,8 @@ if (chat?.hasAttribute("ws-connect")) {
   chat.addEventListener("htmx:wsAfterMessage", followed);
   chat.addEventListener("htmx:wsAfterMessage", refreshPanel);
   chat.addEventListener("htmx:wsConfigSend", aboutToSend);
+  panel.addEventListener("htmx:beforeSwap", noteFocus);
+  panel.addEventListener("htmx:afterSwap", keepFocus);
   document.addEventListener("parley:open", sendWhatWaits);
   setInterval(beat, EVERY);
   window.addEventListener("online", beat);

@@ -122,6 +122,30 @@ def test_charts_are_drawn_from_their_tables(signed_in: Page, see: See, ada: Any,
     see("charts-by-model")
 
 
+def test_a_single_day_is_a_dot_and_axes_speak_the_reader_s_language(signed_in: Page, ada: Any) -> None:
+    signed_in.add_init_script("""
+        const written = (window.written = []), fillText = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+          written.push(text);
+          fillText.call(this, text, ...place);
+        };
+    """)
+    type(ada).objects.filter(pk=ada.pk).update(language="zh-hans")
+    recorder.append_many(chat_of(ada), [said("Why?"), answered("So.", latency=0.8)], after=0)
+    tallies.recount()
+    signed_in.goto("/charts/")
+    canvas = signed_in.locator(".chart:has(#chart-latency) .plot.drawn canvas")
+    expect(canvas).to_be_visible()
+    assert "1 秒" in signed_in.evaluate("window.written")
+    drawn = """canvas => {
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height), inks = new Set();
+        for (let at = 0; at < data.length; at += 4) if (data[at + 3] === 255) inks.add(data.slice(at, at + 3).join());
+        const line = getComputedStyle(document.querySelector(".chart-names .line-1 path")).stroke.match(/\\d+/g).join();
+        return inks.has(line);
+    }"""
+    assert canvas.evaluate(drawn)
+
+
 def test_a_timeline_shows_where_the_time_went(signed_in: Page, see: See, ada: Any) -> None:
     noon = timezone.now() - timedelta(hours=3)
     session = chat_of(ada, title="Why is the build server slow?", created_at=noon)

@@ -53,6 +53,46 @@ def test_a_page_that_a_program_fills_tells_what_goes_on_and_its_panel_keeps_up(
     expect(messages).to_have_text("4")
 
 
+def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(page: Page, site: str, ada: Any) -> None:
+    enter(page, site, ada)
+    page.goto("/history/")
+    expect(page.get_by_text("Nothing has been recorded yet")).to_be_visible()
+    beside = page.context.new_page()
+    beside.goto("/")
+    for one in (page, beside):
+        expect(one.locator("html")).to_have_attribute("data-news", "open")
+    session = chat_of(ada, "Fix the parser.", title="Fix the parser.", source="relay")
+    row = page.locator(f"#hit-{session.pk}")
+    until(page, lambda: row.count() == 1, doing=lookout.look_at_lists)
+    expect(beside.locator("#rail-list").get_by_text("Fix the parser.")).to_be_visible()
+    row.get_by_role("checkbox").check()
+    recorder.append(session, answered("It is fixed."), after=1)
+    until(page, lambda: "2 messages" in row.inner_text(), doing=lookout.look_at_lists)
+    expect(row.get_by_role("checkbox")).to_be_checked()
+    expect(row.get_by_role("checkbox")).to_be_focused()
+    expect(page).to_have_url(f"{site}/history/")
+
+
+def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
+    page: Page, site: str, ada: Any, session: Session
+) -> None:
+    def go_on() -> None:
+        recorder.append_many(session, [said("Go on."), answered("Done.")], after=session.head)
+        session.refresh_from_db()
+        now = timezone.now()
+        times = {"started_at": now, "ended_at": now + timedelta(seconds=2)}
+        Exchange.objects.create(session=session, owner=ada, model="m1", end_reason="done", **times)
+
+    go_on()
+    enter(page, site, ada)
+    go_and_listen(page, f"/s/{session.pk}/")
+    panel = page.locator("#panel")
+    panel.get_by_role("link", name="Timeline").focus()
+    go_on()
+    until(page, lambda: panel.locator(".lanes").count() == 2, doing=lookout.look)
+    expect(panel.get_by_role("link", name="Timeline")).to_be_focused()
+
+
 @NARROW
 def test_an_older_branch_says_so_within_sight(page: Page, see: See, site: str, ada: Any, session: Session) -> None:
     recorder.append_many(session, [said(LONG), answered(LONG), said(LONG), answered(LONG)], after=2)

@@ -342,12 +342,21 @@ def test_the_panel_shows_how_full_the_window_is_and_who_counted(reader: Client, 
 
 
 @pytest.mark.django_db
+def test_while_a_program_waits_for_its_first_answer_the_panel_does_not_say_that_nobody_was_asked(
+    reader: Client, ada: Any
+) -> None:
+    session = chat_of(ada, "Hello?", source="relay")
+    Exchange.objects.create(session=session, owner=ada, model="m1")
+    assert "No model has answered here yet." in page(reader, f"/s/{session.pk}/panel/")
+
+
+@pytest.mark.django_db
 def test_where_replies_are_not_kept_the_panel_says_so_and_what_the_last_call_read(reader: Client, ada: Any) -> None:
     session = chat_of(ada, "Hello?", source="relay")
     now, usage = timezone.now(), {"input_tokens": 900, "output_tokens": 100, "source": "provider"}
     Exchange.objects.create(session=session, owner=ada, ended_at=now, end_reason="done", usage=usage)
     html = page(reader, f"/s/{session.pk}/panel/")
-    assert "No model has been asked" not in html
+    assert "No model has answered" not in html
     assert "The reply was not kept: this key records requests only." in html
     assert "1\u202f000 tokens" in html
 

@@ -16,9 +16,11 @@ from history.tokens import estimate_context
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import Busy, RequestRefused
+from relay.fragments import announcement, outcome_of
 from relay.models import Run
 from relay.providers.base import Model
 from relay.providers.scripted import Steps
+from relay.readers import Reader
 from tests.chat.compressing import (
     LONG,
     SMALL,
@@ -33,6 +35,7 @@ from tests.chat.compressing import (
     told,
 )  # fmt: skip
 from tests.chat.conftest import Talk
+from tests.chat.test_page_socket import open_page
 from tests.talk import answered, chat_of, result, results, said
 from tests.talk import call as made
 
@@ -253,6 +256,28 @@ async def test_whoever_opens_the_page_meanwhile_sees_that_older_messages_are_bei
     await talk.until_ended()
     assert (await talk.kinds())[-2:] == ["summary", "model_output"]
     assert "Summarising" not in await in_database(page_of, talk)
+
+
+async def test_a_run_that_only_summarised_is_not_announced_as_an_answer(talk: Talk) -> None:
+    talk.scripted(plays())
+    await talked(talk, 4)
+    page, _ = await open_page(talk.user, talk.session, query="?shown=8")
+    await page.until('id="composer-after"')
+    await page.say("send", text="/compress", after=8)
+    came = await page.until('id="announcer"')
+    assert "Older messages are summarised." in came
+    assert "The answer is finished." not in came
+    await page.say("send", text="And now?", after=talk.session.head)
+    await page.until("The answer is finished.")
+    await page.socket.disconnect(timeout=10)
+
+
+async def test_a_summary_that_came_to_nothing_is_announced_as_such(talk: Talk) -> None:
+    await talked(talk, 1)
+    made = {"session": talk.session.pk, "owner": talk.user, "origin": 2, "leaf": 2, "outcome": "done"}
+    run = await in_database(Run.objects.create, **made, ended_at=talk.session.created_at)
+    assert await in_database(outcome_of, str(run.pk)) == "not summarised"
+    assert "Nothing was summarised." in announcement("not summarised", Reader("en"))
 
 
 async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Talk) -> None:

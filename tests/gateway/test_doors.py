@@ -310,7 +310,7 @@ def test_whoever_goes_on_from_what_a_vendor_keeps_is_not_led_to_another_vendor(
         (b'{"model": "model"', "cannot be read as JSON"),
         (b'["model"]', "must be a JSON object"),
         (b'{"messages": []}', "you must provide a model"),
-        (b'{"model": "' + b"m" * 10_000 + b'"}', "does not exist here"),
+        (b'{"model": "' + b"m" * 10_000 + b'"}', "does not exist here. GET /v1/models lists those that do."),
     ],
 )
 def test_whoever_sends_something_else_is_told_what_is_missing(

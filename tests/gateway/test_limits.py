@@ -115,9 +115,17 @@ def test_a_call_that_is_let_go_is_not_counted_as_going_on(relay: Relay, ada: Use
     wait_for(lambda: ask(relay, CHAT, HI, x_api_key=key).status == 200, seconds=5, what="room for a call")
 
 
-@pytest.mark.parametrize("limit", ["tokens_per_day", "tokens_per_month", "cost_per_day", "cost_per_month"])
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("tokens_per_day", f"{TOKENS} tokens per day"),
+        ("tokens_per_month", f"{TOKENS} tokens per month"),
+        ("cost_per_day", f"${TOKENS} per day"),
+        ("cost_per_month", f"${TOKENS} per month"),
+    ],
+)
 def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_no_use(
-    relay: Relay, ada: User, settings: Any, limit: str
+    relay: Relay, ada: User, settings: Any, limit: str, words: str
 ) -> None:
     settings.PARLEY_PRICES = (Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000)),)
     key = key_with(ada, **{limit: TOKENS})
@@ -127,7 +135,25 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     answered = ask(relay, CHAT, HI, x_api_key=key)
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
-    assert f"{TOKENS} {limit.replace('_', ' ')}" in answered.json["error"]["message"]
+    told = answered.json["error"]["message"]
+    assert told.startswith(f"This key is over its limit of {words}. It goes on in ")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (1, "a second"),
+        (119, "119 seconds"),
+        (121, "3 minutes"),
+        (7_199, "120 minutes"),
+        (79_191, "22 hours"),
+        (13 * 86_400, "13 days"),
+    ],
+)
+def test_how_long_a_limit_holds_is_said_as_people_say_it_and_never_too_short(seconds: int, words: str) -> None:
+    refusal = limits.over("5 tokens per day", seconds)
+    assert refusal.message == f"This key is over its limit of 5 tokens per day. It goes on in {words}."
+    assert ("retry-after", str(seconds)) in refusal.headers
 
 
 @pytest.mark.parametrize(

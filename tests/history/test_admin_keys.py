@@ -44,6 +44,12 @@ def form(owner: Any, **fields: Any) -> dict[str, Any]:
     return {"name": "laptop", "owner": owner.pk, "scopes": ["read"], "recording": "redacted", **fields}
 
 
+def test_each_box_of_the_time_has_a_name_of_its_own(admin: Client) -> None:
+    html = read(admin, f"{KEYS}add/")
+    assert re.search(r'<input [^>]*name="expires_at_0"[^>]*aria-label="expires: Date"', html, re.IGNORECASE)
+    assert re.search(r'<input [^>]*name="expires_at_1"[^>]*aria-label="expires: Time"', html, re.IGNORECASE)
+
+
 def test_a_new_key_is_shown_once_and_nowhere_else(admin: Client, ada: Any) -> None:
     response = admin.post(f"{KEYS}add/", form(ada, requests_per_minute="7", owner_wide="on"))
     found = re.search(r"parley_[a-z0-9]+_\w+", response.content.decode())

@@ -107,6 +107,16 @@ def test_exchanges_show_times_and_costs_and_no_text(client: Client, session: Ses
     assert rows(read(client, EXCHANGES, model="m1")) == 1
 
 
+def test_how_a_call_ended_is_told_in_the_reader_s_words_too(client: Client, ada: Any, staff: Any) -> None:
+    ended = {"ended_at": timezone.now(), "end_reason": "client_gone"}
+    exchange = Exchange.objects.create(owner=ada, model="m1", **ended)
+    client.force_login(with_right(staff, "view_session"))
+    address = f"{EXCHANGES}{exchange.pk}/change/"
+    assert "client_gone: Whoever asked went away." in read(client, address)
+    in_chinese = client.get(address, headers={"Accept-Language": "zh-hans"}).content.decode()
+    assert re.search(r"client_gone: [\u4e00-\u9fff]+", in_chinese)
+
+
 def test_a_call_that_has_ended_shows_how_long_it_took_and_no_time_to_come(
     client: Client, session: Session, ada: Any, staff: Any
 ) -> None:

@@ -131,6 +131,20 @@ def test_a_search_goes_through_the_engine_and_finds_by_id_and_title_too(client: 
     assert titles(read(client, LIST, q="weav")) == ["Weaving"]
 
 
+@pytest.mark.parametrize(("language", "words"), [("en", "Search for"), ("zh-hans", "搜索内容")])
+def test_the_search_box_has_a_name_to_read_and_all_is_offered_where_something_is_left_out(
+    client: Client, ada: Any, staff: Any, language: str, words: str
+) -> None:
+    chat_of(ada, title="Something")
+    enter(client, staff, "view_session")
+    html = client.get(LIST, headers={"Accept-Language": language}).content.decode()
+    label = re.search(r'<label for="searchbar"><img [^>]* alt="">([^<]*)</label>', html)
+    assert label
+    assert label[1].strip() == words
+    assert '(<a href="?">' not in html
+    assert '(<a href="?">' in client.get(f"{LIST}?q=else", headers={"Accept-Language": language}).content.decode()
+
+
 def test_filters_narrow_the_list(client: Client, ada: Any, bob: Any, staff: Any) -> None:
     key = keys.create(name="laptop", owner=ada).api_key
     chat_of(ada, "x", title="relayed", api_key=key, source="relay", model="m1", client="Codex")

@@ -280,6 +280,19 @@ def test_htmx_gets_what_changed_and_a_clean_address(reader: Client, ada: Any) ->
     assert "HX-Request" in response["Vary"]
 
 
+def test_a_list_that_has_heard_of_something_new_gets_itself_and_no_step_of_the_way_back(
+    reader: Client, ada: Any
+) -> None:
+    chat_of(ada, title="Said a moment ago", source="relay")
+    assert 'hx-get="/history/?source=relay" hx-trigger="history:stale"' in read(reader, "?source=relay")
+    response = reader.get(ADDRESS + "?source=relay", headers={"HX-Request": "true", "HX-Trigger": "found"})
+    html = response.content.decode()
+    assert "Said a moment ago" in html
+    assert "facets-list" not in html
+    assert "HX-Push-Url" not in response
+    assert "history:stale" not in read(reader, "?q=moment")
+
+
 def test_links_of_a_page_keep_its_state(reader: Client, ada: Any) -> None:
     html = read(reader, "?q=one&model=a&model=b&error=1")
     link = re.search(r'<a href="(\?[^"]*)"[^>]*>today</a>', html)

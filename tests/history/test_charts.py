@@ -235,6 +235,26 @@ def test_each_chart_has_a_table_of_its_numbers(reader: Client, ada: Any) -> None
     assert html.count("<polyline") >= 6
 
 
+def test_what_was_measured_on_a_single_day_is_drawn_too(reader: Client, ada: Any) -> None:
+    talk(ada, at=timezone.now())
+    tallies.recount()
+    lines = {
+        "/charts/": read(reader).split('id="chart-latency"')[1].split("</section>")[0],
+        "/history/": reader.get("/history/").content.decode().split("#chart-latency")[1].split("</li>")[0],
+    }
+    for html in lines.values():
+        [(left, height), (right, same)] = re.findall(r"([\d.]+),([\d.]+)", html.split('points="')[1].split('"')[0])
+        assert float(left) < float(right) <= 600
+        assert height == same
+
+
+def test_the_axes_of_times_speak_the_reader_s_language(reader: Client, ada: Any) -> None:
+    talk(ada, at=timezone.now())
+    tallies.recount()
+    html = reader.get("/charts/", headers={"Accept-Language": "zh-hans"}).content.decode()
+    assert 'data-seconds="{number} 秒" data-minutes="{number} 分钟" data-hours="{number} 小时"' in html
+
+
 def test_it_is_grouped_by_model_key_or_agent(reader: Client, ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada).api_key
     now = timezone.now()

@@ -147,6 +147,25 @@ def test_use_is_shown_against_the_limits(reader: Client, key: ApiKey) -> None:
     assert "1\u202f234 tokens this month" in read(reader, "/keys/")
 
 
+def test_a_budget_that_is_used_up_is_told_in_the_list_and_with_what_to_do(reader: Client, key: ApiKey) -> None:
+    ApiKey.objects.filter(pk=key.pk).update(tokens_per_day=100)
+    KeyUse.objects.create(key=key, day=uses.today(), requests=3, tokens=99)
+    one = f"/keys/{key.prefix}/"
+    assert "budget used up" not in read(reader, "/keys/") + read(reader, one)
+    KeyUse.objects.filter(key=key).update(tokens=100)
+    assert "budget used up" in read(reader, "/keys/")
+    assert "refused until its day or month is over, or until staff raise it" in read(reader, one)
+
+
+def test_what_to_set_is_what_the_pages_about_the_clients_say(reader: Client, settings: Any) -> None:
+    html = reader.post("/keys/", NEW).content.decode()
+    for client in ("claude-code", "gemini-cli", "aider"):
+        told = (settings.BASE_DIR / "docs" / "clients" / f"{client}.md").read_text()
+        names = re.findall(r"^export (\w+)=", told, re.MULTILINE)
+        assert len(names) == 2
+        assert [name for name in names if f"\n{name}=" not in html] == []
+
+
 # What was recorded.
 
 

@@ -1,0 +1,33 @@
+"""The socket of a page that shows a list of sessions and no conversation: the history, and a chat that is not begun.
+
+It says only that something has changed. The page asks for its list anew, as it asked for it first, so that there is one
+way to read it and one place that knows what its reader may see.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from relay.consumers.sockets import NOT_SIGNED_IN, PersonSocket
+
+logger = logging.getLogger(__name__)
+
+
+class ListConsumer(PersonSocket):
+    async def connect(self) -> None:
+        user: Any = self.scope["user"]
+        # A program comes with a key and without a sign-in, and has a socket of its own.
+        if user is None or not user.is_authenticated or "session" not in self.scope:
+            return await self.close(NOT_SIGNED_IN)
+        await self.enter_as(user)
+        return await self.accept()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Nothing is asked for here."""
+
+    async def rail_changed(self, message: dict[str, Any]) -> None:
+        try:
+            await self.send(text_data=message["session"])
+        except (RuntimeError, ConnectionError, OSError) as error:
+            logger.debug("A page went away while it was told that its list has changed: %s", error)

@@ -1,0 +1,35 @@
+// For pages that show a list of sessions and no conversation: when one of them has changed, `parley:news` is told, at most
+// once a second. What becomes of it is the list's own business.
+
+const EVERY = 1_000; // a program may store many entries a second; a list need not keep up with each
+const LONGEST = 30_000; // between two tries to connect again
+let tries = 0;
+let timer = 0;
+let toldAt = 0;
+
+function tell() {
+  timer ||= setTimeout(
+    () => {
+      timer = 0;
+      toldAt = Date.now();
+      document.dispatchEvent(new CustomEvent("parley:news"));
+    },
+    Math.max(0, toldAt + EVERY - Date.now()),
+  );
+}
+
+function connect() {
+  const socket = new WebSocket(new URL("/ws/lists/", location.href.replace(/^http/, "ws")));
+  socket.onmessage = tell;
+  socket.onopen = () => {
+    if (tries) tell(); // whatever happened meanwhile
+    tries = 0;
+    document.documentElement.dataset.news = "open";
+  };
+  socket.onclose = ({ code }) => {
+    delete document.documentElement.dataset.news;
+    if (code < 3000) setTimeout(connect, Math.min(LONGEST, 500 * 2 ** tries++) * (0.5 + Math.random() / 2));
+  };
+}
+
+connect();
