@@ -122,6 +122,9 @@ def test_google_genai(of_google: genai.Client, vendors: Vendors, upstream: str) 
     assert reply.text == "Hello."
     chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
     assert "".join(chunk.text or "" for chunk in chunks) == "Hello."
+    vendors.plays(upstream, says("One.\u2028", "Two.\x85Three."))
+    chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "One.\u2028Two.\x85Three."
     vendors.plays(upstream, asks(CALL))
     declared = genai_types.FunctionDeclaration(name="weather", parameters_json_schema=SCHEMA)
     config = genai_types.GenerateContentConfig(
