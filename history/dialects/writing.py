@@ -248,8 +248,8 @@ def data_url(media_type: str, content: bytes) -> str:
 
 
 def schema_of(tool: ToolDefinition) -> dict[str, Any]:
-    """A tool's parameters; vendors insist on an object."""
-    return thawed(tool.parameters) or {"type": "object", "properties": {}}
+    """A tool's parameters; vendors insist on an object, OpenAI also on its properties where there are none."""
+    return {"type": "object", "properties": {}, **thawed(tool.parameters)}
 
 
 def first_input(entries: Sequence[ContextEntry]) -> int | None:

@@ -147,6 +147,18 @@ def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
     assert {name: sent[name] for name in ("tool_choice", "parallel_tool_calls") if name in sent} == told
 
 
+@pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses"])
+def test_a_tool_without_arguments_is_taken_by_openai_too(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    """As servers of MCP describe it and Claude Code passes it on."""
+    only(vendors, upstream)
+    answered = ask(relay, "/v1/messages", {**HI, "tools": CLAUDES}, x_api_key=key)
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
+    (tool,) = vendors.requests[0].body["tools"]
+    assert tool.get("function", tool)["parameters"] == {"type": "object", "properties": {}}
+
+
 def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: str, vendors: Vendors) -> None:
     only(vendors, "openai-chat")
     answered = ask(relay, "/v1/messages", {**HI, "a\r\nset-cookie: b, ç 好": 1}, x_api_key=key)

@@ -237,6 +237,12 @@ _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 def _of_openai(functions: list[Json]) -> Iterator[str]:
     for function in functions:
+        schema = function.get("parameters", {})
+        if schema and schema.get("type") != "object":
+            told = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+            yield f"Invalid schema for function '{function['name']}': {told}"
+        if schema and "properties" not in schema:
+            yield f"Invalid schema for function '{function['name']}': In context=(), object schema missing properties."
         if wrong := next(_wrong_types(function.get("parameters", {})), None):
             yield f"Invalid schema for function '{function['name']}': '{wrong}' is not valid under any of the schemas."
 
