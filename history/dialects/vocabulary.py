@@ -62,7 +62,7 @@ SENTENCES: dict[LossCode, str] = {
     LossCode.ARGUMENTS_WRAPPED: _("The cut-off arguments of %(name)s were sent as text inside an object."),
     LossCode.CALL_ID_CHANGED: _("The call id %(given)s became %(call_id)s."),
     LossCode.STATUS_NOT_CARRIED: _("That the call of %(name)s was %(status)s is told by its text only."),
-    LossCode.SYSTEM_AS_TEXT: _("An instruction in mid-conversation was sent as marked user text."),
+    LossCode.SYSTEM_AS_TEXT: _("An instruction was sent as user text."),
     LossCode.MESSAGE_LEFT_OUT: _("A message of which nothing could be sent was left out."),
     LossCode.TOOL_NOT_CARRIED: _("The tool %(name)s is run by another vendor and was not offered."),
     LossCode.OPTION_NOT_CARRIED: _("The option %(name)s was not sent: this vendor has none like it."),

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from history.context import Context
@@ -107,6 +108,7 @@ class Writing:
         if isinstance(part, Text):
             return None if self.is_nothing(part.text) else self.text(part.text)
         if isinstance(part, Media):
+            part = _rightly_named(part)
             return self.text(self.note(part, LossCode.MEDIA_NOT_CARRIED)) if self.is_closed(part) else self.media(part)
         self.leave_out(part)
         return None
@@ -130,6 +132,14 @@ class Writing:
         """An instruction in mid-conversation, for those who know of no such thing."""
         self.lose(LossCode.SYSTEM_AS_TEXT)
         return f"<system>\n{text_of(entry.parts)}\n</system>"
+
+    def with_something_said(self, context: Context) -> Context:
+        """Most vendors answer no instruction alone: where nothing else was said, it is what somebody says."""
+        if context.entries or not context.system:
+            return context
+        self.lose(LossCode.SYSTEM_AS_TEXT)
+        said = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=context.system),))
+        return replace(context, system="", entries=(said,))
 
     def live_screen(self, entry: ContextEntry) -> str:
         """The text that shows the live screen; the dialect decides where it goes."""
@@ -224,6 +234,11 @@ class Writing:
         name = media.name or media.media_type
         self.lose(LossCode.MEDIA_AS_TEXT, name=name, media_type=media.media_type)
         return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
+
+
+def _rightly_named(media: Media) -> Media:
+    """Many write the type of a JPEG as its files are called, which OpenAI takes and others refuse."""
+    return replace(media, media_type="image/jpeg") if media.media_type == "image/jpg" else media
 
 
 def kind_of(part: Part) -> str:

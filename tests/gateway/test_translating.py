@@ -200,6 +200,60 @@ def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendo
     assert parts[1]["inlineData"] == {"mimeType": "image/png", "data": PIXEL}
 
 
+@pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-responses", "gemini-generate"])
+def test_a_jpeg_reaches_every_vendor_under_the_type_that_it_should_have(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    """Many write image/jpg, and OpenAI takes that."""
+    only(vendors, upstream)
+    image = {"type": "image_url", "image_url": {"url": f"data:image/jpg;base64,{PIXEL}"}}
+    answered = ask(
+        relay, "/v1/chat/completions", {**HI, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key
+    )
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
+    sent = json.dumps(vendors.requests[0].body)
+    assert PIXEL in sent
+    assert "image/jpeg" in sent
+
+
+@pytest.mark.parametrize(
+    ("address", "told"), [("https://a.org/b.png?c", {"mimeType": "image/png"}), ("https://a.org/b", {})]
+)
+def test_gemini_is_told_no_type_of_a_picture_that_is_none(
+    relay: Relay, key: str, vendors: Vendors, address: str, told: dict[str, str]
+) -> None:
+    only(vendors, "gemini-generate")
+    image = {"type": "image_url", "image_url": {"url": address}}
+    ask(relay, "/v1/chat/completions", {**HI, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key)
+    assert vendors.requests[0].body["contents"][0]["parts"] == [{"fileData": {**told, "fileUri": address}}]
+
+
+INSTRUCTED = {"role": "system", "content": "Greet everybody."}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "upstream"),
+    [
+        *(
+            ("/v1/chat/completions", {**HI, "messages": [INSTRUCTED]}, upstream)
+            for upstream in ("anthropic-messages", "openai-responses", "gemini-generate")
+        ),
+        *(
+            ("/v1/responses", {"model": "model", "max_output_tokens": 9, "input": [INSTRUCTED]}, upstream)
+            for upstream in ("anthropic-messages", "gemini-generate")
+        ),
+    ],
+)
+def test_an_instruction_alone_is_answered_by_every_vendor(
+    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], upstream: str
+) -> None:
+    """OpenAI answers it, and so scripts have no other message."""
+    only(vendors, upstream)
+    answered = ask(relay, path, asked, x_api_key=key)
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, "system_as_text")
+    assert json.dumps(vendors.requests[0].body).count("Greet everybody.") == 1
+
+
 @pytest.mark.parametrize(
     ("path", "body", "named"),
     [

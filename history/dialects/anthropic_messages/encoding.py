@@ -31,6 +31,7 @@ ID_LIMIT = 128
 
 def encode(context: Context, options: CallOptions) -> Encoded:
     writer = _Writer(options, dialect=DIALECT, vendor=PROVIDER)
+    context = writer.with_something_said(context)
     body = {
         "model": options.model,
         "max_tokens": options.max_tokens or MAX_TOKENS,
