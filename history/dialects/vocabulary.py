@@ -154,11 +154,15 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A request as the vendor takes it. ``path`` follows the base URL as the vendor's own SDK is configured with it."""
+    """A request as the vendor takes it. ``path`` follows the base URL as the vendor's own SDK is configured with it.
+
+    ``supplied`` are options that the vendor insists on and the caller did not give, or not as much as it needs.
+    """
 
     body: dict[str, Any]
     path: str
     losses: tuple[Loss, ...] = ()
+    supplied: Mapping[str, Any] = field(default_factory=nothing)
     debug: Mapping[str, Any] = field(default_factory=nothing)
 
 

@@ -61,6 +61,7 @@ class Writing:
         self.dialect = dialect
         self.provider = options.provider or vendor
         self.losses: list[Loss] = []
+        self.supplied: Json = {}
         self.seq = 0
         self._ids: dict[str, str] = {}
 
@@ -86,7 +87,7 @@ class Writing:
                 "repairs": [remark.code.value for remark in context.report.remarks],
                 "losses": [loss.code.value for loss in self.losses],
             }
-        return Encoded(body=body, path=path, losses=tuple(self.losses), debug=debug)
+        return Encoded(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
 
     # Parts.
 

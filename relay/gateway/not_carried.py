@@ -35,12 +35,14 @@ USUAL = {"n": 1}
 OF_FIELDS = frozenset({"generationConfig", "toolConfig", "output_config", "text"})
 # The losses that are told with what was lost.
 SAYS_WHICH = {LossCode.OPTION_NOT_CARRIED: "name", LossCode.TOOL_NOT_CARRIED: "name", LossCode.PART_NOT_CARRIED: "type"}
+# What stands before an option that the upstream was told and the caller had not said.
+SUPPLIED = "option_supplied"
 # Names are the caller's or the vendor's own words, and must not end a header or be taken for two of them.
 NOT_IN_A_NAME = re.compile(r"[^\x21-\x2b\x2d-\x7e]")
 
 
 def of_request(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
-    """The names of what the request says and the upstream was not told."""
+    """The names of what the request says and the upstream was not told, and of what it was told instead."""
     for loss in (*asked.losses, *notes.losses):
         yield _named(loss.code, str(loss.values.get(SAYS_WHICH.get(loss.code, ""), "")))
     for name in _fields(asked.extra):
@@ -48,6 +50,8 @@ def of_request(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
             yield _named(LossCode.OPTION_NOT_CARRIED, name)
     if any(tool.extra.get("strict") is True for tool in asked.tools):
         yield _named(LossCode.OPTION_NOT_CARRIED, "strict")
+    for name, value in notes.supplied.items():
+        yield f"{SUPPLIED}:{name}={value}"
 
 
 def _fields(extra: Mapping[str, Any]) -> Iterator[str]:

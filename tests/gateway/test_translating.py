@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings as live_settings
 from openai.types.responses.input_token_count_response import InputTokenCountResponse
 
-from history.dialects import DIALECTS
+from history.dialects import DIALECTS, Switches
 from history.models import Session
 from relay.gateway.digest.digester import Digester
 from relay.providers import registry
@@ -147,6 +147,29 @@ def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
     assert {name: sent[name] for name in ("tool_choice", "parallel_tool_calls") if name in sent} == told
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "switches", "named"),
+    [
+        ("/v1/responses", {"model": "model", "input": "hi"}, {}, "option_supplied:max_tokens=4096"),
+        (
+            "/v1/chat/completions",
+            {**HI, "reasoning_effort": "high"},
+            {"thinking_budget": True},
+            "option_supplied:max_tokens=20480",
+        ),
+    ],
+)
+def test_a_limit_that_anthropic_is_told_and_nobody_gave_is_named(
+    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], switches: dict[str, bool], named: str
+) -> None:
+    """For want of one, or because a model that thinks with a budget needs more than the caller allows."""
+    endpoint = endpoint_at(vendors, "anthropic-messages", switches=Switches(**switches))
+    registry.use(registry.Router([HttpProvider(endpoint)]))
+    assert ask(relay, path, asked, x_api_key=key).headers[NOT_CARRIED] == named
+    assert relay.ended()[0].metadata["not_carried"] == named
+    assert f"option_supplied:max_tokens={vendors.requests[0].body['max_tokens']}" == named
+
+
 @pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses"])
 def test_a_tool_without_arguments_is_taken_by_openai_too(
     relay: Relay, key: str, vendors: Vendors, upstream: str
@@ -259,7 +282,10 @@ def test_an_instruction_alone_is_answered_by_every_vendor(
     [
         (
             "/v1beta/models/model:generateContent",
-            {"contents": [{"parts": [{"file_data": {"file_uri": "gs://b/a.png", "mime_type": "image/png"}}]}]},
+            {
+                "contents": [{"parts": [{"file_data": {"file_uri": "gs://b/a.png", "mime_type": "image/png"}}]}],
+                "generationConfig": {"maxOutputTokens": 9},
+            },
             "media_not_carried",
         ),
         (
@@ -337,6 +363,15 @@ def test_a_reply_that_is_cut_is_an_error_for_a_caller_who_wants_it_whole(
     assert (ended.reason, len(relay.replied())) == ("upstream_cut", 500)
 
 
+# What the demo model does not take.
+SHOWN = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+NOT_FOR_IT = {
+    "tools": CLAUDES,
+    "output_config": {"effort": "low"},
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, SHOWN]}],
+}
+
+
 @pytest.mark.skipif(bool(missing_packages()), reason="the demo model is not installed")
 def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The README's own lines, too, and what they said is in the history."""
@@ -344,8 +379,12 @@ def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys:
     registry.use(registry.Router([local]))
     asked = {"model": "local/smollm2-135m-instruct", "max_tokens": 8, "messages": HI["messages"]}
     try:
-        answered = ask(relay, "/v1/messages", asked, x_api_key=key)
+        answered = ask(relay, "/v1/messages", {**asked, **NOT_FOR_IT}, x_api_key=key)
         assert answered.json["content"][0]["text"]
+        assert (
+            answered.headers[NOT_CARRIED]
+            == "tool_not_carried:f, media_not_carried, option_not_carried:reasoning_effort"
+        )
         streamed = ask(relay, "/v1/chat/completions", {**asked, "stream": True}, x_api_key=key)
         assert streamed.body.endswith(b"data: [DONE]\n\n")
         exec(newcomers_lines(relay, key), {})

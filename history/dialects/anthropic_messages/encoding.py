@@ -43,6 +43,8 @@ def encode(context: Context, options: CallOptions) -> Encoded:
     }
     writer.think(body)
     writer.form(body)
+    if body["max_tokens"] != options.max_tokens:
+        writer.supplied["max_tokens"] = body["max_tokens"]
     return writer.encoded(context, body, path=PATH)
 
 
