@@ -229,10 +229,20 @@ class Dialect(Protocol):
         self, body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None
     ) -> DecodedRequest: ...
 
-    def encode_reply(self, output: ModelOutput, *, reply_id: str, created: int = 0) -> dict[str, Any]: ...
+    def encode_reply(
+        self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
+    ) -> dict[str, Any]:
+        """`tools` are those of the request: some are called in a form of their own."""
+        ...
 
     def stream_encoder(
-        self, *, model: str, reply_id: str, created: int = 0, with_usage: bool = True
+        self,
+        *,
+        model: str,
+        reply_id: str,
+        created: int = 0,
+        with_usage: bool = True,
+        tools: Sequence[ToolDefinition] = (),
     ) -> StreamEncoder: ...
 
     def encode_error(self, error: Failed) -> tuple[int, dict[str, Any]]: ...

@@ -11,7 +11,8 @@ from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
-from history.dialects.loose import parsed
+from history.dialects.loose import obj, parsed
+from history.dialects.stand_ins import StandIn, stand_ins_for
 from history.dialects.vocabulary import CallOptions, Encoded, Loss, LossCode, joined
 from history.entries import (
     Media,
@@ -202,13 +203,28 @@ class Writing:
 
     def offered(self, tools: Iterable[ToolDefinition]) -> Iterator[tuple[ToolDefinition, Mapping[str, Any] | None]]:
         """The tools, each with its own form if it is one that this vendor runs."""
-        for tool in tools:
+        given = tuple(tools)
+        taken = stand_ins(given)
+        for tool in given:
             if HOSTED not in tool.extra:
                 yield tool, None
             elif tool.extra.get(HOSTED_BY) == self.dialect:
                 yield tool, thawed(tool.extra[HOSTED])
             else:
-                self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
+                yield from ((function, None) for function in self.in_place_of(tool, taken))
+
+    def in_place_of(self, tool: ToolDefinition, taken: Mapping[str, StandIn]) -> Iterator[ToolDefinition]:
+        """Functions that do for a tool which another vendor has a word for; what cannot be offered is named."""
+        found = list(stand_ins_for(tool.extra[HOSTED]))
+        for one in found:
+            if taken.get(one.function.name) != one:
+                self.lose(LossCode.TOOL_NOT_CARRIED, name=one.name)
+                continue
+            if one.grammar:
+                self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
+            yield one.function
+        if not found:
+            self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
 
     # Media.
 
@@ -266,6 +282,17 @@ def data_url(media_type: str, content: bytes) -> str:
 def schema_of(tool: ToolDefinition) -> dict[str, Any]:
     """A tool's parameters; vendors insist on an object, OpenAI also on its properties where there are none."""
     return {"type": "object", "properties": {}, **thawed(tool.parameters)}
+
+
+def stand_ins(tools: Sequence[ToolDefinition]) -> dict[str, StandIn]:
+    """Which functions stand in for tools, by their names: no name is given twice, and the caller's own come first."""
+    own = {tool.name for tool in tools if HOSTED not in tool.extra}
+    found: dict[str, StandIn] = {}
+    for tool in tools:
+        for one in stand_ins_for(obj(tool.extra.get(HOSTED))):
+            if one.function.name not in own:
+                found.setdefault(one.function.name, one)
+    return found
 
 
 def first_input(entries: Sequence[ContextEntry]) -> int | None:

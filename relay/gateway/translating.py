@@ -16,6 +16,7 @@ from typing import Any
 
 from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
 from history.dialects.loose import as_bytes
+from history.entries import ToolDefinition
 from history.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
 from history.tokens import estimate_context
 from relay.errors import Cut, ProviderError, VendorFault
@@ -65,7 +66,8 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
         await pass_back(call, reply, client, recording)
         return
     lost = dict.fromkeys(not_carried.of_request(decoded(), notes))
-    translation = Translation(call=call, reply=reply, client=client, recording=recording, lost=lost)
+    tools = decoded().tools
+    translation = Translation(call=call, reply=reply, client=client, recording=recording, tools=tools, lost=lost)
     try:
         await translation.tell()
     finally:
@@ -113,6 +115,7 @@ class Translation:
     reply: Reply
     client: Client
     recording: Recording
+    tools: tuple[ToolDefinition, ...]
     # The names of what could not be carried, in their order; what the upstream says may add some.
     lost: dict[str, None]
     # When the vendor said that it is done.

@@ -180,6 +180,74 @@ def test_functions_in_googles_own_schema_reach_another_vendor(
     assert "property_ordering" not in told
 
 
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+PATCH = '*** Begin Patch\n+ "é"\n'
+PATCHING = ("call_1", "apply_patch", json.dumps({"input": PATCH}))
+ASKING = ("call_2", "ask_agent", '{"who": "Ada"}')
+OF_CODEX: Any = [
+    {"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": GRAMMAR},
+    {
+        "type": "namespace",
+        "name": "agents",
+        "description": "Others who help.",
+        "tools": [
+            {"type": "function", "name": "ask_agent", "parameters": SCHEMA},
+            {"type": "function", "name": "weather", "parameters": SCHEMA},
+        ],
+    },
+    *OF_RESPONSES,
+    {"type": "web_search"},
+]
+TRANSLATED = [name for name in UPSTREAMS if name != "openai-responses"]
+
+
+@pytest.mark.parametrize("upstream", TRANSLATED)
+def test_tools_of_codex_are_functions_to_other_vendors_and_its_own_in_their_replies(
+    of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    """One that takes plain text, and one of a group; the name of another in it is taken already."""
+    vendors.plays(upstream, *[asks(PATCHING, ASKING, CALL)] * 2)
+    with of_openai.responses.stream(model="model", input="hi", tools=OF_CODEX) as stream:
+        streamed = [event.type for event in stream]
+        replies: Any = [stream.get_final_response()]
+    assert "response.custom_tool_call_input.done" in streamed
+    replies.append(of_openai.responses.create(model="model", input="hi", tools=OF_CODEX))
+    for reply in replies:
+        patching, asking, weather = reply.output
+        assert (patching.type, patching.call_id, patching.name, patching.input) == (
+            *("custom_tool_call", "call_1", "apply_patch", PATCH),
+        )
+        assert (asking.type, asking.namespace, asking.name) == ("function_call", "agents", "ask_agent")
+        assert (weather.type, weather.namespace, weather.name) == ("function_call", None, "weather")
+    said: Any = [{"role": "user", "content": "hi"}, *(item.to_dict() for item in replies[0].output)]
+    for call_id in ("call_1", "call_2"):
+        said.append({"type": "function_call_output", "call_id": call_id, "output": "Done."})
+    said[-2]["type"] = "custom_tool_call_output"
+    said.append({"type": "function_call_output", "call_id": CALL[0], "output": "Rain."})
+    then = of_openai.responses.create(model="model", input=said, tools=OF_CODEX)
+    assert then.output_text == "Hello."
+    assert json.dumps(vendors.requests[-1].body).count("Done.") == len(["of the patch", "of the agent"])
+    named = relay.ended(3)[0].metadata["not_carried"].split(", ")
+    assert [name for name in named if "supplied" not in name] == [
+        *("option_not_carried:grammar", "tool_not_carried:agents.weather", "tool_not_carried:web_search"),
+    ]
+
+
+@pytest.mark.parametrize("upstream", [name for name in UPSTREAMS if name != "openai-chat"])
+def test_a_tool_of_chat_completions_that_takes_plain_text_is_called_with_it(
+    of_openai: openai.OpenAI, vendors: Vendors, upstream: str
+) -> None:
+    tools: Any = [{"type": "custom", "custom": {"name": "apply_patch", "description": "Edits files."}}]
+    vendors.plays(upstream, *[asks(PATCHING)] * 2)
+    reply: Any = of_openai.chat.completions.create(model="model", messages=HI, tools=tools)
+    (call,) = reply.choices[0].message.tool_calls
+    assert (call.type, call.custom.name, call.custom.input) == ("custom", "apply_patch", PATCH)
+    chunks: Any = list(of_openai.chat.completions.create(model="model", messages=HI, tools=tools, stream=True))
+    calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
+    assert (calls[0].type, calls[0].id, calls[0].custom["name"]) == ("custom", "call_1", "apply_patch")
+    assert "".join(call.custom["input"] for call in calls) == PATCH
+
+
 async def test_the_async_clients(relay: Relay, key: str) -> None:
     async with openai.AsyncOpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as of_openai:
         stream = await of_openai.chat.completions.create(model="model", messages=HI, stream=True)

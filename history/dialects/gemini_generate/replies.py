@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from history.assembly import end_reason
@@ -11,7 +11,7 @@ from history.dialects.loose import count, obj, objs, string, whole
 from history.dialects.reading import arguments_text, as_other, call_id_for, from_base64
 from history.dialects.streaming import PartNames
 from history.dialects.writing import INVALID_JSON, arguments_of
-from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thawed
+from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage, thawed
 from history.events import (
     Beside,
     Ended,
@@ -183,7 +183,7 @@ def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
     return list(ReplyReader().read(read_body(body)))
 
 
-def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:
+def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()) -> Json:
     reason = end_reason(output.end_reason or "stop")
     return chunk(
         reply_id=reply_id, model=output.model, parts=parts_of(output.parts), reason=WORDS[reason], usage=output.usage
