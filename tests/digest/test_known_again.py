@@ -14,7 +14,7 @@ from history.entries import ModelOutput, Reasoning, Text
 from history.models import Message, ToolCall
 from project.accounts.models import User
 from relay.gateway.digest import references
-from tests.digest.programs import Chat, ClaudeCode, GeminiCli
+from tests.digest.programs import Chat, ClaudeCode, GeminiCli, ResponsesSdk
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -118,6 +118,21 @@ class TestTranslatedAnswers:
         assert [message.kind for message in Message.objects.order_by("seq")] == [
             *("model_input", "model_output", "tool_results", "model_output"),
         ]
+
+    @pytest.mark.parametrize("client", [CHAT, RESPONSES])
+    def test_two_messages_in_a_row_are_read_as_two_and_known_as_the_client_has_them(
+        self, relay: Relay, client: str
+    ) -> None:
+        talk = Chat(relay) if client == CHAT else ResponsesSdk(relay)
+        told = replace(said(), parts=(Text(text="I look."), Text(text="It rains.")))
+        relay.answer(talk.send("Weather?", upstream=RESPONSES), told)
+        relay.digest()
+        for text in ("I look.\n\nIt rains.",) if client == CHAT else ("I look.", "It rains."):
+            talk.hear(said(text))
+        talk.ask("Sure?", said("Yes."), upstream=RESPONSES)
+        (session,) = sessions()
+        assert path_of(session) == ["u:Weather?", "a:I look.\n\nIt rains.", "u:Sure?", "a:Yes."]
+        assert session.version == 4
 
 
 class TestReferences:

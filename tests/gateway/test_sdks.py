@@ -14,7 +14,7 @@ from google.genai import types as genai_types
 
 from history.dialects import DIALECTS
 from history.dialects.writing import data_url
-from history.events import TextPiece
+from history.events import Ended, Started, TextPiece
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from tests.dialects.samples import PNG
@@ -82,6 +82,21 @@ def test_openai_chat(of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, u
     assert then.choices[0].message.content == "Hello."
     assert [ended.reason for ended in relay.ended(4)] == ["done"] * 4
     assert {accepted.upstream_dialect for accepted in relay.accepted()} == {upstream}
+
+
+@pytest.mark.parametrize("upstream", ["openai-responses"])
+def test_two_messages_of_one_answer_are_paragraphs_to_one_client_and_blocks_to_another(
+    of_openai: openai.OpenAI, of_anthropic: anthropic.Anthropic, vendors: Vendors, upstream: str
+) -> None:
+    said = [TextPiece(part="1", text="I look."), TextPiece(part="2", text="It rains.")]
+    vendors.plays(upstream, *[replace(says(), events=(Started(), *said, Ended(reason="stop")))] * 3)
+    chunks = list(of_openai.chat.completions.create(model="model", messages=HI, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "I look.\n\nIt rains."
+    whole = of_openai.chat.completions.create(model="model", messages=HI)
+    assert whole.choices[0].message.content == "I look.\n\nIt rains."
+    with of_anthropic.messages.stream(model="model", max_tokens=99, messages=HI) as stream:
+        blocks: Any = stream.get_final_message().content
+    assert [block.text for block in blocks] == ["I look.", "It rains."]
 
 
 def test_openai_responses(of_openai: openai.OpenAI, vendors: Vendors, upstream: str) -> None:

@@ -12,7 +12,7 @@ from history.dialects.loose import compact, count, items, obj, objs, string, wit
 from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.stand_ins import input_of
 from history.dialects.writing import arguments_of, stand_ins
-from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, Usage
+from history.entries import ModelOutput, ToolDefinition, ToolRequest, Usage
 from history.events import (
     Beside,
     Ended,
@@ -242,7 +242,7 @@ def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools:
     of_text = taking_text(tools)
     calls = [_call(call, takes_text=call.name in of_text) for call in output.tool_requests]
     extra = without_empty(reasoning_content=output.reasoning, tool_calls=calls)
-    message: Json = {"role": "assistant", "content": content_of(output.parts) or None, "refusal": None, **extra}
+    message: Json = {"role": "assistant", "content": output.text or None, "refusal": None, **extra}
     return {
         "id": reply_id,
         "object": "chat.completion",
@@ -262,16 +262,6 @@ def _call(call: ToolRequest, *, takes_text: bool) -> Json:
     if takes_text:
         return {"id": call.call_id, "type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
     return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-
-
-def content_of(parts: tuple[Part, ...]) -> str:
-    """All texts of an answer in one: those in a row are glued, others stand apart."""
-    content, before_was_text = "", False
-    for part in parts:
-        if isinstance(part, Text):
-            content += part.text if before_was_text or not content else f"\n\n{part.text}"
-        before_was_text = isinstance(part, Text)
-    return content
 
 
 # Errors.

@@ -126,7 +126,9 @@ class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str, created: int, with_usage: bool, of_text: frozenset[str]) -> None:
         super().__init__(model=model, reply_id=reply_id)
         self._created, self._with_usage, self._of_text = created, with_usage, of_text
-        self._has_begun = self._has_text = self._is_apart = False
+        self._has_begun = False
+        # The part that the text so far ends with, and whether something else came after it.
+        self._text_part, self._is_apart = "", False
         self._calls: dict[str, int] = {}
         # The calls for which no arguments have come.
         self._without: set[int] = set()
@@ -136,7 +138,7 @@ class _Encoder(Replying):
 
     def write(self, piece: Piece) -> bytes:
         if isinstance(piece, TextPiece):
-            return self._text(piece.text) if piece.text else b""
+            return self._text(piece) if piece.text else b""
         self._is_apart = True
         if isinstance(piece, ReasoningPiece):
             return self._thought(piece) if piece.text else b""
@@ -154,11 +156,11 @@ class _Encoder(Replying):
         counts = self._chunk(choices=[], usage=usage_to(self.usage)) if self._with_usage else b""
         return final + counts + DONE
 
-    def _text(self, text: str) -> bytes:
-        """There is one text only: what comes after something else begins a new paragraph of it."""
-        gap = "\n\n" if self._has_text and self._is_apart else ""
-        self._has_text, self._is_apart = True, False
-        return self._delta(content=gap + text)
+    def _text(self, piece: TextPiece) -> bytes:
+        """There is one text only: another one, or what comes after something else, is a new paragraph of it."""
+        gap = "\n\n" if self._text_part and (self._is_apart or self._text_part != piece.part) else ""
+        self._text_part, self._is_apart = piece.part, False
+        return self._delta(content=gap + piece.text)
 
     def _thought(self, piece: ReasoningPiece) -> bytes:
         gap = "\n\n" if self._thinking and self._thinking != piece.part else ""

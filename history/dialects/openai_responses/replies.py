@@ -112,9 +112,10 @@ def content_text(part: Mapping[str, Any]) -> str:
 def item_events(item: Mapping[str, Any], names: PartNames) -> Iterator[Piece]:
     """The pieces of a whole item."""
     if item.get("type") == "message":
+        name = names.new("text")
         for part in objs(item.get("content")):
             extra = {"annotations": found} if (found := objs(part.get("annotations"))) else {}
-            yield TextPiece(part=names.same("text"), text=content_text(part), extra=extra)
+            yield TextPiece(part=name, text=content_text(part), extra=extra)
     elif item.get("type") == "reasoning":
         text, signature = reasoning_text(item), string(item.get("encrypted_content"))
         part_name = names.new("reasoning")

@@ -100,7 +100,7 @@ class _Reader:
 
     def _part(self, index: int, kind: str) -> str:
         if index not in self._parts:
-            self._parts[index] = self._names.same(kind) if kind == "text" else self._names.new(kind)
+            self._parts[index] = self._names.new(kind)
         return self._parts[index]
 
     def _open(self, index: int, item: Mapping[str, Any]) -> Iterator[Event]:
