@@ -213,6 +213,14 @@ class Writing:
             else:
                 yield from ((function, None) for function in self.in_place_of(tool, taken))
 
+    def forced(self, offered: Iterable[ToolDefinition]) -> str:
+        """The tool that must be called; none, if it is one that is not offered here: vendors refuse its name."""
+        name = self.options.tool_name
+        if not name or any(tool.name == name for tool in offered):
+            return name
+        self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
+        return ""
+
     def in_place_of(self, tool: ToolDefinition, taken: Mapping[str, StandIn]) -> Iterator[ToolDefinition]:
         """Functions that do for a tool which another vendor has a word for; what cannot be offered is named."""
         found = list(stand_ins_for(tool.extra[HOSTED]))

@@ -150,20 +150,20 @@ def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
 @pytest.mark.parametrize(
     ("path", "asked", "switches", "named"),
     [
-        ("/v1/responses", {"model": "model", "input": "hi"}, {}, "option_supplied:max_tokens=4096"),
+        ("/v1/responses", {"model": "model", "input": "hi"}, Switches(), "option_supplied:max_tokens=4096"),
         (
             "/v1/chat/completions",
             {**HI, "reasoning_effort": "high"},
-            {"thinking_budget": True},
+            Switches(thinking_budget=True),
             "option_supplied:max_tokens=20480",
         ),
     ],
 )
 def test_a_limit_that_anthropic_is_told_and_nobody_gave_is_named(
-    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], switches: dict[str, bool], named: str
+    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], switches: Switches, named: str
 ) -> None:
     """For want of one, or because a model that thinks with a budget needs more than the caller allows."""
-    endpoint = endpoint_at(vendors, "anthropic-messages", switches=Switches(**switches))
+    endpoint = endpoint_at(vendors, "anthropic-messages", switches=switches)
     registry.use(registry.Router([HttpProvider(endpoint)]))
     assert ask(relay, path, asked, x_api_key=key).headers[NOT_CARRIED] == named
     assert relay.ended()[0].metadata["not_carried"] == named
@@ -180,6 +180,18 @@ def test_a_tool_without_arguments_is_taken_by_openai_too(
     assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
     (tool,) = vendors.requests[0].body["tools"]
     assert tool.get("function", tool)["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses", "gemini-generate"])
+def test_a_tool_that_must_be_called_and_cannot_be_offered_is_not_asked_for(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    only(vendors, upstream)
+    tools = [{"type": "web_search_20250305", "name": "web_search"}, *CLAUDES]
+    asked = {**HI, "tools": tools, "tool_choice": {"type": "tool", "name": "web_search"}}
+    answered = ask(relay, "/v1/messages", asked, x_api_key=key)
+    named = "tool_not_carried:web_search, option_not_carried:tool_choice"
+    assert (answered.status, answered.headers[NOT_CARRIED]) == (200, named)
 
 
 def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: str, vendors: Vendors) -> None:

@@ -133,9 +133,10 @@ class _Writer(Writing):
         return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
 
     def tools(self, context: Context) -> Json:
+        given = list(self.offered(context.tools))
         functions: list[Json] = []
         offered: list[Any] = []
-        for tool, hosted in self.offered(context.tools):
+        for tool, hosted in given:
             if hosted:
                 offered.append(hosted)
             else:
@@ -145,12 +146,12 @@ class _Writer(Writing):
             self.lose(LossCode.OPTION_NOT_CARRIED, name="parallel_tool_calls")
         if functions:
             offered.insert(0, {"functionDeclarations": functions})
-        return {"tools": offered, **self.tool_choice()} if offered else {}
+        return {"tools": offered, **self.tool_choice(self.forced(tool for tool, _ in given))} if offered else {}
 
-    def tool_choice(self) -> Json:
+    def tool_choice(self, forced: str) -> Json:
         mode, names = MODES.get(self.options.tool_choice), None
-        if self.options.tool_name:
-            mode, names = "ANY", [self.options.tool_name]
+        if forced:
+            mode, names = "ANY", [forced]
         if not mode:
             return {}
         return {"toolConfig": {"functionCallingConfig": {"mode": mode, **without_empty(allowedFunctionNames=names)}}}
