@@ -49,9 +49,30 @@ def test_what_cannot_be_carried_is_named_in_a_header_and_in_the_record(
     assert relay.ended()[0].metadata["not_carried"] == answered.headers[NOT_CARRIED]
 
 
-def test_a_request_of_which_all_is_carried_names_nothing(relay: Relay, key: str, vendors: Vendors) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "usual"),
+    [
+        ("openai-chat", {}),
+        ("openai-chat", {"n": 1, "logprobs": False, "presence_penalty": 0.0, "logit_bias": {}, "modalities": ["text"]}),
+        ("openai-responses", {"truncation": "disabled", "background": False, "top_logprobs": 0}),
+        (
+            "gemini-generate",
+            {
+                "generationConfig": {
+                    **{"candidateCount": 1, "responseMimeType": "text/plain", "responseModalities": ["TEXT"]},
+                    "maxOutputTokens": 9,
+                }
+            },
+        ),
+    ],
+)
+def test_a_request_of_which_all_is_carried_names_nothing(
+    relay: Relay, key: str, vendors: Vendors, dialect: str, usual: dict[str, Any]
+) -> None:
+    """Nor does one that says what holds anyway."""
     only(vendors, "anthropic-messages")
-    assert NOT_CARRIED not in ask(relay, "/v1/chat/completions", HI, x_api_key=key).headers
+    path, body = CALLS[dialect]
+    assert NOT_CARRIED not in ask(relay, path, {**body, **usual}, x_api_key=key).headers
 
 
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
