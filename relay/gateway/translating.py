@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import ceil
 from typing import Any
 
 from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
@@ -134,6 +135,8 @@ class Translation:
         self.recording.end("upstream_error", **self.told())
         headers = self.reply.response.headers
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
+        if failed.retry_after is not None and "retry-after" not in headers:
+            passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
         raise self.refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
 
     async def _beginning(self) -> bytes:

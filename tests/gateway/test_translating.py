@@ -222,6 +222,18 @@ def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: st
     assert "set-cookie" not in answered.headers
 
 
+def test_when_google_wants_to_be_asked_again_is_told_where_others_look_for_it(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    """Google says it in the body."""
+    only(vendors, "gemini-generate")
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}]
+    error = {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED", "details": details}
+    vendors.plays("gemini-generate", raw(json.dumps({"error": error}).encode(), status=429))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert (answered.status, answered.headers["retry-after"]) == (429, "35")
+
+
 def test_an_error_names_what_could_not_be_carried_too(relay: Relay, key: str, vendors: Vendors) -> None:
     only(vendors, "openai-chat")
     broken = raw(b'data: {"error":{"message":"no","type":"server_error"}}\n\n')

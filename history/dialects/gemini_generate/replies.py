@@ -252,10 +252,21 @@ def decode_error(status: int, body: bytes | Mapping[str, Any]) -> Failed:
     code = string(error.get("status"))
     message = string(error.get("message")) or string(found.get("error")) or no_reason(status)
     kind = refined(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
+    details = objs(error.get("details"))
     # A wrong key is an invalid argument to Google; only the details say which.
-    if any(detail.get("reason") == "API_KEY_INVALID" for detail in objs(error.get("details"))):
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
         kind = "authentication"
-    return Failed(message=message, code=code, kind=kind, status=status, raw=found)
+    return Failed(message=message, code=code, kind=kind, status=status, retry_after=_retry_after(details), raw=found)
+
+
+def _retry_after(details: list[Mapping[str, Any]]) -> float | None:
+    """Google says in the body, and in no header, when to come again: ``"retryDelay": "34.07s"``."""
+    told = next((delay for detail in details if (delay := string(detail.get("retryDelay")))), "")
+    try:
+        seconds = float(told.removesuffix("s"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
 
 
 def encode_error(error: Failed) -> tuple[int, Json]:
