@@ -108,12 +108,16 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """The vendor sent an error instead of going on; what it sent before still stands. `code` is its own word."""
+    """The vendor sent an error instead of going on; what it sent before still stands. `code` is its own word.
+
+    `retry_after` are the seconds to wait before the next try, where the error itself says so and not a header.
+    """
 
     message: str
     code: str = ""
     kind: ErrorKind = "server"
     status: int = 0
+    retry_after: float | None = None
     raw: Mapping[str, Any] = field(default_factory=nothing)
 
 

@@ -56,12 +56,13 @@ class OpenAIWriting(Writing):
         return self.message(role, [self.text(text_of(entry.parts))])
 
     def tools(self, context: Context) -> Json:
-        offered = [hosted or self.tool(tool) for tool, hosted in self.offered(context.tools)]
+        offered = list(self.offered(context.tools))
         if not offered:
             return {}
-        name, choice = self.options.tool_name, self.options.tool_choice
+        name, choice = self.forced(tool for tool, _ in offered), self.options.tool_choice
         said = without_empty(tool_choice=self.function({"name": name}) if name else choice)
-        return {"tools": offered, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
+        tools = [hosted or self.tool(tool) for tool, hosted in offered]
+        return {"tools": tools, **said, **without_empty(parallel_tool_calls=self.options.parallel_tools)}
 
     def form(self) -> Json | None:
         """What form the answer is to have, without the word for its kind: empty for any object, None for any text.

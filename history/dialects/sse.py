@@ -14,6 +14,8 @@ from history.dialects.loose import as_bytes
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
+# Signs that end no line of a stream, and do all the same for clients that let Python split it, as Google's SDK does.
+_SEPARATORS = {sign.encode(): f"\\u{ord(sign):04x}".encode() for sign in "\x85\u2028\u2029"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,14 @@ class ServerSentEvent:
 
 def sse(data: object, *, name: str = "") -> bytes:
     """One event, ready to be sent."""
-    written = data.encode() if isinstance(data, str) else as_bytes(data)
+    written = data.encode() if isinstance(data, str) else _on_one_line(as_bytes(data))
     return (f"event: {name}\n".encode() if name else b"") + b"data: " + written + b"\n\n"
+
+
+def _on_one_line(written: bytes) -> bytes:
+    for sign, escaped in _SEPARATORS.items():
+        written = written.replace(sign, escaped)
+    return written
 
 
 class Lines:

@@ -171,9 +171,8 @@ def _is_nothing(piece: Piece) -> bool:
 class Row:
     """Blocks that come one after another, as most vendors want them, from pieces that may come mixed.
 
-    Only the first block that is not closed is written at once; what belongs to later ones waits. Texts in a row are
-    one block. A piece for a text that is closed already begins a new block; one for a call that is closed is nothing
-    that anybody could use.
+    Only the first block that is not closed is written at once; what belongs to later ones waits. A piece for a text
+    that is closed already begins a new block; one for a call that is closed is nothing that anybody could use.
     """
 
     def __init__(self) -> None:
@@ -199,8 +198,6 @@ class Row:
         for name, block in self._open:
             if name == piece.part:
                 return block
-        if self._open and isinstance(piece, TextPiece) and isinstance(self._open[-1][1].started, TextPiece):
-            return self._open[-1][1]
         if isinstance(piece, ToolCallPiece) and self._known.get(piece.part):
             return None
         self._known[piece.part] = isinstance(piece, ToolCallPiece)

@@ -62,7 +62,7 @@ SENTENCES: dict[LossCode, str] = {
     LossCode.ARGUMENTS_WRAPPED: _("The cut-off arguments of %(name)s were sent as text inside an object."),
     LossCode.CALL_ID_CHANGED: _("The call id %(given)s became %(call_id)s."),
     LossCode.STATUS_NOT_CARRIED: _("That the call of %(name)s was %(status)s is told by its text only."),
-    LossCode.SYSTEM_AS_TEXT: _("An instruction in mid-conversation was sent as marked user text."),
+    LossCode.SYSTEM_AS_TEXT: _("An instruction was sent as user text."),
     LossCode.MESSAGE_LEFT_OUT: _("A message of which nothing could be sent was left out."),
     LossCode.TOOL_NOT_CARRIED: _("The tool %(name)s is run by another vendor and was not offered."),
     LossCode.OPTION_NOT_CARRIED: _("The option %(name)s was not sent: this vendor has none like it."),
@@ -154,11 +154,15 @@ class CallOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A request as the vendor takes it. ``path`` follows the base URL as the vendor's own SDK is configured with it."""
+    """A request as the vendor takes it. ``path`` follows the base URL as the vendor's own SDK is configured with it.
+
+    ``supplied`` are options that the vendor insists on and the caller did not give, or not as much as it needs.
+    """
 
     body: dict[str, Any]
     path: str
     losses: tuple[Loss, ...] = ()
+    supplied: Mapping[str, Any] = field(default_factory=nothing)
     debug: Mapping[str, Any] = field(default_factory=nothing)
 
 
@@ -225,10 +229,20 @@ class Dialect(Protocol):
         self, body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None
     ) -> DecodedRequest: ...
 
-    def encode_reply(self, output: ModelOutput, *, reply_id: str, created: int = 0) -> dict[str, Any]: ...
+    def encode_reply(
+        self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
+    ) -> dict[str, Any]:
+        """`tools` are those of the request: some are called in a form of their own."""
+        ...
 
     def stream_encoder(
-        self, *, model: str, reply_id: str, created: int = 0, with_usage: bool = True
+        self,
+        *,
+        model: str,
+        reply_id: str,
+        created: int = 0,
+        with_usage: bool = True,
+        tools: Sequence[ToolDefinition] = (),
     ) -> StreamEncoder: ...
 
     def encode_error(self, error: Failed) -> tuple[int, dict[str, Any]]: ...

@@ -6,11 +6,13 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
-from history.dialects.loose import parsed
+from history.dialects.loose import obj, parsed
+from history.dialects.stand_ins import StandIn, stand_ins_for
 from history.dialects.vocabulary import CallOptions, Encoded, Loss, LossCode, joined
 from history.entries import (
     Media,
@@ -60,6 +62,7 @@ class Writing:
         self.dialect = dialect
         self.provider = options.provider or vendor
         self.losses: list[Loss] = []
+        self.supplied: Json = {}
         self.seq = 0
         self._ids: dict[str, str] = {}
 
@@ -85,7 +88,7 @@ class Writing:
                 "repairs": [remark.code.value for remark in context.report.remarks],
                 "losses": [loss.code.value for loss in self.losses],
             }
-        return Encoded(body=body, path=path, losses=tuple(self.losses), debug=debug)
+        return Encoded(body=body, path=path, losses=tuple(self.losses), supplied=self.supplied, debug=debug)
 
     # Parts.
 
@@ -107,6 +110,7 @@ class Writing:
         if isinstance(part, Text):
             return None if self.is_nothing(part.text) else self.text(part.text)
         if isinstance(part, Media):
+            part = _rightly_named(part)
             return self.text(self.note(part, LossCode.MEDIA_NOT_CARRIED)) if self.is_closed(part) else self.media(part)
         self.leave_out(part)
         return None
@@ -130,6 +134,14 @@ class Writing:
         """An instruction in mid-conversation, for those who know of no such thing."""
         self.lose(LossCode.SYSTEM_AS_TEXT)
         return f"<system>\n{text_of(entry.parts)}\n</system>"
+
+    def with_something_said(self, context: Context) -> Context:
+        """Most vendors answer no instruction alone: where nothing else was said, it is what somebody says."""
+        if context.entries or not context.system:
+            return context
+        self.lose(LossCode.SYSTEM_AS_TEXT)
+        said = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=context.system),))
+        return replace(context, system="", entries=(said,))
 
     def live_screen(self, entry: ContextEntry) -> str:
         """The text that shows the live screen; the dialect decides where it goes."""
@@ -191,13 +203,36 @@ class Writing:
 
     def offered(self, tools: Iterable[ToolDefinition]) -> Iterator[tuple[ToolDefinition, Mapping[str, Any] | None]]:
         """The tools, each with its own form if it is one that this vendor runs."""
-        for tool in tools:
+        given = tuple(tools)
+        taken = stand_ins(given)
+        for tool in given:
             if HOSTED not in tool.extra:
                 yield tool, None
             elif tool.extra.get(HOSTED_BY) == self.dialect:
                 yield tool, thawed(tool.extra[HOSTED])
             else:
-                self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
+                yield from ((function, None) for function in self.in_place_of(tool, taken))
+
+    def forced(self, offered: Iterable[ToolDefinition]) -> str:
+        """The tool that must be called; none, if it is one that is not offered here: vendors refuse its name."""
+        name = self.options.tool_name
+        if not name or any(tool.name == name for tool in offered):
+            return name
+        self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
+        return ""
+
+    def in_place_of(self, tool: ToolDefinition, taken: Mapping[str, StandIn]) -> Iterator[ToolDefinition]:
+        """Functions that do for a tool which another vendor has a word for; what cannot be offered is named."""
+        found = list(stand_ins_for(tool.extra[HOSTED]))
+        for one in found:
+            if taken.get(one.function.name) != one:
+                self.lose(LossCode.TOOL_NOT_CARRIED, name=one.name)
+                continue
+            if one.grammar:
+                self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
+            yield one.function
+        if not found:
+            self.lose(LossCode.TOOL_NOT_CARRIED, name=tool.name)
 
     # Media.
 
@@ -226,6 +261,11 @@ class Writing:
         return f"[File {name}]\n{content.decode('utf-8', 'replace')}"
 
 
+def _rightly_named(media: Media) -> Media:
+    """Many write the type of a JPEG as its files are called, which OpenAI takes and others refuse."""
+    return replace(media, media_type="image/jpeg") if media.media_type == "image/jpg" else media
+
+
 def kind_of(part: Part) -> str:
     """What a part is called where it is named as lost."""
     return str(part.data.get("type", "unknown")) if isinstance(part, OtherPart) else part.type
@@ -248,8 +288,19 @@ def data_url(media_type: str, content: bytes) -> str:
 
 
 def schema_of(tool: ToolDefinition) -> dict[str, Any]:
-    """A tool's parameters; vendors insist on an object."""
-    return thawed(tool.parameters) or {"type": "object", "properties": {}}
+    """A tool's parameters; vendors insist on an object, OpenAI also on its properties where there are none."""
+    return {"type": "object", "properties": {}, **thawed(tool.parameters)}
+
+
+def stand_ins(tools: Sequence[ToolDefinition]) -> dict[str, StandIn]:
+    """Which functions stand in for tools, by their names: no name is given twice, and the caller's own come first."""
+    own = {tool.name for tool in tools if HOSTED not in tool.extra}
+    found: dict[str, StandIn] = {}
+    for tool in tools:
+        for one in stand_ins_for(obj(tool.extra.get(HOSTED))):
+            if one.function.name not in own:
+                found.setdefault(one.function.name, one)
+    return found
 
 
 def first_input(entries: Sequence[ContextEntry]) -> int | None:

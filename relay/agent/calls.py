@@ -19,10 +19,10 @@ from history.tokens import estimate_context
 from relay import allowances
 from relay.agent import plans
 from relay.agent.environment import surroundings
-from relay.agent.fitting import fitted
 from relay.agent.settings import AgentSettings, RoleName
 from relay.agent.tools.base import ToolContext
 from relay.providers.base import CallNotes, Model, Route
+from relay.providers.fitting import fitted
 
 # Of a model whose window nobody knows, this much is used; and so much of any window is left for the answer.
 UNKNOWN_WINDOW = 16_000

@@ -31,6 +31,7 @@ class Streamed:
             reply_id=translation.reply_id,
             created=int(time.time()),
             with_usage=call.address.dialect != CHAT or bool(obj(call.asked.get("stream_options")).get("include_usage")),
+            tools=translation.tools,
         )
         self.is_array = call.address.dialect == GEMINI and "alt=sse" not in call.query
         self._elements = 0
@@ -83,7 +84,9 @@ class Whole:
             self.of.recording.end(reason, **self.of.told(), error=failed.message)
             raise self.of.refusal(failed.message, failed.kind)
         dialect = DIALECTS[self.of.call.address.dialect]
-        reply = dialect.encode_reply(self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()))
+        reply = dialect.encode_reply(
+            self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()), tools=self.of.tools
+        )
         body = as_bytes(reply)
         await self.of.client.begin(200, json_headers(body) + self.of.headers())
         await self.of.client.write(body, is_last=True)

@@ -12,10 +12,12 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import ceil
 from typing import Any
 
 from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
 from history.dialects.loose import as_bytes
+from history.entries import ToolDefinition
 from history.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
 from history.tokens import estimate_context
 from relay.errors import Cut, ProviderError, VendorFault
@@ -65,7 +67,8 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
         await pass_back(call, reply, client, recording)
         return
     lost = dict.fromkeys(not_carried.of_request(decoded(), notes))
-    translation = Translation(call=call, reply=reply, client=client, recording=recording, lost=lost)
+    tools = decoded().tools
+    translation = Translation(call=call, reply=reply, client=client, recording=recording, tools=tools, lost=lost)
     try:
         await translation.tell()
     finally:
@@ -113,6 +116,7 @@ class Translation:
     reply: Reply
     client: Client
     recording: Recording
+    tools: tuple[ToolDefinition, ...]
     # The names of what could not be carried, in their order; what the upstream says may add some.
     lost: dict[str, None]
     # When the vendor said that it is done.
@@ -131,6 +135,8 @@ class Translation:
         self.recording.end("upstream_error", **self.told())
         headers = self.reply.response.headers
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
+        if failed.retry_after is not None and "retry-after" not in headers:
+            passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
         raise self.refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
 
     async def _beginning(self) -> bytes:

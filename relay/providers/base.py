@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from history.context import Context
 from history.dialects import CallOptions, Loss, Switches
+from history.entries import nothing
 from history.events import Event
 
 
@@ -32,11 +33,13 @@ class Model:
 class CallNotes:
     """What became of a call, for whoever stores it: filled in while the call goes on.
 
-    `request_hash` is of the body that was sent, `request_id` the vendor's name for the call if a header gave one.
+    `supplied` are options that had to be told and that nobody had said. `request_hash` is of the body that was sent,
+    `request_id` the vendor's name for the call if a header gave one.
     """
 
     attempts: int = 0
     losses: tuple[Loss, ...] = ()
+    supplied: Mapping[str, Any] = field(default_factory=nothing)
     request_hash: str = ""
     request_id: str = ""
 

@@ -98,7 +98,8 @@ class HttpProvider:
         options = replace(options, provider=self.name, stream=True, switches=switches)
         encoded = DIALECTS[self.dialect].encode(context, options)
         body = as_bytes(encoded.body)
-        notes.losses, notes.request_hash = encoded.losses, hashlib.sha256(body).hexdigest()
+        notes.losses, notes.supplied = encoded.losses, encoded.supplied
+        notes.request_hash = hashlib.sha256(body).hexdigest()
         return Request(path=encoded.path, body=body, options=options)
 
     async def _open(self, request: Request, notes: CallNotes) -> Answer:

@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
@@ -23,10 +24,11 @@ from typing import Any
 from django.utils.translation import gettext_noop
 
 from history.context import Context
-from history.dialects import CallOptions, Switches
+from history.dialects import CallOptions, Loss, LossCode, Switches
 from relay.errors import Unreachable
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.fitting import fitted, pictures_in
 from relay.providers.http import HttpProvider, Request
 from relay.providers.known import DEMO_NAME
 from relay.providers.local_server import MODEL_NAME, WINDOW
@@ -185,11 +187,26 @@ class LocalProvider(HttpProvider):
         return replace(self.endpoint, base_url=f"{found.address}/v1", api_key=found.key)
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
-        """Whatever it is offered: it knows no tools, and needs an end."""
-        options = replace(
+        """Whatever it is offered: it knows no tools and no pictures, does not think, and needs an end."""
+        told = replace(
             options,
             max_tokens=options.max_tokens or ANSWER_TOKENS,
             temperature=TEMPERATURE if options.temperature is None else options.temperature,
             reasoning_effort="",
         )
-        return super().request_for(replace(context, tools=()), options, notes)
+        request = super().request_for(replace(fitted(context, MODEL), tools=()), told, notes)
+        notes.losses = (*_losses(context, options), *notes.losses)
+        if not options.max_tokens:
+            notes.supplied = {"max_tokens": ANSWER_TOKENS}
+        return request
+
+
+def _losses(context: Context, options: CallOptions) -> Iterator[Loss]:
+    """What somebody else's model would have been told."""
+    for tool in context.tools:
+        yield Loss(code=LossCode.TOOL_NOT_CARRIED, values={"name": tool.name})
+    for picture in pictures_in(context):
+        values = {"name": picture.name or picture.type, "media_type": picture.media_type}
+        yield Loss(code=LossCode.MEDIA_NOT_CARRIED, values=values)
+    if options.reasoning_effort:
+        yield Loss(code=LossCode.OPTION_NOT_CARRIED, values={"name": "reasoning_effort"})

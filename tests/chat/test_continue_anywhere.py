@@ -17,10 +17,10 @@ from history.entries import Media, Text
 from history.models import Session
 from project.accounts.models import User
 from relay import conversation
-from relay.agent.fitting import fitted
 from relay.database import in_database
 from relay.providers import registry
 from relay.providers.base import Model
+from relay.providers.fitting import fitted
 from relay.providers.registry import Router
 from tests.chat.conftest import Talk
 from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program

@@ -16,7 +16,6 @@ from history.assembly import Assembler, end_reason, events_of
 from history.context import Context
 from history.context_entries import ContextEntry, Role
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
-from history.dialects.openai_chat.replies import content_of
 from history.dialects.reading import from_base64
 from history.entries import (
     Media,
@@ -185,7 +184,7 @@ def carried(name: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         parts = tuple(part for part in parts if not (isinstance(part, Reasoning) and part.redacted))
     if name == "gemini-generate":
         parts = tuple(piece for part in parts for piece in _in_gemini(part))
-    return tuple(glued(parts, thoughts=name == "gemini-generate"))
+    return parts if name == "openai-responses" else tuple(glued(parts, thoughts=name == "gemini-generate"))
 
 
 def _in_chat(parts: tuple[Part, ...]) -> Iterator[Part]:
@@ -196,7 +195,7 @@ def _in_chat(parts: tuple[Part, ...]) -> Iterator[Part]:
         if isinstance(part, ToolRequest):
             yield part
         elif isinstance(part, Text) and Text not in seen:
-            yield Text(text=content_of(parts))
+            yield Text(text=text_of(parts))
         elif isinstance(part, Reasoning) and part.text and Reasoning not in seen:
             yield Reasoning(text=thought, provider="acme")
         if not isinstance(part, Reasoning) or part.text:

@@ -56,6 +56,12 @@ def test_a_lone_surrogate_is_written_as_an_escape() -> None:
     assert sse({"a": "\ud800"}) == b'data: {"a":"\\ud800"}\n\n'
 
 
+def test_whatever_is_said_stays_on_its_line_for_clients_that_let_python_split_them() -> None:
+    said = "".join(map(chr, range(0x3000)))
+    (line,) = sse({"a": said}).decode().removesuffix("\n\n").splitlines()
+    assert json.loads(line.removeprefix("data: ")) == {"a": said}
+
+
 @given(st.lists(st.tuples(st.sampled_from(["", "ping"]), st.text(max_size=8)), max_size=5), st.data())
 @settings(deadline=None)
 def test_any_chunking_gives_the_same_events(sent: list[tuple[str, str]], data: st.DataObject) -> None:

@@ -300,6 +300,25 @@ def test_responses_reasoning_keeps_its_id_its_paragraphs_and_its_encrypted_conte
     assert output.parts == (Reasoning(text="one\n\ntwo", signature="gAAA", provider="acme", extra=extra),)
 
 
+def test_responses_two_messages_in_a_row_are_two_texts_in_a_stream_and_in_a_whole_reply() -> None:
+    """Codex's models say what they do, and then what came of it."""
+    texts = ("I look.", "It rains.")
+    items = [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]} for text in texts
+    ]
+    deltas = [
+        {"type": "response.output_text.delta", "output_index": place, "delta": piece}
+        for place, text in enumerate(texts)
+        for piece in (text[:3], text[3:])
+    ]
+    end = {"type": "response.completed", "response": {"id": "r1", "status": "completed", "output": items}}
+    whole = {"id": "r1", "status": "completed", "output": items}
+    for reply in (sent(*deltas, end), json.dumps(whole).encode()):
+        output = answer("openai-responses", reply)
+        assert output.parts == tuple(Text(text=text) for text in texts)
+        assert output.text == "I look.\n\nIt rains."
+
+
 def test_responses_tools_that_take_plain_text_are_calls() -> None:
     item = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"}
     output = answer("openai-responses", sent({"type": "response.output_item.done", "output_index": 0, "item": item}))

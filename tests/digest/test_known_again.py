@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from history import keys
-from history.entries import ModelOutput
+from history.entries import ModelOutput, Reasoning, Text
 from history.models import Message, ToolCall
 from project.accounts.models import User
 from relay.gateway.digest import references
-from tests.digest.programs import Chat, ClaudeCode, GeminiCli
+from tests.digest.programs import Chat, ClaudeCode, GeminiCli, ResponsesSdk
 from tests.digest.relayed import Relay, call, exchange_of, path_of, reply_bytes, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -84,6 +85,55 @@ class TestAnswers:
         (session,) = sessions()
         assert path_of(session) == ["u:one", "a:1", "u:two", "a:2", "u:three", "a:3"]
         assert Message.objects.filter(kind="model_output").count() == 3
+
+
+class TestTranslatedAnswers:
+    """In Chat Completions an answer is one text: what others say around thoughts and calls are paragraphs of it."""
+
+    PARTS = (Text(text="Let me see."), Reasoning(text="Hm.", signature="c2ln"), Text(text="Yes, it is."))
+    TOLD = "Let me see.\n\nYes, it is."
+
+    @pytest.mark.parametrize("upstream", [MESSAGES, RESPONSES, GEMINI])
+    def test_are_known_by_the_one_text_that_chat_completions_has(self, relay: Relay, upstream: str) -> None:
+        talk = Chat(relay)
+        for question in ("Is it?", "Really?", "And now?"):
+            relay.answer(talk.send(question, upstream=upstream), replace(said(), parts=self.PARTS))
+            relay.digest()
+            talk.hear(said(self.TOLD))
+        (session,) = sessions()
+        assert (session.version, session.message_count) == (6, 6)
+
+    def test_also_with_a_call_and_before_they_are_filed(self, relay: Relay) -> None:
+        asking = call("look", "c1")
+        talk = Chat(relay)
+        first = talk.send("Is it?", upstream=MESSAGES)
+        relay.digest()
+        talk.hear(said(self.TOLD, asking))
+        talk.find(c1="Yes.")
+        second = talk.send("", upstream=MESSAGES)
+        relay.digest()
+        relay.answer(first, replace(said(), parts=(*self.PARTS, asking)))
+        relay.answer(second, said("It is."))
+        relay.digest()
+        assert len(sessions()) == 1
+        assert [message.kind for message in Message.objects.order_by("seq")] == [
+            *("model_input", "model_output", "tool_results", "model_output"),
+        ]
+
+    @pytest.mark.parametrize("client", [CHAT, RESPONSES])
+    def test_two_messages_in_a_row_are_read_as_two_and_known_as_the_client_has_them(
+        self, relay: Relay, client: str
+    ) -> None:
+        talk = Chat(relay) if client == CHAT else ResponsesSdk(relay)
+        told = replace(said(), parts=(Text(text="I look."), Text(text="It rains.")))
+        relay.answer(talk.send("Weather?", upstream=RESPONSES), told)
+        relay.digest()
+        for text in ("I look.\n\nIt rains.",) if client == CHAT else ("I look.", "It rains."):
+            talk.hear(said(text))
+        talk.ask("Sure?", said("Yes."), upstream=RESPONSES)
+        (session,) = sessions()
+        assert path_of(session) == ["u:Weather?", "a:I look.\n\nIt rains.", "u:Sure?", "a:Yes."]
+        assert session.version == 4
 
 
 class TestReferences:

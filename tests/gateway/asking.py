@@ -17,7 +17,7 @@ CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic-messages": ("/v1/messages", HI),
     "openai-chat": ("/v1/chat/completions", HI),
-    "openai-responses": ("/v1/responses", {"model": "model", "input": "hi"}),
+    "openai-responses": ("/v1/responses", {"model": "model", "input": "hi", "max_output_tokens": 9}),
     "gemini-generate": ("/v1beta/models/model:generateContent", CONTENTS),
 }
 

@@ -34,17 +34,19 @@ SCHEMA = {
     "additionalProperties": False,
 }
 FORM = {"name": "Weather", "schema": SCHEMA, "strict": True}
+# Gemini has it in one field with the limit of tokens.
+JSON = {"responseMimeType": "application/json", "maxOutputTokens": 9}
 # How each language asks for it, and how for any object at all.
 ASKED: dict[str, dict[str, Any]] = {
     CHAT: {"response_format": {"type": "json_schema", "json_schema": FORM}},
     RESPONSES: {"text": {"format": {"type": "json_schema", **FORM}}},
     ANTHROPIC: {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
-    GEMINI: {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
+    GEMINI: {"generationConfig": {**JSON, "responseJsonSchema": SCHEMA}},
 }
 ANY: dict[str, dict[str, Any]] = {
     CHAT: {"response_format": {"type": "json_object"}},
     RESPONSES: {"text": {"format": {"type": "json_object"}}},
-    GEMINI: {"generationConfig": {"responseMimeType": "application/json"}},
+    GEMINI: {"generationConfig": JSON},
 }
 OF_OPENAI = (CHAT, RESPONSES)
 

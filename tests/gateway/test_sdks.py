@@ -14,7 +14,7 @@ from google.genai import types as genai_types
 
 from history.dialects import DIALECTS
 from history.dialects.writing import data_url
-from history.events import TextPiece
+from history.events import Ended, Started, TextPiece
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from tests.dialects.samples import PNG
@@ -84,6 +84,21 @@ def test_openai_chat(of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, u
     assert {accepted.upstream_dialect for accepted in relay.accepted()} == {upstream}
 
 
+@pytest.mark.parametrize("upstream", ["openai-responses"])
+def test_two_messages_of_one_answer_are_paragraphs_to_one_client_and_blocks_to_another(
+    of_openai: openai.OpenAI, of_anthropic: anthropic.Anthropic, vendors: Vendors, upstream: str
+) -> None:
+    said = [TextPiece(part="1", text="I look."), TextPiece(part="2", text="It rains.")]
+    vendors.plays(upstream, *[replace(says(), events=(Started(), *said, Ended(reason="stop")))] * 3)
+    chunks = list(of_openai.chat.completions.create(model="model", messages=HI, stream=True))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "I look.\n\nIt rains."
+    whole = of_openai.chat.completions.create(model="model", messages=HI)
+    assert whole.choices[0].message.content == "I look.\n\nIt rains."
+    with of_anthropic.messages.stream(model="model", max_tokens=99, messages=HI) as stream:
+        blocks: Any = stream.get_final_message().content
+    assert [block.text for block in blocks] == ["I look.", "It rains."]
+
+
 def test_openai_responses(of_openai: openai.OpenAI, vendors: Vendors, upstream: str) -> None:
     reply = of_openai.responses.create(model="model", input="hi")
     assert (reply.output_text, reply.status) == ("Hello.", "completed")
@@ -122,6 +137,9 @@ def test_google_genai(of_google: genai.Client, vendors: Vendors, upstream: str) 
     assert reply.text == "Hello."
     chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
     assert "".join(chunk.text or "" for chunk in chunks) == "Hello."
+    vendors.plays(upstream, says("One.\u2028", "Two.\x85Three."))
+    chunks = list(of_google.models.generate_content_stream(model="model", contents="hi"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "One.\u2028Two.\x85Three."
     vendors.plays(upstream, asks(CALL))
     declared = genai_types.FunctionDeclaration(name="weather", parameters_json_schema=SCHEMA)
     config = genai_types.GenerateContentConfig(
@@ -175,6 +193,74 @@ def test_functions_in_googles_own_schema_reach_another_vendor(
     told = json.dumps(vendors.requests[0].body["tools"])
     assert '"properties": {"city": {"type": ["string", "null"]}}' in told
     assert "property_ordering" not in told
+
+
+GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": "start: /.+/"}
+PATCH = '*** Begin Patch\n+ "é"\n'
+PATCHING = ("call_1", "apply_patch", json.dumps({"input": PATCH}))
+ASKING = ("call_2", "ask_agent", '{"who": "Ada"}')
+OF_CODEX: Any = [
+    {"type": "custom", "name": "apply_patch", "description": "Edits files.", "format": GRAMMAR},
+    {
+        "type": "namespace",
+        "name": "agents",
+        "description": "Others who help.",
+        "tools": [
+            {"type": "function", "name": "ask_agent", "parameters": SCHEMA},
+            {"type": "function", "name": "weather", "parameters": SCHEMA},
+        ],
+    },
+    *OF_RESPONSES,
+    {"type": "web_search"},
+]
+TRANSLATED = [name for name in UPSTREAMS if name != "openai-responses"]
+
+
+@pytest.mark.parametrize("upstream", TRANSLATED)
+def test_tools_of_codex_are_functions_to_other_vendors_and_its_own_in_their_replies(
+    of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str
+) -> None:
+    """One that takes plain text, and one of a group; the name of another in it is taken already."""
+    vendors.plays(upstream, *[asks(PATCHING, ASKING, CALL)] * 2)
+    with of_openai.responses.stream(model="model", input="hi", tools=OF_CODEX) as stream:
+        streamed = [event.type for event in stream]
+        replies: Any = [stream.get_final_response()]
+    assert "response.custom_tool_call_input.done" in streamed
+    replies.append(of_openai.responses.create(model="model", input="hi", tools=OF_CODEX))
+    for reply in replies:
+        patching, asking, weather = reply.output
+        assert (patching.type, patching.call_id, patching.name, patching.input) == (
+            *("custom_tool_call", "call_1", "apply_patch", PATCH),
+        )
+        assert (asking.type, asking.namespace, asking.name) == ("function_call", "agents", "ask_agent")
+        assert (weather.type, weather.namespace, weather.name) == ("function_call", None, "weather")
+    said: Any = [{"role": "user", "content": "hi"}, *(item.to_dict() for item in replies[0].output)]
+    for call_id in ("call_1", "call_2"):
+        said.append({"type": "function_call_output", "call_id": call_id, "output": "Done."})
+    said[-2]["type"] = "custom_tool_call_output"
+    said.append({"type": "function_call_output", "call_id": CALL[0], "output": "Rain."})
+    then = of_openai.responses.create(model="model", input=said, tools=OF_CODEX)
+    assert then.output_text == "Hello."
+    assert json.dumps(vendors.requests[-1].body).count("Done.") == len(["of the patch", "of the agent"])
+    named = relay.ended(3)[0].metadata["not_carried"].split(", ")
+    assert [name for name in named if "supplied" not in name] == [
+        *("option_not_carried:grammar", "tool_not_carried:agents.weather", "tool_not_carried:web_search"),
+    ]
+
+
+@pytest.mark.parametrize("upstream", [name for name in UPSTREAMS if name != "openai-chat"])
+def test_a_tool_of_chat_completions_that_takes_plain_text_is_called_with_it(
+    of_openai: openai.OpenAI, vendors: Vendors, upstream: str
+) -> None:
+    tools: Any = [{"type": "custom", "custom": {"name": "apply_patch", "description": "Edits files."}}]
+    vendors.plays(upstream, *[asks(PATCHING)] * 2)
+    reply: Any = of_openai.chat.completions.create(model="model", messages=HI, tools=tools)
+    (call,) = reply.choices[0].message.tool_calls
+    assert (call.type, call.custom.name, call.custom.input) == ("custom", "apply_patch", PATCH)
+    chunks: Any = list(of_openai.chat.completions.create(model="model", messages=HI, tools=tools, stream=True))
+    calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or []]
+    assert (calls[0].type, calls[0].id, calls[0].custom["name"]) == ("custom", "call_1", "apply_patch")
+    assert "".join(call.custom["input"] for call in calls) == PATCH
 
 
 async def test_the_async_clients(relay: Relay, key: str) -> None:

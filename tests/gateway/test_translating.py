@@ -10,7 +10,7 @@ import pytest
 from django.conf import settings as live_settings
 from openai.types.responses.input_token_count_response import InputTokenCountResponse
 
-from history.dialects import DIALECTS
+from history.dialects import DIALECTS, Switches
 from history.models import Session
 from relay.gateway.digest.digester import Digester
 from relay.providers import registry
@@ -49,9 +49,30 @@ def test_what_cannot_be_carried_is_named_in_a_header_and_in_the_record(
     assert relay.ended()[0].metadata["not_carried"] == answered.headers[NOT_CARRIED]
 
 
-def test_a_request_of_which_all_is_carried_names_nothing(relay: Relay, key: str, vendors: Vendors) -> None:
+@pytest.mark.parametrize(
+    ("dialect", "usual"),
+    [
+        ("openai-chat", {}),
+        ("openai-chat", {"n": 1, "logprobs": False, "presence_penalty": 0.0, "logit_bias": {}, "modalities": ["text"]}),
+        ("openai-responses", {"truncation": "disabled", "background": False, "top_logprobs": 0}),
+        (
+            "gemini-generate",
+            {
+                "generationConfig": {
+                    **{"candidateCount": 1, "responseMimeType": "text/plain", "responseModalities": ["TEXT"]},
+                    "maxOutputTokens": 9,
+                }
+            },
+        ),
+    ],
+)
+def test_a_request_of_which_all_is_carried_names_nothing(
+    relay: Relay, key: str, vendors: Vendors, dialect: str, usual: dict[str, Any]
+) -> None:
+    """Nor does one that says what holds anyway."""
     only(vendors, "anthropic-messages")
-    assert NOT_CARRIED not in ask(relay, "/v1/chat/completions", HI, x_api_key=key).headers
+    path, body = CALLS[dialect]
+    assert NOT_CARRIED not in ask(relay, path, {**body, **usual}, x_api_key=key).headers
 
 
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
@@ -147,11 +168,70 @@ def test_that_calls_come_one_by_one_is_told_to_whoever_has_a_word_for_it(
     assert {name: sent[name] for name in ("tool_choice", "parallel_tool_calls") if name in sent} == told
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "switches", "named"),
+    [
+        ("/v1/responses", {"model": "model", "input": "hi"}, Switches(), "option_supplied:max_tokens=4096"),
+        (
+            "/v1/chat/completions",
+            {**HI, "reasoning_effort": "high"},
+            Switches(thinking_budget=True),
+            "option_supplied:max_tokens=20480",
+        ),
+    ],
+)
+def test_a_limit_that_anthropic_is_told_and_nobody_gave_is_named(
+    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], switches: Switches, named: str
+) -> None:
+    """For want of one, or because a model that thinks with a budget needs more than the caller allows."""
+    endpoint = endpoint_at(vendors, "anthropic-messages", switches=switches)
+    registry.use(registry.Router([HttpProvider(endpoint)]))
+    assert ask(relay, path, asked, x_api_key=key).headers[NOT_CARRIED] == named
+    assert relay.ended()[0].metadata["not_carried"] == named
+    assert f"option_supplied:max_tokens={vendors.requests[0].body['max_tokens']}" == named
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses"])
+def test_a_tool_without_arguments_is_taken_by_openai_too(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    """As servers of MCP describe it and Claude Code passes it on."""
+    only(vendors, upstream)
+    answered = ask(relay, "/v1/messages", {**HI, "tools": CLAUDES}, x_api_key=key)
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
+    (tool,) = vendors.requests[0].body["tools"]
+    assert tool.get("function", tool)["parameters"] == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize("upstream", ["openai-chat", "openai-responses", "gemini-generate"])
+def test_a_tool_that_must_be_called_and_cannot_be_offered_is_not_asked_for(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    only(vendors, upstream)
+    tools = [{"type": "web_search_20250305", "name": "web_search"}, *CLAUDES]
+    asked = {**HI, "tools": tools, "tool_choice": {"type": "tool", "name": "web_search"}}
+    answered = ask(relay, "/v1/messages", asked, x_api_key=key)
+    named = "tool_not_carried:web_search, option_not_carried:tool_choice"
+    assert (answered.status, answered.headers[NOT_CARRIED]) == (200, named)
+
+
 def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: str, vendors: Vendors) -> None:
     only(vendors, "openai-chat")
     answered = ask(relay, "/v1/messages", {**HI, "a\r\nset-cookie: b, ç 好": 1}, x_api_key=key)
     assert answered.headers[NOT_CARRIED] == "option_not_carried:a__set-cookie:_b_____"
     assert "set-cookie" not in answered.headers
+
+
+def test_when_google_wants_to_be_asked_again_is_told_where_others_look_for_it(
+    relay: Relay, key: str, vendors: Vendors
+) -> None:
+    """Google says it in the body."""
+    only(vendors, "gemini-generate")
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}]
+    error = {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED", "details": details}
+    vendors.plays("gemini-generate", raw(json.dumps({"error": error}).encode(), status=429))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert (answered.status, answered.headers["retry-after"]) == (429, "35")
 
 
 def test_an_error_names_what_could_not_be_carried_too(relay: Relay, key: str, vendors: Vendors) -> None:
@@ -188,12 +268,69 @@ def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendo
     assert parts[1]["inlineData"] == {"mimeType": "image/png", "data": PIXEL}
 
 
+@pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-responses", "gemini-generate"])
+def test_a_jpeg_reaches_every_vendor_under_the_type_that_it_should_have(
+    relay: Relay, key: str, vendors: Vendors, upstream: str
+) -> None:
+    """Many write image/jpg, and OpenAI takes that."""
+    only(vendors, upstream)
+    image = {"type": "image_url", "image_url": {"url": f"data:image/jpg;base64,{PIXEL}"}}
+    answered = ask(
+        relay, "/v1/chat/completions", {**HI, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key
+    )
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
+    sent = json.dumps(vendors.requests[0].body)
+    assert PIXEL in sent
+    assert "image/jpeg" in sent
+
+
+@pytest.mark.parametrize(
+    ("address", "told"), [("https://a.org/b.png?c", {"mimeType": "image/png"}), ("https://a.org/b", {})]
+)
+def test_gemini_is_told_no_type_of_a_picture_that_is_none(
+    relay: Relay, key: str, vendors: Vendors, address: str, told: dict[str, str]
+) -> None:
+    only(vendors, "gemini-generate")
+    image = {"type": "image_url", "image_url": {"url": address}}
+    ask(relay, "/v1/chat/completions", {**HI, "messages": [{"role": "user", "content": [image]}]}, x_api_key=key)
+    assert vendors.requests[0].body["contents"][0]["parts"] == [{"fileData": {**told, "fileUri": address}}]
+
+
+INSTRUCTED = {"role": "system", "content": "Greet everybody."}
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "upstream"),
+    [
+        *(
+            ("/v1/chat/completions", {**HI, "messages": [INSTRUCTED]}, upstream)
+            for upstream in ("anthropic-messages", "openai-responses", "gemini-generate")
+        ),
+        *(
+            ("/v1/responses", {"model": "model", "max_output_tokens": 9, "input": [INSTRUCTED]}, upstream)
+            for upstream in ("anthropic-messages", "gemini-generate")
+        ),
+    ],
+)
+def test_an_instruction_alone_is_answered_by_every_vendor(
+    relay: Relay, key: str, vendors: Vendors, path: str, asked: dict[str, Any], upstream: str
+) -> None:
+    """OpenAI answers it, and so scripts have no other message."""
+    only(vendors, upstream)
+    answered = ask(relay, path, asked, x_api_key=key)
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, "system_as_text")
+    assert json.dumps(vendors.requests[0].body).count("Greet everybody.") == 1
+
+
 @pytest.mark.parametrize(
     ("path", "body", "named"),
     [
         (
             "/v1beta/models/model:generateContent",
-            {"contents": [{"parts": [{"file_data": {"file_uri": "gs://b/a.png", "mime_type": "image/png"}}]}]},
+            {
+                "contents": [{"parts": [{"file_data": {"file_uri": "gs://b/a.png", "mime_type": "image/png"}}]}],
+                "generationConfig": {"maxOutputTokens": 9},
+            },
             "media_not_carried",
         ),
         (
@@ -271,6 +408,15 @@ def test_a_reply_that_is_cut_is_an_error_for_a_caller_who_wants_it_whole(
     assert (ended.reason, len(relay.replied())) == ("upstream_cut", 500)
 
 
+# What the demo model does not take.
+SHOWN = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+NOT_FOR_IT = {
+    "tools": CLAUDES,
+    "output_config": {"effort": "low"},
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}, SHOWN]}],
+}
+
+
 @pytest.mark.skipif(bool(missing_packages()), reason="the demo model is not installed")
 def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The README's own lines, too, and what they said is in the history."""
@@ -278,8 +424,12 @@ def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys:
     registry.use(registry.Router([local]))
     asked = {"model": "local/smollm2-135m-instruct", "max_tokens": 8, "messages": HI["messages"]}
     try:
-        answered = ask(relay, "/v1/messages", asked, x_api_key=key)
+        answered = ask(relay, "/v1/messages", {**asked, **NOT_FOR_IT}, x_api_key=key)
         assert answered.json["content"][0]["text"]
+        assert (
+            answered.headers[NOT_CARRIED]
+            == "tool_not_carried:f, media_not_carried, option_not_carried:reasoning_effort"
+        )
         streamed = ask(relay, "/v1/chat/completions", {**asked, "stream": True}, x_api_key=key)
         assert streamed.body.endswith(b"data: [DONE]\n\n")
         exec(newcomers_lines(relay, key), {})

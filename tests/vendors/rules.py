@@ -36,6 +36,7 @@ def _openai_chat(body: Json, headers: Mapping[str, str], signatures: set[str]) -
         yield "The 'stream_options' parameter is only allowed when 'stream' is enabled."
     yield from _tool_names([tool["function"]["name"] for tool in body.get("tools", [])])
     yield from _of_openai([tool["function"] for tool in body.get("tools", [])])
+    yield from _chosen(body.get("tool_choice"), [tool["function"]["name"] for tool in body.get("tools", [])])
     waiting: list[str] = []
     for message in body.get("messages", []):
         yield from _chat_message(message, waiting)
@@ -80,6 +81,7 @@ def _openai_responses(body: Json, headers: Mapping[str, str], signatures: set[st
     functions = [tool for tool in body.get("tools", []) if tool["type"] == "function"]
     yield from _tool_names([tool["name"] for tool in functions])
     yield from _of_openai(functions)
+    yield from _chosen(body.get("tool_choice"), [tool.get("name") for tool in body.get("tools", [])])
     if isinstance(items, str):
         return
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
@@ -115,6 +117,7 @@ def _anthropic(body: Json, headers: Mapping[str, str], signatures: set[str]) -> 
             yield f"{name}: Field required"
     given = [tool for tool in body.get("tools", []) if "input_schema" in tool]
     yield from _tool_names([tool["name"] for tool in given])
+    yield from _chosen(body.get("tool_choice"), [tool.get("name") for tool in body.get("tools", [])])
     for place, tool in enumerate(given):
         if tool["input_schema"].get("type") != "object":
             yield f"tools.{place}.custom.input_schema.type: Input should be 'object'"
@@ -186,6 +189,9 @@ def _gemini(body: Json, headers: Mapping[str, str], signatures: set[str]) -> Ite
         yield "* GenerateContentRequest.contents: contents is not specified"
     declared = [tool for group in body.get("tools", []) for tool in group.get("functionDeclarations", [])]
     yield from _tool_names([tool["name"] for tool in declared])
+    calling = body.get("toolConfig", {}).get("functionCallingConfig", {})
+    for name in calling.get("allowedFunctionNames", []):
+        yield from _chosen({"name": name}, [tool["name"] for tool in declared])
     before: list[Json] = []
     if contents and contents[0].get("role", "user") != "user":
         yield "Please ensure that multiturn requests begin with a user role."
@@ -232,11 +238,25 @@ def _tool_names(names: list[str]) -> Iterator[str]:
             yield f"tools: Tool names must be unique: {name}"
 
 
+def _chosen(choice: Any, names: list[str]) -> Iterator[str]:
+    """Each vendor has its own words for it."""
+    told = choice if isinstance(choice, Mapping) else {}
+    name = told.get("function", told).get("name")
+    if name and name not in names:
+        yield f"Tool choice '{name}' not found in 'tools' parameter."
+
+
 _TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 
 def _of_openai(functions: list[Json]) -> Iterator[str]:
     for function in functions:
+        schema = function.get("parameters", {})
+        if schema and schema.get("type") != "object":
+            told = f"schema must be a JSON Schema of 'type: \"object\"', got 'type: \"{schema.get('type')}\"'."
+            yield f"Invalid schema for function '{function['name']}': {told}"
+        if schema and "properties" not in schema:
+            yield f"Invalid schema for function '{function['name']}': In context=(), object schema missing properties."
         if wrong := next(_wrong_types(function.get("parameters", {})), None):
             yield f"Invalid schema for function '{function['name']}': '{wrong}' is not valid under any of the schemas."
 

@@ -31,6 +31,7 @@ ID_LIMIT = 128
 
 def encode(context: Context, options: CallOptions) -> Encoded:
     writer = _Writer(options, dialect=DIALECT, vendor=PROVIDER)
+    context = writer.with_something_said(context)
     body = {
         "model": options.model,
         "max_tokens": options.max_tokens or MAX_TOKENS,
@@ -42,6 +43,8 @@ def encode(context: Context, options: CallOptions) -> Encoded:
     }
     writer.think(body)
     writer.form(body)
+    if body["max_tokens"] != options.max_tokens:
+        writer.supplied["max_tokens"] = body["max_tokens"]
     return writer.encoded(context, body, path=PATH)
 
 
@@ -134,21 +137,22 @@ class _Writer(Writing):
         return self.text(self.note(media, LossCode.MEDIA_NOT_CARRIED))
 
     def tools(self, context: Context) -> Json:
-        offered = [
-            hosted
-            or {"name": tool.name, **without_empty(description=tool.description), "input_schema": schema_of(tool)}
-            for tool, hosted in self.offered(context.tools)
-        ]
+        offered = list(self.offered(context.tools))
         if not offered:
             return {}
-        return {"tools": offered, **without_empty(tool_choice=self.tool_choice())}
+        tools = [
+            hosted
+            or {"name": tool.name, **without_empty(description=tool.description), "input_schema": schema_of(tool)}
+            for tool, hosted in offered
+        ]
+        return {"tools": tools, **without_empty(tool_choice=self.tool_choice(self.forced(tool for tool, _ in offered)))}
 
-    def tool_choice(self) -> Json | None:
+    def tool_choice(self, forced: str) -> Json | None:
         """Whether several may be called at once is a part of it; who may call none is not asked."""
         is_single = self.options.parallel_tools is False and self.options.tool_choice != "none"
         single = {"disable_parallel_tool_use": True} if is_single else {}
-        if self.options.tool_name:
-            return {"type": "tool", "name": self.options.tool_name, **single}
+        if forced:
+            return {"type": "tool", "name": forced, **single}
         kinds = {"": "auto", "auto": "auto", "none": "none", "required": "any"}
         choice = self.options.tool_choice
         return {"type": kinds[choice], **single} if choice or single else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from history.assembly import end_reason
@@ -11,7 +11,7 @@ from history.dialects.loose import count, obj, objs, string
 from history.dialects.reading import arguments_text, as_other
 from history.dialects.streaming import PartNames
 from history.dialects.writing import INVALID_JSON, arguments_of
-from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
+from history.entries import ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
 from history.events import (
     Ended,
     EndReason,
@@ -139,7 +139,7 @@ def block_events(block: Mapping[str, Any], names: PartNames) -> Iterator[Piece]:
             yield OtherPiece(part=names.new("other"), data=as_other(block))
 
 
-def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:
+def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()) -> Json:
     reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
     return {
         "id": reply_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from history.dialects.anthropic_messages.replies import (
@@ -21,6 +21,7 @@ from history.dialects.sse import sse
 from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
 from history.dialects.writing import arguments_of
+from history.entries import ToolDefinition
 from history.events import (
     Ended,
     Event,
@@ -107,7 +108,9 @@ class _Reader:
             yield UsageReported(usage=usage_from(self._usage))
 
 
-def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
+def stream_encoder(
+    *, model: str, reply_id: str, created: int = 0, with_usage: bool = True, tools: Sequence[ToolDefinition] = ()
+) -> StreamEncoder:
     return _Encoder(model=model, reply_id=reply_id)
 
 

@@ -6,8 +6,9 @@ the part that follows it in our record, above all on the first call of a turn; t
 
 from __future__ import annotations
 
+from mimetypes import guess_type
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
@@ -28,6 +29,7 @@ def encode(context: Context, options: CallOptions) -> Encoded:
     writer = _Writer(options, dialect=DIALECT, vendor=PROVIDER)
     if writer.switches.system_role == "remove":
         context = with_system_in_first_input(context)
+    context = writer.with_something_said(context)
     system = {"systemInstruction": {"parts": [{"text": context.system}]}} if context.system else {}
     body = {**system, "contents": writer.contents(context), **writer.tools(context), **writer.configuration()}
     return writer.encoded(context, body, path=path_for(options.model, stream=options.stream))
@@ -127,13 +129,14 @@ class _Writer(Writing):
         if content is not None:
             return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
         if media.url:
-            return {"fileData": {"mimeType": media.media_type, "fileUri": media.url}}
+            return {"fileData": {**without_empty(mimeType=_exact_type(media)), "fileUri": media.url}}
         return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
 
     def tools(self, context: Context) -> Json:
+        given = list(self.offered(context.tools))
         functions: list[Json] = []
         offered: list[Any] = []
-        for tool, hosted in self.offered(context.tools):
+        for tool, hosted in given:
             if hosted:
                 offered.append(hosted)
             else:
@@ -143,12 +146,12 @@ class _Writer(Writing):
             self.lose(LossCode.OPTION_NOT_CARRIED, name="parallel_tool_calls")
         if functions:
             offered.insert(0, {"functionDeclarations": functions})
-        return {"tools": offered, **self.tool_choice()} if offered else {}
+        return {"tools": offered, **self.tool_choice(self.forced(tool for tool, _ in given))} if offered else {}
 
-    def tool_choice(self) -> Json:
+    def tool_choice(self, forced: str) -> Json:
         mode, names = MODES.get(self.options.tool_choice), None
-        if self.options.tool_name:
-            mode, names = "ANY", [self.options.tool_name]
+        if forced:
+            mode, names = "ANY", [forced]
         if not mode:
             return {}
         return {"toolConfig": {"functionCallingConfig": {"mode": mode, **without_empty(allowedFunctionNames=names)}}}
@@ -168,6 +171,14 @@ class _Writer(Writing):
             responseJsonSchema=options.form.schema if options.form else None,
         )
         return without_empty(generationConfig=found)
+
+
+def _exact_type(media: Media) -> str:
+    """Others name pictures without saying of which type: then the address says it, or Google looks for itself."""
+    if not media.media_type.endswith("/*"):
+        return media.media_type
+    guessed = guess_type(urlsplit(media.url).path)[0] or ""
+    return guessed if guessed.startswith(media.media_type[:-1]) else ""
 
 
 def _has_call(parts: list[Json]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from history.assembly import end_reason
@@ -11,7 +11,7 @@ from history.dialects.loose import count, obj, objs, string, whole
 from history.dialects.reading import arguments_text, as_other, call_id_for, from_base64
 from history.dialects.streaming import PartNames
 from history.dialects.writing import INVALID_JSON, arguments_of
-from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage, thawed
+from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage, thawed
 from history.events import (
     Beside,
     Ended,
@@ -183,7 +183,7 @@ def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
     return list(ReplyReader().read(read_body(body)))
 
 
-def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:
+def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()) -> Json:
     reason = end_reason(output.end_reason or "stop")
     return chunk(
         reply_id=reply_id, model=output.model, parts=parts_of(output.parts), reason=WORDS[reason], usage=output.usage
@@ -252,10 +252,21 @@ def decode_error(status: int, body: bytes | Mapping[str, Any]) -> Failed:
     code = string(error.get("status"))
     message = string(error.get("message")) or string(found.get("error")) or no_reason(status)
     kind = refined(KINDS.get(code) or KIND_OF_STATUS.get(status, "server"), message)
+    details = objs(error.get("details"))
     # A wrong key is an invalid argument to Google; only the details say which.
-    if any(detail.get("reason") == "API_KEY_INVALID" for detail in objs(error.get("details"))):
+    if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):
         kind = "authentication"
-    return Failed(message=message, code=code, kind=kind, status=status, raw=found)
+    return Failed(message=message, code=code, kind=kind, status=status, retry_after=_retry_after(details), raw=found)
+
+
+def _retry_after(details: list[Mapping[str, Any]]) -> float | None:
+    """Google says in the body, and in no header, when to come again: ``"retryDelay": "34.07s"``."""
+    told = next((delay for detail in details if (delay := string(detail.get("retryDelay")))), "")
+    try:
+        seconds = float(told.removesuffix("s"))
+    except ValueError:
+        return None
+    return seconds if 0 <= seconds < float("inf") else None
 
 
 def encode_error(error: Failed) -> tuple[int, Json]:

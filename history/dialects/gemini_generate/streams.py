@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from history.dialects.gemini_generate.replies import (
@@ -18,7 +18,7 @@ from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.entries import Usage
+from history.entries import ToolDefinition, Usage
 from history.events import (
     Ended,
     Event,
@@ -42,7 +42,9 @@ def stream_decoder(provider: str = "") -> StreamDecoder:
     return JsonStreamDecoder(read, read_whole=reader.read)
 
 
-def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
+def stream_encoder(
+    *, model: str, reply_id: str, created: int = 0, with_usage: bool = True, tools: Sequence[ToolDefinition] = ()
+) -> StreamEncoder:
     return _Encoder(model=model, reply_id=reply_id)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,9 @@ from history.assembly import end_reason
 from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
 from history.dialects.loose import compact, count, items, obj, objs, string, without_empty
 from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
-from history.dialects.writing import arguments_of
-from history.entries import ModelOutput, Part, Text, Usage
+from history.dialects.stand_ins import input_of
+from history.dialects.writing import arguments_of, stand_ins
+from history.entries import ModelOutput, ToolDefinition, ToolRequest, Usage
 from history.events import (
     Beside,
     Ended,
@@ -236,14 +237,12 @@ def _answer(choice: Mapping[str, Any]) -> tuple[list[Piece], list[Ended]]:
     return pieces, [Ended(reason="refusal", raw_reason=word) if is_refused else ended(word, has_calls=calls.count > 0)]
 
 
-def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:
+def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()) -> Json:
     reason = end_reason(output.end_reason or ("tool_use" if output.tool_requests else "stop"))
-    calls = [
-        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in output.tool_requests
-    ]
+    of_text = taking_text(tools)
+    calls = [_call(call, takes_text=call.name in of_text) for call in output.tool_requests]
     extra = without_empty(reasoning_content=output.reasoning, tool_calls=calls)
-    message: Json = {"role": "assistant", "content": content_of(output.parts) or None, "refusal": None, **extra}
+    message: Json = {"role": "assistant", "content": output.text or None, "refusal": None, **extra}
     return {
         "id": reply_id,
         "object": "chat.completion",
@@ -254,14 +253,15 @@ def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Jso
     }
 
 
-def content_of(parts: tuple[Part, ...]) -> str:
-    """All texts of an answer in one: those in a row are glued, others stand apart."""
-    content, before_was_text = "", False
-    for part in parts:
-        if isinstance(part, Text):
-            content += part.text if before_was_text or not content else f"\n\n{part.text}"
-        before_was_text = isinstance(part, Text)
-    return content
+def taking_text(tools: Sequence[ToolDefinition]) -> frozenset[str]:
+    """The names of the tools that are called with plain text."""
+    return frozenset(name for name, one in stand_ins(tools).items() if one.takes_text)
+
+
+def _call(call: ToolRequest, *, takes_text: bool) -> Json:
+    if takes_text:
+        return {"id": call.call_id, "type": "custom", "custom": {"name": call.name, "input": input_of(call.arguments)}}
+    return {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 # Errors.

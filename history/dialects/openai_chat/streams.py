@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from history.assembly import NO_ARGUMENTS
@@ -15,13 +15,16 @@ from history.dialects.openai_chat.replies import (
     encode_error,
     ended,
     message_events,
+    taking_text,
     usage_from,
     usage_to,
 )
 from history.dialects.replying import Replying
 from history.dialects.sse import sse
+from history.dialects.stand_ins import input_of
 from history.dialects.streaming import JsonStreamDecoder
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.entries import ToolDefinition
 from history.events import (
     Beside,
     Ended,
@@ -111,28 +114,37 @@ class _Reader:
         return (Beside(answer=index, event=event) for event in events)
 
 
-def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
+def stream_encoder(
+    *, model: str, reply_id: str, created: int = 0, with_usage: bool = True, tools: Sequence[ToolDefinition] = ()
+) -> StreamEncoder:
     """`with_usage`: whether the client asked for the chunk with the counts; others would stumble over it."""
-    return _Encoder(model=model, reply_id=reply_id, created=created, with_usage=with_usage)
+    of_text = taking_text(tools)
+    return _Encoder(model=model, reply_id=reply_id, created=created, with_usage=with_usage, of_text=of_text)
 
 
 class _Encoder(Replying):
-    def __init__(self, *, model: str, reply_id: str, created: int, with_usage: bool) -> None:
+    def __init__(self, *, model: str, reply_id: str, created: int, with_usage: bool, of_text: frozenset[str]) -> None:
         super().__init__(model=model, reply_id=reply_id)
-        self._created, self._with_usage = created, with_usage
-        self._has_begun = self._has_text = self._is_apart = False
+        self._created, self._with_usage, self._of_text = created, with_usage, of_text
+        self._has_begun = False
+        # The part that the text so far ends with, and whether something else came after it.
+        self._text_part, self._is_apart = "", False
         self._calls: dict[str, int] = {}
         # The calls for which no arguments have come.
         self._without: set[int] = set()
+        # What calls with plain text have so far: only all of it tells the text.
+        self._texts: dict[int, list[str]] = {}
         self._thinking = ""
 
     def write(self, piece: Piece) -> bytes:
         if isinstance(piece, TextPiece):
-            return self._text(piece.text) if piece.text else b""
+            return self._text(piece) if piece.text else b""
         self._is_apart = True
         if isinstance(piece, ReasoningPiece):
             return self._thought(piece) if piece.text else b""
-        return self._delta(tool_calls=[self._call(piece)]) if isinstance(piece, ToolCallPiece) else b""
+        if isinstance(piece, ToolCallPiece) and (call := self._call(piece)):
+            return self._delta(tool_calls=[call])
+        return b""
 
     def fail(self, failed: Failed) -> bytes:
         return sse(encode_error(failed)[1])
@@ -140,25 +152,29 @@ class _Encoder(Replying):
     def close(self, ended: Ended | None) -> bytes:
         if ended is None:
             return b""
-        final = self._without_arguments() + self._delta(finish_reason=WORDS[ended.reason])
+        final = self._without_arguments() + self._with_texts() + self._delta(finish_reason=WORDS[ended.reason])
         counts = self._chunk(choices=[], usage=usage_to(self.usage)) if self._with_usage else b""
         return final + counts + DONE
 
-    def _text(self, text: str) -> bytes:
-        """There is one text only: what comes after something else begins a new paragraph of it."""
-        gap = "\n\n" if self._has_text and self._is_apart else ""
-        self._has_text, self._is_apart = True, False
-        return self._delta(content=gap + text)
+    def _text(self, piece: TextPiece) -> bytes:
+        """There is one text only: another one, or what comes after something else, is a new paragraph of it."""
+        gap = "\n\n" if self._text_part and (self._is_apart or self._text_part != piece.part) else ""
+        self._text_part, self._is_apart = piece.part, False
+        return self._delta(content=gap + piece.text)
 
     def _thought(self, piece: ReasoningPiece) -> bytes:
         gap = "\n\n" if self._thinking and self._thinking != piece.part else ""
         self._thinking = piece.part
         return self._delta(reasoning_content=gap + piece.text)
 
-    def _call(self, piece: ToolCallPiece) -> dict[str, Any]:
+    def _call(self, piece: ToolCallPiece) -> dict[str, Any] | None:
         function = {"arguments": piece.arguments}
         is_new = piece.part not in self._calls
         index = self._calls.setdefault(piece.part, len(self._calls))
+        if index in self._texts or (is_new and piece.name in self._of_text):
+            self._texts.setdefault(index, []).append(piece.arguments)
+            custom = {"name": piece.name, "input": ""}
+            return {"index": index, "id": piece.call_id, "type": "custom", "custom": custom} if is_new else None
         if piece.arguments:
             self._without.discard(index)
         elif is_new:
@@ -170,6 +186,11 @@ class _Encoder(Replying):
     def _without_arguments(self) -> bytes:
         """Clients parse the text that they have put together, and an empty one is no JSON."""
         calls = [{"index": index, "function": {"arguments": NO_ARGUMENTS}} for index in sorted(self._without)]
+        return self._delta(tool_calls=calls) if calls else b""
+
+    def _with_texts(self) -> bytes:
+        texts = {index: input_of("".join(pieces)) for index, pieces in self._texts.items()}
+        calls = [{"index": index, "custom": {"input": text}} for index, text in texts.items()]
         return self._delta(tool_calls=calls) if calls else b""
 
     def _delta(self, *, finish_reason: str | None = None, **delta: Any) -> bytes:

@@ -45,6 +45,7 @@ class _Writer(OpenAIWriting):
         role = self.switches.system_role
         if role == "remove":
             context = with_system_in_first_input(context)
+        context = self.with_something_said(context)
         items = [item for entry in self.entries(context) for item in self.written(entry)]
         if not context.system or role == "developer":
             opening = [self.message("developer", [self.text(context.system)])] if context.system else []

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from history.assembly import end_reason
 from history.dialects.failures import read_body
-from history.dialects.loose import compact, count, obj, objs, string
+from history.dialects.loose import compact, count, obj, objs, string, without_empty
 from history.dialects.openai_chat.replies import decode_error as decode_error
 from history.dialects.openai_chat.replies import encode_error as encode_error
 from history.dialects.reading import as_other
+from history.dialects.stand_ins import StandIn, input_of
 from history.dialects.streaming import PartNames
-from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest, Usage
+from history.dialects.writing import stand_ins
+from history.entries import ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
 from history.events import (
     Ended,
     EndReason,
@@ -30,6 +32,9 @@ DIALECT = "openai-responses"
 PROVIDER = "openai"
 
 Json = dict[str, Any]
+
+# How a call of a tool that takes plain text is called.
+CUSTOM = "custom_tool_call"
 
 # Why a response is incomplete; every other one is completed.
 INCOMPLETE: dict[str, EndReason] = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -81,7 +86,7 @@ def call_of(item: Mapping[str, Any]) -> tuple[str, str, str] | None:
         return call_id, string(item.get("name")), string(item.get("arguments"))
     if not kind.endswith("_call") or not call_id:
         return None
-    if kind == "custom_tool_call":
+    if kind == CUSTOM:
         return call_id, string(item.get("name")), compact({"input": item.get("input")})
     given = {name: value for name, value in item.items() if name not in ("type", "id", "call_id", "status")}
     return call_id, string(item.get("name")) or kind, compact(given)
@@ -107,9 +112,10 @@ def content_text(part: Mapping[str, Any]) -> str:
 def item_events(item: Mapping[str, Any], names: PartNames) -> Iterator[Piece]:
     """The pieces of a whole item."""
     if item.get("type") == "message":
+        name = names.new("text")
         for part in objs(item.get("content")):
             extra = {"annotations": found} if (found := objs(part.get("annotations"))) else {}
-            yield TextPiece(part=names.same("text"), text=content_text(part), extra=extra)
+            yield TextPiece(part=name, text=content_text(part), extra=extra)
     elif item.get("type") == "reasoning":
         text, signature = reasoning_text(item), string(item.get("encrypted_content"))
         part_name = names.new("reasoning")
@@ -157,9 +163,9 @@ def decode_reply(body: bytes | Mapping[str, Any]) -> list[Event]:
     return events
 
 
-def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0) -> Json:
-    reason = end_reason(output.end_reason or "stop")
-    items = [item for place, part in enumerate(output.parts) for item in _item(part, f"{reply_id}_{place}")]
+def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()) -> Json:
+    reason, own = end_reason(output.end_reason or "stop"), stand_ins(tools)
+    items = [item for place, part in enumerate(output.parts) for item in _item(part, f"{reply_id}_{place}", own)]
     reply = response(reply_id=reply_id, created=created, model=output.model, items=items)
     return {**reply, **ending(reason), "usage": usage_to(output.usage)}
 
@@ -192,14 +198,14 @@ def ending(reason: EndReason) -> Json:
     return {"status": "completed"}
 
 
-def _item(part: Part, name: str) -> Iterator[Json]:
+def _item(part: Part, name: str, own: Mapping[str, StandIn]) -> Iterator[Json]:
     match part:
         case Text():
             yield message_item(name, part.text)
         case Reasoning() if part.text or part.signature:
             yield reasoning_item(name, part.text, part.signature)
         case ToolRequest():
-            yield call_item(name, part.call_id, part.name, part.arguments)
+            yield call_item(name, part.call_id, part.name, part.arguments, of=own.get(part.name))
         case _:
             return
 
@@ -218,12 +224,11 @@ def reasoning_item(name: str, text: str, signature: str) -> Json:
     return {"id": f"rs_{name}", "type": "reasoning", "summary": summary, "encrypted_content": signature or None}
 
 
-def call_item(name: str, call_id: str, tool: str, arguments: str) -> Json:
-    return {
-        "id": f"fc_{name}",
-        "type": "function_call",
-        "call_id": call_id,
-        "name": tool,
-        "arguments": arguments,
-        "status": "completed",
-    }
+def call_item(name: str, call_id: str, tool: str, arguments: str, *, of: StandIn | None) -> Json:
+    """As the caller knows the tool: a function, of a group or by itself, or one that takes plain text."""
+    if of and of.takes_text:
+        kind: Json = {"id": f"ctc_{name}", "type": CUSTOM, "input": input_of(arguments)}
+    else:
+        kind = {"id": f"fc_{name}", "type": "function_call", "arguments": arguments}
+    named = {"call_id": call_id, "name": tool, **without_empty(namespace=of and of.namespace)}
+    return {**kind, **named, "status": "completed"}

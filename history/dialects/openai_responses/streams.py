@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from history.dialects.loose import obj, objs, string
 from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.openai_responses.replies import (
+    CUSTOM,
     call_item,
     call_of,
     content_text,
@@ -27,8 +28,11 @@ from history.dialects.openai_responses.replies import (
 )
 from history.dialects.replying import Replying
 from history.dialects.sse import sse
+from history.dialects.stand_ins import input_of
 from history.dialects.streaming import Block, Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.dialects.writing import stand_ins
+from history.entries import ToolDefinition
 from history.events import (
     Ended,
     Event,
@@ -43,8 +47,6 @@ from history.events import (
 )
 
 Json = dict[str, Any]
-
-CUSTOM = "custom_tool_call"
 
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
@@ -98,7 +100,7 @@ class _Reader:
 
     def _part(self, index: int, kind: str) -> str:
         if index not in self._parts:
-            self._parts[index] = self._names.same(kind) if kind == "text" else self._names.new(kind)
+            self._parts[index] = self._names.new(kind)
         return self._parts[index]
 
     def _open(self, index: int, item: Mapping[str, Any]) -> Iterator[Event]:
@@ -167,14 +169,16 @@ def _index(data: Mapping[str, Any]) -> int:
     return index if isinstance(index, int) else -1
 
 
-def stream_encoder(*, model: str, reply_id: str, created: int = 0, with_usage: bool = True) -> StreamEncoder:
-    return _Encoder(model=model, reply_id=reply_id, created=created)
+def stream_encoder(
+    *, model: str, reply_id: str, created: int = 0, with_usage: bool = True, tools: Sequence[ToolDefinition] = ()
+) -> StreamEncoder:
+    return _Encoder(model=model, reply_id=reply_id, created=created, tools=tools)
 
 
 class _Encoder(Replying):
-    def __init__(self, *, model: str, reply_id: str, created: int) -> None:
+    def __init__(self, *, model: str, reply_id: str, created: int, tools: Sequence[ToolDefinition]) -> None:
         super().__init__(model=model, reply_id=reply_id)
-        self._created = created
+        self._created, self._stand_ins = created, stand_ins(tools)
         self._row = Row()
         self._items: list[Json] = []
         self._has_begun = False
@@ -226,7 +230,7 @@ class _Encoder(Replying):
 
     def _step(self, step: Step) -> bytes:
         block = step.block
-        kind = _PREFIXES.get(type(block.started), "msg")
+        kind = self._kind(block.started)
         place = {"output_index": block.index}
         within = {"item_id": f"{kind}_{self.reply_id}_{block.index}", **place}
         match step:
@@ -241,12 +245,23 @@ class _Encoder(Replying):
                 told = self._told(block, kind, within)
                 return told + self._event("response.output_item.done", **place, item=item)
 
+    def _kind(self, started: Piece) -> str:
+        """The items' ids say what they are."""
+        match started:
+            case ToolCallPiece(name=name):
+                return "ctc" if (own := self._stand_ins.get(name)) and own.takes_text else "fc"
+            case ReasoningPiece():
+                return "rs"
+            case _:
+                return "msg"
+
     def _item(self, block: Block) -> Json:
         """The item as far as it is written."""
         name = f"{self.reply_id}_{block.index}"
         match block.started:
             case ToolCallPiece(call_id=call_id, name=tool):
-                return call_item(name, call_id, tool, block.text("arguments") or "{}")
+                own = self._stand_ins.get(tool)
+                return call_item(name, call_id, tool, block.text("arguments") or "{}", of=own)
             case ReasoningPiece():
                 return reasoning_item(name, block.text("text"), block.text("signature"))
             case _:
@@ -269,7 +284,7 @@ class _Encoder(Replying):
                 self._summarised.add(within["item_id"])
                 delta = {"summary_index": 0, "delta": text}
                 return opened + self._event("response.reasoning_summary_text.delta", **within, **delta)
-            case ToolCallPiece(arguments=arguments) if arguments:
+            case ToolCallPiece(arguments=arguments) if arguments and kind == "fc":
                 return self._event("response.function_call_arguments.delta", **within, delta=arguments)
             case _:
                 return b""
@@ -277,6 +292,10 @@ class _Encoder(Replying):
     def _told(self, block: Block, kind: str, within: Json) -> bytes:
         """The whole of what the deltas brought."""
         text = block.text("text")
+        if kind == "ctc":  # only all of it tells the text
+            given = input_of(block.text("arguments"))
+            delta = self._event("response.custom_tool_call_input.delta", **within, delta=given)
+            return delta + self._event("response.custom_tool_call_input.done", **within, input=given)
         if isinstance(block.started, ToolCallPiece):
             told = {"name": block.started.name, "arguments": block.text("arguments") or "{}"}
             return self._event("response.function_call_arguments.done", **within, **told)
@@ -289,11 +308,8 @@ class _Encoder(Replying):
         return done + self._part("done", kind, within, text)
 
 
-# The items' ids say what they are.
-_PREFIXES: dict[type, str] = {ToolCallPiece: "fc", ReasoningPiece: "rs"}
-
-
 def _empty(item: Json) -> Json:
     """An item as it is before anything was written."""
-    empty: Json = {"content": [], "summary": [], "arguments": "", "encrypted_content": None, "status": "in_progress"}
+    empty: Json = {"content": [], "summary": [], "encrypted_content": None, "status": "in_progress"}
+    empty |= {"arguments": "", "input": ""}
     return {name: empty.get(name, value) for name, value in item.items()}

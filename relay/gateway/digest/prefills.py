@@ -86,15 +86,15 @@ def names_of(asked: Asked, answer: Answer) -> Iterator[str]:
     if asked.begun is None or rest is None or not rest.parts:
         return
     before, end = asked.sent[-2] if len(asked.sent) > 1 else fingerprints.START, asked.sent[-1]
-    yield _name(asked.mark(rest, after=end))
-    yield _name(asked.mark(replace(rest, parts=(*asked.begun.parts, *rest.parts)), after=before))
-    yield _name(asked.mark(replace(rest, parts=joined(asked.begun.parts, rest.parts)), after=before))
+    yield name_of(asked.mark(rest, after=end))
+    yield name_of(asked.mark(replace(rest, parts=(*asked.begun.parts, *rest.parts)), after=before))
+    yield name_of(asked.mark(replace(rest, parts=joined(asked.begun.parts, rest.parts)), after=before))
 
 
 def as_stored(asked: Asked) -> Asked | None:
     """The request with the chain that the record has, from the newest answer on that is known under such a name."""
     names = {
-        _name(mark): place
+        name_of(mark): place
         for place, (entry, mark) in enumerate(zip(asked.entries, asked.sent, strict=False))
         if isinstance(entry, ModelOutput)
     }
@@ -106,6 +106,6 @@ def as_stored(asked: Asked) -> Asked | None:
     return asked.chained_from(names[newest.name], bytes(row.fingerprint))
 
 
-def _name(mark: bytes) -> str:
+def name_of(mark: bytes) -> str:
     """Fingerprints themselves are shown to nobody, and names of replies are."""
     return f"as sent {sha256(mark).hexdigest()[:40]}"
