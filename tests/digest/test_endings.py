@@ -90,6 +90,15 @@ def test_nor_is_it_after_an_error_in_the_middle_of_the_stream(relay: Relay) -> N
     assert row.usage["output_tokens"] >= 200
 
 
+def test_an_answer_that_is_made_in_the_background_was_not_cut_off(relay: Relay) -> None:
+    exchange = relay.send("openai-responses", {"model": "m", "input": "hello", "background": True})
+    relay.journal.reply(exchange, b'{"id": "resp_1", "object": "response", "status": "queued", "output": []}')
+    relay.end(exchange)
+    relay.digest()
+    assert exchange_of(exchange).end_reason == "done"
+    assert Message.objects.get(kind="model_output").end_reason == "pause"
+
+
 def test_nothing_is_made_up_where_the_client_left_before_the_first_word(relay: Relay) -> None:
     exchange = relay.send(CHAT, HELLO)
     relay.end(exchange, "client_gone", status=0)

@@ -146,6 +146,8 @@ def end_events(response: Mapping[str, Any], *, has_calls: bool, refused: bool) -
         case "incomplete":
             word = string(obj(response.get("incomplete_details")).get("reason"))
             yield Ended(reason=INCOMPLETE.get(word, "other"), raw_reason=word or "incomplete")
+        case "queued" | "in_progress" as word:  # asked for in the background: the answer is fetched later
+            yield Ended(reason="pause", raw_reason=word)
         case "failed" | "cancelled":
             yield decode_error(0, response)
 
