@@ -123,7 +123,7 @@ def test_the_panel_says_under_which_key_it_was_recorded(client: Client, ada: Use
     """Its holder gets to the page of the key from there; whoever else reads it learns the name."""
     session = relayed(ada)
     recorder.append(session, said("Hello"), after=0)
-    link = f'<a href="/keys/{ApiKey.objects.get().prefix}/">laptop</a>'
+    link = f'<a id="panel-key" href="/keys/{ApiKey.objects.get().prefix}/">laptop</a>'
     client.force_login(ada)
     assert link in client.get(f"/s/{session.pk}/").content.decode()
     bob.is_staff = bob.is_superuser = True
