@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -42,8 +43,9 @@ async def page(talk: Talk) -> AsyncIterator[WebsocketCommunicator]:
 
 
 async def test_what_a_program_says_is_news_once_and_somebody_else_s_never(
-    talk: Talk, bob: User, page: WebsocketCommunicator
+    talk: Talk, bob: User, page: WebsocketCommunicator, settings: Any
 ) -> None:
+    settings.REDIS_URL = ""
     session = await in_database(relayed, talk.user)
     await in_database(relayed, bob)
     await in_database(lookout.look_at_lists)
