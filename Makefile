@@ -2,9 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Two for each core, because many tests wait for a process or a socket. A file stays together: its tests share
+# On all cores, and some more, because many tests wait for a process or a socket. A file stays together: its tests share
 # what takes long to set up.
-WORKERS = $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 2)" 2> /dev/null)
+WORKERS = $(shell "$(PYTHON)" -c "import os; print((os.cpu_count() or 2) * 3 // 2)" 2> /dev/null)
 BROWSERS = $(shell "$(PYTHON)" -c "import os; print(os.cpu_count() or 2)" 2> /dev/null)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Apart from the others: once a browser has run in a process, async tests fail in it.

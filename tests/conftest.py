@@ -18,6 +18,7 @@ from django.test import TransactionTestCase, override_settings
 from django.utils import translation
 from hypothesis import settings as hypothesis_settings
 from hypothesis.internal.conjecture import providers as hypothesis_values
+from pytest_django import DjangoDbBlocker
 
 from history import exchanges
 from history.dialects import DIALECTS
@@ -105,6 +106,13 @@ def django_db_modify_db_settings(
 def django_db_keepdb() -> bool:
     """A file is ready before Django looks for it."""
     return connection.vendor == "sqlite"
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """The first test finds the same as all others: nothing, not even the agents that a new house has."""
+    with django_db_blocker.unblock():
+        databases.empty_tables()
 
 
 @pytest.fixture(scope="session", autouse=True)
