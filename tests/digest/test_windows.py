@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from history import keys, recorder, verification
+from history.entries import Reasoning, Text
 from history.models import Message, Session, ToolCall
 from project.accounts.models import User
 from tests.digest.programs import AnthropicSdk, Chat, ClaudeCode, GenAiSdk, Program, ResponsesSdk
@@ -72,6 +74,49 @@ def test_conversations_at_the_same_time_stay_apart(relay: Relay) -> None:
             talk.ask(f"Question {turn} of {number}", said(f"Answer {turn} of {number}"))
     assert sorted(path_of(session)[-1] for session in sessions()) == [f"a:Answer 4 of {number}" for number in range(3)]
     assert [session.message_count for session in sessions()] == [10, 10, 10]
+
+
+def test_examples_before_a_question_are_no_conversation(relay: Relay) -> None:
+    """A program draws some of its examples for each question: nobody has asked them here."""
+    examples = [("Is this spam? Win now!", "Yes."), ("Is this spam? See you at six.", "No.")]
+    for drawn in (examples, examples[1:]):
+        talk = Chat(relay)
+        for question, answer in drawn:
+            talk.say(question)
+            talk.hear(said(answer))
+        talk.ask(f"Is this spam? {len(drawn)} {drawn[0][1]}", said("No."))
+    assert sorted(session.message_count for session in sessions()) == [4, 6]
+
+
+def test_an_end_that_two_conversations_have_leads_to_neither(relay: Relay) -> None:
+    talks = [Window(Chat(relay), 5) for _ in range(2)]
+    for number, talk in enumerate(talks):
+        for text, answer in ((f"Question of {number}", f"Answer of {number}"), ("Thanks", "Welcome!")):
+            talk.ask(text, said(answer))
+    talks[0].size = 3
+    talks[0].ask("One thing more", said("Yes?"))
+    assert [path_of(session) for session in sessions()] == [
+        ["u:Question of 0", "a:Answer of 0", "u:Thanks", "a:Welcome!"],
+        ["u:Question of 1", "a:Answer of 1", "u:Thanks", "a:Welcome!"],
+        ["u:Thanks", "a:Welcome!", "u:One thing more", "a:Yes?"],
+    ]
+
+
+def test_a_newest_answer_of_two_texts_that_comes_back_as_one_is_known_in_it(relay: Relay) -> None:
+    """In Chat Completions an answer is one text, whoever gave it."""
+    talk = Chat(relay)
+    window = Window(talk, 5)
+    talk_to(window, 4)
+    talk.say("Look for it")
+    del talk.body["messages"][:-5]
+    exchange = talk.send(upstream="anthropic-messages")
+    relay.answer(exchange, replace(said(), parts=(Text(text="I look."), Reasoning(text="Hm."), Text(text="Found it."))))
+    relay.digest()
+    talk.hear(said("I look.\n\nFound it."))
+    window.ask("Where?", said("Here."))
+    (session,) = sessions()
+    assert path_of(session)[-3:] == ["a:I look.\n\nFound it.", "u:Where?", "a:Here."]
+    assert not Message.objects.filter(kind="head_moved").exists()
 
 
 def test_replies_that_are_not_kept_do_not_tear_it_apart(relay: Relay, ada: User) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
 from uuid import UUID
 
 from history.bodies import LONG_TEXT, clean
 from history.entries import Entry, ModelInput, ModelOutput, ToolResults
 from history.fingerprints import essence_of
-from history.models import Message, Session
+from history.models import Message
 from relay.gateway.digest.reading import Asked
+from relay.gateway.digest.recent import recent_sessions
 
 # How they begin. People write of <summary>, too: that one has to come first.
 _COMPACTED = re.compile(
@@ -25,8 +25,6 @@ _COMPACTED = re.compile(
 READ_CHARS = 2_000
 # It stands among the first things said: after what a program tells of its surroundings, if anything.
 WITHIN = 3
-# Its conversation is looked for among so many of the key, the newest.
-MOST_RECENT, RECENTLY = 20, timedelta(days=1)
 
 
 def is_compacted(entries: Iterable[Entry]) -> bool:
@@ -38,10 +36,7 @@ def session_of(asked: Asked) -> UUID | None:
     kept = _kept(asked) if is_compacted(asked.entries[:WITHIN]) else []
     if not kept:
         return None
-    recent = Session.objects.filter(
-        api_key_id=asked.record.key, hidden_at=None, last_activity_at__gte=asked.at - RECENTLY
-    )
-    ids = list(recent.order_by("-last_activity_at").values_list("pk", flat=True)[:MOST_RECENT])
+    ids = list(recent_sessions(asked).values_list("pk", flat=True))
     for kind, content in kept:
         said = Message.objects.filter(session_id__in=ids, kind=kind, on_path=True, content=content)
         ids = list(said.order_by("-created_at").values_list("session_id", flat=True))

@@ -1,8 +1,9 @@
 """The rows of many calls in one transaction: sessions, entries, exchanges, and how far the journal is digested.
 
-Everything about a call that is in memory changes only after the commit, so a database that goes away in the middle
-costs nothing but time. A wave holds no two calls of which one goes on from what the other adds. Two that leave one
-conversation at the same answer and name nothing may meet in one: then the later of them is where it goes on.
+Everything about a call that is in memory changes only after the commit (but for how its request is read), so a database
+that goes away in the middle costs nothing but time. A wave holds no two calls of which one goes on from what the other
+adds. Two that leave one conversation at the same answer and name nothing may meet in one: then the later of them is
+where it goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, parents, pieces, prefills, retries
+from relay.gateway.digest import notes, parents, pieces, prefills, retries, windows
 from relay.gateway.digest.answers import Answer, read_answer
 from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, name_told, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
@@ -129,6 +130,7 @@ class Wave:
             spot = pieces.spot_of(plan)
             if self.must_wait(plan.under, spot):
                 return False
+            spot = windows.spot_of(plan, spot)
             if prefills.is_prefill(plan.asked, spot):
                 plan.under.asked = plan.asked.prefilled()
                 spot = pieces.spot_of(plan)

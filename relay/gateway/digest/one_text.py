@@ -23,4 +23,6 @@ def names_of(asked: Asked, answer: Answer) -> Iterator[str]:
             continue
         if sum(isinstance(part, Text) for part in output.parts) > 1:
             sent = replace(output, parts=(Text(text=output.text), *output.tool_requests))
-            yield name_of(asked.mark(sent, after=asked.sent[-1] if asked.sent else fingerprints.START))
+            # After what the client sent, and after what the record has: a client may leave the beginning out.
+            for end in {asked.sent[-1] if asked.sent else fingerprints.START, asked.end}:
+                yield name_of(asked.mark(sent, after=end))

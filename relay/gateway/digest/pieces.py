@@ -3,8 +3,7 @@
 Some come with a beginning that the client wrote, or in two answers (`prefills`). One answer may also come back as its
 text in one message and its calls in another (opencode does so with some), or with each result right behind its call,
 before the next one (some builds of Codex). So where a request has answers that nobody here knows, their pieces are put
-together and looked for once more; then the beginning may be missing (`windows`); what is unknown then, too, stays as it
-came.
+together and looked for once more; what is unknown then, too, stays as it came.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from history import fingerprints
 from history.dialects.vocabulary import Said
 from history.entries import ModelOutput, ToolResults
 from history.models import Message
-from relay.gateway.digest import windows
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.prefills import as_stored
 from relay.gateway.digest.reading import Asked
@@ -28,21 +26,19 @@ MOST_PIECES, MOST_ANSWERS = 32, 64
 def spot_of(plan: Plan) -> Spot:
     """The reading of the request of which the record has most becomes the plan's."""
     asked, spot = plan.asked, recognise(plan.asked)
-    if _has_unknown(asked, spot) and (other := as_stored(asked)) is not None:
+    if has_unknown(asked, spot) and (other := as_stored(asked)) is not None:
         asked, spot = other, recognise(other)
-    if _has_unknown(asked, spot) and (other := asked.with_neighbours_joined(since=spot.known)) is not None:
+    if has_unknown(asked, spot) and (other := asked.with_neighbours_joined(since=spot.known)) is not None:
         asked, spot = _better((asked, spot), other)
     for _ in range(MOST_ANSWERS):
-        if not _has_unknown(asked, spot) or (other := _joined_over_results(asked, since=spot.known)) is None:
+        if not has_unknown(asked, spot) or (other := _joined_over_results(asked, since=spot.known)) is None:
             break
-        asked, spot = other, recognise(other)
-    if _has_unknown(asked, spot) and (other := windows.gone_on_from(asked, spot)) is not None:
         asked, spot = other, recognise(other)
     plan.under.asked = asked
     return spot
 
 
-def _has_unknown(asked: Asked, spot: Spot) -> bool:
+def has_unknown(asked: Asked, spot: Spot) -> bool:
     """Whether the newest answer that the client sends back is not in the record."""
     last = asked.last_answer
     return last is not None and spot.known <= last

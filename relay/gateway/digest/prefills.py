@@ -95,7 +95,8 @@ def as_stored(asked: Asked) -> Asked | None:
     """The request with the chain that the record has, from the newest answer on that is known under such a name."""
     names = {
         name_of(mark): place
-        for place, (entry, mark) in enumerate(zip(asked.entries, asked.sent, strict=False))
+        for marks in {asked.sent, asked.chain}
+        for place, (entry, mark) in enumerate(zip(asked.entries, marks, strict=False))
         if isinstance(entry, ModelOutput)
     }
     found = NamedReply.objects.filter(key_id=asked.record.key, name__in=list(names), session__hidden_at=None)

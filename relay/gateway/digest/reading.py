@@ -128,7 +128,9 @@ class Asked:
         for marks in (chain, sent):
             for entry in added:
                 marks.append(self.mark(entry, after=marks[-1] if marks else fingerprints.START))
-        begun = _begun(request) if self.begun is not None else None
+        if self.begun is not None and self.is_prefilled:
+            sent.append(self.mark(self.begun, after=sent[-1] if sent else fingerprints.START))
+        begun = self.begun if self.begun is None or self.is_prefilled else _begun(request)
         return replace(self, request=request, chain=tuple(chain), sent=tuple(sent), begun=begun)
 
     def joined(self, places: Sequence[int]) -> Said:

@@ -4,42 +4,59 @@ the record, and they go on after it.
 Such a request has a beginning that nobody knows, but all of it up to its newest answer is the end of a conversation: of
 the one that it names, or of one of those of the key that went on last. The chain over it is then made to go on from
 what stands there before it. Where anything in between differs, it is no such request, and stays what it is.
+
+Without a name two things more must be so. Something of it was asked here: examples that a program puts before each of
+its questions are no conversation. And it is the end of one conversation alone: "Thanks" and "You're welcome" end many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import Q
 
 from history import fingerprints
 from history.dialects.vocabulary import Said
 from history.entries import LEAVES, ModelOutput
-from history.models import Message, Session
+from history.models import Exchange, Message
+from relay.gateway.digest.pieces import has_unknown
+from relay.gateway.digest.plans import Plan
+from relay.gateway.digest.prefills import as_stored
 from relay.gateway.digest.reading import Asked
-from relay.gateway.digest.recognising import Spot
+from relay.gateway.digest.recent import recent_sessions
+from relay.gateway.digest.recognising import Spot, recognise
 
-# Its conversation is looked for among so many of the key, the newest; within so many of the newest entries.
-MOST_RECENT, RECENTLY = 20, timedelta(days=1)
+# So near to where a conversation ended, in entries, must be what such a request goes on from.
 NEAR_THE_END = 12
 # No window is longer; who sends more sends all.
 MOST_SENT = 400
+
+# Of an entry: its session, its number and that of what it follows, its kind and its mark.
+End = tuple[UUID, int, int, str, bytes]
+
+
+def spot_of(plan: Plan, spot: Spot) -> Spot:
+    """Where a request goes on whose newest answer nobody knows: elsewhere, if it leaves the beginning out."""
+    if spot.known or not has_unknown(plan.asked, spot) or (other := gone_on_from(plan.asked, spot)) is None:
+        return spot
+    plan.under.asked = as_stored(other) or other
+    return recognise(plan.under.asked)
 
 
 def gone_on_from(asked: Asked, spot: Spot) -> Asked | None:
     """The request with the chain that it would have if it were whole; None where it is no end of a conversation."""
     said = _up_to_newest_answer(asked)
-    if spot.known or not 2 <= len(said) <= MOST_SENT:
+    if not 2 <= len(said) <= MOST_SENT:
         return None
-    candidates = _candidates(asked, spot)
+    ends = _ends(asked, spot)
     # Of a reply that was not kept, or came back as another, what it answers is the end.
     for end in filter(_has_answer, (said, said[:-1])):
-        for session, place in _ends_that_fit(asked, end, candidates):
-            before = _before(asked, end, session, place)
-            if before is not None:
-                return asked.chained_after(before)
+        found: dict[UUID, bytes] = {}
+        for session, before in _fits(asked, end, ends, is_named=spot.session_id is not None):
+            found.setdefault(session, before)
+        if len(found) == 1:
+            return asked.chained_after(*found.values())
     return None
 
 
@@ -55,43 +72,50 @@ def _has_answer(said: Sequence[Said]) -> bool:
     return len(said) > 1 and any(isinstance(entry, ModelOutput) for entry in said)
 
 
-def _candidates(asked: Asked, spot: Spot) -> list[UUID]:
-    if spot.session_id is not None:
-        return [spot.session_id] if spot.session is not None else []
-    recent = Session.objects.filter(
-        api_key_id=asked.record.key,
-        hidden_at=None,
-        forked_from=None,
-        last_activity_at__gte=asked.at - RECENTLY,
-    )
-    return list(recent.order_by("-last_activity_at", "-pk").values_list("pk", flat=True)[:MOST_RECENT])
-
-
-def _ends_that_fit(asked: Asked, said: Sequence[Said], ids: Sequence[UUID]) -> list[tuple[UUID, int]]:
-    """Where the last of this stands near the end of a path: the session and the entry, the newest first."""
-    near = Message.objects.filter(session_id__in=ids, on_path=True, seq__gt=F("session__head") - NEAR_THE_END)
+def _ends(asked: Asked, spot: Spot) -> list[End]:
+    """The last entries of every conversation in question, the newest first."""
+    if spot.session_id is None:
+        heads = list(recent_sessions(asked).values_list("pk", "head"))
+    else:
+        heads = [(spot.session.pk, spot.session.head)] if spot.session is not None else []
+    if not heads:
+        return []
+    near = Q()
+    for pk, head in heads:
+        near |= Q(session_id=pk, seq__gt=head - NEAR_THE_END)
+    rows = Message.objects.filter(near, on_path=True).exclude(kind__in=LEAVES)
     columns = ("session_id", "seq", "parent_seq", "kind", "fingerprint")
-    rows = list(near.exclude(kind__in=LEAVES).values_list(*columns))
-    marks = {(session, seq): bytes(mark) for session, seq, _, _, mark in rows}
-    found = [
-        (session, seq)
-        for session, seq, parent, kind, _ in rows
-        if kind == said[-1].kind
-        and (before := marks.get((session, parent))) is not None
-        and asked.mark(said[-1], after=before) == marks[session, seq]
-    ]
-    return sorted(found, key=lambda one: (ids.index(one[0]), -one[1]))
+    return [(*row, bytes(mark)) for *row, mark in rows.order_by("-seq").values_list(*columns)]
 
 
-def _before(asked: Asked, said: Sequence[Said], session: UUID, place: int) -> bytes | None:
-    """The mark of what stands before all this on the path that ends there; None where the path says another thing."""
+def _fits(asked: Asked, said: Sequence[Said], ends: Sequence[End], *, is_named: bool) -> Iterator[tuple[UUID, bytes]]:
+    """Sessions in which all of this stands near the end of the path, and the mark of what stands there before it."""
+    marks = {(session, seq): mark for session, seq, _parent, _kind, mark in ends}
+    for session, seq, parent, kind, mark in ends:
+        before = marks.get((session, parent))
+        if kind == said[-1].kind and before is not None and asked.mark(said[-1], after=before) == mark:
+            found = _before(asked, said, session, seq)
+            if found is not None and (is_named or _was_asked_here(session, since=found[1], until=seq)):
+                yield session, found[0]
+
+
+def _before(asked: Asked, said: Sequence[Said], session: UUID, place: int) -> tuple[bytes, int] | None:
+    """The mark of what stands before all this on the path that ends there, and the number of the first of it; None
+    where the path says another thing."""
     rows = Message.objects.filter(session_id=session, on_path=True, seq__lte=place).exclude(kind__in=LEAVES)
-    marks: list[bytes] = []
+    marks: list[tuple[bytes, int]] = []
     # Instructions, tools and reminders leave the chain where it is.
-    for mark in rows.order_by("-seq").values_list("fingerprint", flat=True)[: 3 * len(said) + NEAR_THE_END]:
-        if not marks or bytes(mark) != marks[-1]:
-            marks.append(bytes(mark))
+    for mark, seq in rows.order_by("-seq").values_list("fingerprint", "seq")[: 3 * len(said) + NEAR_THE_END]:
+        if not marks or bytes(mark) != marks[-1][0]:
+            marks.append((bytes(mark), seq))
     if len(marks) <= len(said):
         return None
-    fits = (asked.mark(entry, after=marks[back + 1]) == marks[back] for back, entry in enumerate(reversed(said)))
-    return marks[len(said)] if all(fits) else None
+    pairs = zip(reversed(said), marks, marks[1:], strict=False)
+    if not all(asked.mark(entry, after=before) == mark for entry, (mark, _), (before, _) in pairs):
+        return None
+    return marks[len(said)][0], marks[len(said) - 1][1]
+
+
+def _was_asked_here(session: UUID, *, since: int, until: int) -> bool:
+    """Whether a model was asked after one of these entries: not all of it was only told, as examples are."""
+    return Exchange.objects.filter(session_id=session, after__range=(since, until)).exists()
