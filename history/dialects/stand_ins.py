@@ -59,10 +59,16 @@ def stand_ins_for(tool: Mapping[str, Any], *, namespace: str = "", about: str = 
 
 
 def input_of(arguments: str) -> str:
-    """The plain text that a tool is called with; where a model has written anything else, that."""
+    """The plain text that a tool is called with; where a model has written anything else, that.
+
+    An empty object is a call with nothing.
+    """
     try:
-        given = obj(parsed(arguments))
+        found = parsed(arguments)
     except ValueError:
         return arguments
+    if found == {}:
+        return ""
+    given = obj(found)
     texts = [text for text in given.values() if isinstance(text, str)]
     return string(given.get(INPUT)) or (texts[0] if len(given) == len(texts) == 1 else arguments)

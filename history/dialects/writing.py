@@ -204,14 +204,14 @@ class Writing:
     def offered(self, tools: Iterable[ToolDefinition]) -> Iterator[tuple[ToolDefinition, Mapping[str, Any] | None]]:
         """The tools, each with its own form if it is one that this vendor runs."""
         given = tuple(tools)
-        taken = stand_ins(given)
+        taken, told = stand_ins(given), set[str]()
         for tool in given:
             if HOSTED not in tool.extra:
                 yield tool, None
             elif tool.extra.get(HOSTED_BY) == self.dialect:
                 yield tool, thawed(tool.extra[HOSTED])
             else:
-                yield from ((function, None) for function in self.in_place_of(tool, taken))
+                yield from ((function, None) for function in self.in_place_of(tool, taken, told))
 
     def forced(self, offered: Iterable[ToolDefinition]) -> str:
         """The tool that must be called; none, if it is one that is not offered here: vendors refuse its name."""
@@ -221,13 +221,21 @@ class Writing:
         self.lose(LossCode.OPTION_NOT_CARRIED, name="tool_choice")
         return ""
 
-    def in_place_of(self, tool: ToolDefinition, taken: Mapping[str, StandIn]) -> Iterator[ToolDefinition]:
-        """Functions that do for a tool which another vendor has a word for; what cannot be offered is named."""
+    def in_place_of(
+        self, tool: ToolDefinition, taken: Mapping[str, StandIn], told: set[str]
+    ) -> Iterator[ToolDefinition]:
+        """Functions that do for a tool which another vendor has a word for; what cannot be offered is named.
+
+        `told` are the names that the vendor has already: it refuses one that comes twice.
+        """
         found = list(stand_ins_for(tool.extra[HOSTED]))
         for one in found:
             if taken.get(one.function.name) != one:
                 self.lose(LossCode.TOOL_NOT_CARRIED, name=one.name)
                 continue
+            if one.function.name in told:
+                continue
+            told.add(one.function.name)
             if one.grammar:
                 self.lose(LossCode.OPTION_NOT_CARRIED, name="grammar")
             yield one.function

@@ -22,13 +22,12 @@ from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.plain import Request, Response
 from relay.providers.retries import retry_after
 
+BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # What another upstream may do better: it is busy, broken, or does not know us any more.
-ANOTHER_MAY_HELP = frozenset({401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+ANOTHER_MAY_HELP = BUSY_OR_BROKEN | {401, 402, 403, 404}
 
-
-NO_SUCH = 404
 # How one says that what a call goes on from is not kept there.
-NOT_THERE = frozenset({400, NO_SUCH})
+NOT_THERE = frozenset({400, 404})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,10 +95,10 @@ def _cool(call: Call, upstream: Upstream, seconds: float | None, *, status: int)
 
 
 def _tells_of_model(call: Call, upstream: Upstream, status: int) -> bool:
-    """What a listed path or a count came to says nothing of how the model answers; nor does that there are no
-    embeddings, pictures or sounds of one that chats."""
+    """What a listed path or a count came to says nothing of how the model answers; nor does that embeddings, pictures
+    or sounds are refused by one that may chat all the same. A status of 0: it could not be reached."""
     if call.address.kind == "other":
-        return bool(upstream.model) and status != NO_SUCH
+        return bool(upstream.model) and (status < 400 or status in BUSY_OR_BROKEN)
     return call.address.kind == "chat"
 
 

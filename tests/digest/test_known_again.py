@@ -136,6 +136,48 @@ class TestTranslatedAnswers:
         assert session.version == 4
 
 
+class TestToolsThatTakePlainText:
+    """Other vendors' models call a function in its place, and write the text into what they like."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"), [({"patch": "+ x"}, "+ x"), ({}, ""), ({"a": "x", "b": 1}, '{"a": "x", "b": 1}')]
+    )
+    def test_are_known_by_the_text_that_a_client_of_responses_was_given(
+        self, relay: Relay, arguments: dict[str, Any], told: str
+    ) -> None:
+        talk = ResponsesSdk(relay)
+        talk.body["tools"] = [{"type": "custom", "name": "apply_patch"}]
+        first = talk.send("Patch it", upstream=CHAT)
+        relay.digest()
+        relay.answer(first, said("I do.", call("apply_patch", "c1", **arguments)))
+        relay.digest()
+        talk.hear(said("I do."))
+        made = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": told}
+        talk.body["input"] += [made, {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done."}]
+        talk.ask("", said("Patched."), upstream=CHAT)
+        talk.ask("Thanks", said("Welcome."), upstream=CHAT)
+        (session,) = sessions()
+        assert path_of(session) == ["u:Patch it", "a:I do.", "t:Done.", "a:Patched.", "u:Thanks", "a:Welcome."]
+        assert Message.objects.filter(kind="model_output").count() == 3
+        one = ToolCall.objects.get()
+        assert (one.status, json.loads(one.arguments)) == ("success", arguments)
+
+    def test_also_in_the_one_text_of_chat_completions(self, relay: Relay) -> None:
+        custom = {"name": "apply_patch", "input": "+ x"}
+        talk = Chat(relay)
+        talk.body["tools"] = [{"type": "custom", "custom": {"name": "apply_patch"}}]
+        asking = call("apply_patch", "c1", patch="+ x")
+        parts = (Text(text="Let me see."), Reasoning(text="Hm."), Text(text="I do."), asking)
+        relay.answer(talk.send("Patch it", upstream=GEMINI), replace(said(), parts=parts))
+        relay.digest()
+        talk.hear(said("Let me see.\n\nI do."))
+        talk.body["messages"][-1]["tool_calls"] = [{"id": "c1", "type": "custom", "custom": custom}]
+        talk.find(c1="Done.")
+        talk.ask("", said("Patched."), upstream=GEMINI)
+        assert path_of(sessions()[0]) == ["u:Patch it", "a:Let me see.\n\nI do.", "t:Done.", "a:Patched."]
+        assert Message.objects.filter(kind="model_output").count() == 2
+
+
 class TestReferences:
     """The Vercel AI SDK names what OpenAI keeps instead of sending it."""
 

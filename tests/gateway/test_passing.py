@@ -4,6 +4,7 @@ from typing import Any
 
 import openai
 import pytest
+from aiohttp import web
 
 from relay.gateway import routes
 from relay.providers import registry
@@ -69,6 +70,29 @@ def test_it_is_shared_out_by_weights_and_whoever_fails_is_left_alone(
             break
         assert ask(relay, "/v1/embeddings", {"model": "bge", "input": "hi"}, x_api_key=key).status == 200
     assert list(routes._cooling) == [("nobody", "bge")]
+
+
+def test_what_is_refused_says_nothing_of_how_the_model_chats(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    """Only that it answers, is busy or is broken does: a model without embeddings, or a key for none, may chat."""
+    registry.use(registry.Router([at(vendors, "first")]))
+    settings.PARLEY_ROUTES = (Rule(model="both", targets=(Target(provider="first"),)),)
+
+    def is_left_alone(status: int, *, before: bool) -> bool:
+        routes.forget_all()
+        if before:
+            routes.cool(routes.passing(CHAT, model="both", sticky=bytes)[0], seconds=None)
+        page = VECTORS if status == 200 else {"error": {"message": "No."}}
+        vendors.pages["/v1/embeddings"] = web.json_response(page, status=status)
+        assert ask(relay, "/v1/embeddings", {"model": "both", "input": "hi"}, x_api_key=key).status == status
+        return bool(routes._cooling)
+
+    for status in (400, 401, 402, 403, 404, 422, 501):
+        assert [is_left_alone(status, before=before) for before in (True, False)] == [True, False], status
+    for status in (408, 429, 500, 503, 529):
+        assert is_left_alone(status, before=False), status
+    assert not is_left_alone(200, before=True)
 
 
 @pytest.mark.parametrize(

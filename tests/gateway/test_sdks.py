@@ -263,6 +263,23 @@ def test_a_tool_of_chat_completions_that_takes_plain_text_is_called_with_it(
     assert "".join(call.custom["input"] for call in calls) == PATCH
 
 
+@pytest.mark.parametrize("arguments", ["", "{}"])
+def test_a_tool_that_takes_plain_text_and_is_called_with_nothing_has_an_empty_text_everywhere(
+    of_openai: openai.OpenAI, vendors: Vendors, arguments: str
+) -> None:
+    vendors.plays("openai-chat", *[asks(("call_1", "apply_patch", arguments))] * 2)
+    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat"))]))
+    with of_openai.responses.stream(model="model", input="hi", tools=OF_CODEX) as stream:
+        events: Any = list(stream)
+        replies: Any = [stream.get_final_response()]
+    replies.append(of_openai.responses.create(model="model", input="hi", tools=OF_CODEX))
+    told = {event.type: event for event in events}
+    assert told["response.custom_tool_call_input.delta"].delta == ""
+    assert told["response.custom_tool_call_input.done"].input == ""
+    assert told["response.output_item.done"].item.input == ""
+    assert [reply.output[0].input for reply in replies] == ["", ""]
+
+
 async def test_the_async_clients(relay: Relay, key: str) -> None:
     async with openai.AsyncOpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as of_openai:
         stream = await of_openai.chat.completions.create(model="model", messages=HI, stream=True)

@@ -79,6 +79,7 @@ FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
 TOOLS = [{"type": "function", "function": FUNCTION}]
 STRICT = [{"type": "function", "function": {**FUNCTION, "strict": True}}]
 ALLOWED = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": []}}
+ALLOWED_ALIKE = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "f"}]}
 DECLARED = [{"functionDeclarations": [{"name": "f"}, {"name": "g"}, {"name": "h"}]}]
 SEVERAL = {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["f", "g"]}}
 CLAUDES = [{"name": "f", "input_schema": {"type": "object"}}]
@@ -98,6 +99,10 @@ ONE_CALL = {"type": "auto", "disable_parallel_tool_use": True}
         (
             *("openai-chat", {"tools": TOOLS, "tool_choice": ALLOWED}, "anthropic-messages"),
             "option_not_carried:tool_choice",
+        ),
+        (
+            *("openai-responses", {"tools": [{"type": "function", **FUNCTION}], "tool_choice": ALLOWED_ALIKE}),
+            *("anthropic-messages", "option_not_carried:tool_choice"),
         ),
         (
             *("openai-chat", {"tools": TOOLS, "parallel_tool_calls": False}, "gemini-generate"),
@@ -213,6 +218,46 @@ def test_a_tool_that_must_be_called_and_cannot_be_offered_is_not_asked_for(
     answered = ask(relay, "/v1/messages", asked, x_api_key=key)
     named = "tool_not_carried:web_search, option_not_carried:tool_choice"
     assert (answered.status, answered.headers[NOT_CARRIED]) == (200, named)
+
+
+@pytest.mark.parametrize(
+    ("upstream", "told"),
+    [
+        ("anthropic-messages", {"tool_choice": {"type": "tool", "name": "patch"}}),
+        ("openai-responses", {"tool_choice": {"type": "function", "name": "patch"}}),
+        (
+            "gemini-generate",
+            {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["patch"]}}},
+        ),
+    ],
+)
+def test_a_tool_that_takes_plain_text_and_must_be_called_is_asked_for(
+    relay: Relay, key: str, vendors: Vendors, upstream: str, told: dict[str, Any]
+) -> None:
+    only(vendors, upstream)
+    custom = {"type": "custom", "custom": {"name": "patch"}}
+    asked = {**HI, "tools": [custom], "tool_choice": custom}
+    answered = ask(relay, "/v1/chat/completions", asked, x_api_key=key)
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
+    assert {name: vendors.requests[0].body[name] for name in told} == told
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tool"),
+    [
+        ("openai-chat", {"type": "custom", "custom": {"name": "patch"}}),
+        ("openai-responses", {"type": "custom", "name": "patch"}),
+    ],
+)
+def test_a_tool_that_takes_plain_text_is_offered_once_though_it_is_listed_twice(
+    relay: Relay, key: str, vendors: Vendors, dialect: str, tool: dict[str, Any]
+) -> None:
+    """Vendors refuse a name that comes twice."""
+    only(vendors, "anthropic-messages")
+    path, body = CALLS[dialect]
+    answered = ask(relay, path, {**body, "tools": [tool, tool]}, x_api_key=key)
+    assert (answered.status, answered.headers.get(NOT_CARRIED)) == (200, None)
+    assert [tool["name"] for tool in vendors.requests[0].body["tools"]] == ["patch"]
 
 
 def test_a_name_in_the_header_ends_no_line_and_is_one_name(relay: Relay, key: str, vendors: Vendors) -> None:

@@ -111,6 +111,7 @@ def _named(message: Mapping[str, Any]) -> dict[str, str]:
 
 def _options(body: Mapping[str, Any]) -> CallOptions:
     choice = body.get("tool_choice", body.get("function_call"))
+    chosen = obj(choice)
     stop = body.get("stop")
     limit = whole(body.get("max_completion_tokens"))
     return CallOptions(
@@ -121,7 +122,7 @@ def _options(body: Mapping[str, Any]) -> CallOptions:
         stop=(stop,) if isinstance(stop, str) else tuple(string(word) for word in items(stop)),
         stream=body.get("stream") is True,
         tool_choice=CHOICES.get(string(choice), ""),
-        tool_name=string((obj(obj(choice).get("function")) or obj(choice)).get("name")),
+        tool_name=string((obj(chosen.get("function")) or obj(chosen.get("custom")) or chosen).get("name")),
         parallel_tools=truth(body.get("parallel_tool_calls")),
         reasoning_effort=string(body.get("reasoning_effort")),
         form=read_form(body.get("response_format")),

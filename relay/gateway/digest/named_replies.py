@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relay.gateway.digest import one_text, prefills, references
+from relay.gateway.digest import as_told, prefills, references
 from relay.gateway.digest.answers import plain
 from relay.gateway.digest.plans import Plan
 from relay.models import NamedReply
@@ -28,7 +28,7 @@ def _names_of(plan: Plan) -> Iterator[str]:
             yield from references.items_in(plain(b"".join(plan.under.pieces), plan.under.ended)[0])
     if plan.answer is not None and plan.message_seq:
         yield from prefills.names_of(plan.asked, plan.answer)
-        yield from one_text.names_of(plan.asked, plan.answer)
+        yield from as_told.names_of(plan.asked, plan.answer)
 
 
 def _vendors_name(plan: Plan) -> str:

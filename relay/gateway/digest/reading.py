@@ -16,6 +16,7 @@ import msgspec
 from history import fingerprints
 from history.dialects import DIALECTS, DecodedRequest, DialectError
 from history.dialects.loose import parsed
+from history.dialects.openai_chat.replies import taking_text
 from history.dialects.vocabulary import Said
 from history.entries import ModelOutput, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
@@ -33,6 +34,7 @@ class Asked:
     same for what the client sent, whatever the record has. `begun` is the answer that the request ends with, if there
     is one: the model goes on with it (`prefills`). `is_prefilled`: the client wrote that, and it is no entry.
 
+    `of_text` are the tools that its client calls with plain text, whatever the model writes (`as_told`).
     `asks` is what it ends with, in a few words; `retry` is which try of the client's this is, from 0;
     `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
 
@@ -45,6 +47,7 @@ class Asked:
     sent: tuple[bytes, ...] = ()
     begun: ModelOutput | None = None
     is_prefilled: bool = False
+    of_text: frozenset[str] = frozenset()
     asks: str = ""
     client: str = ""
     side: str = ""
@@ -176,6 +179,7 @@ def read(record: Accepted) -> Asked:
         chain=chain,
         sent=chain,
         begun=_begun(request),
+        of_text=taking_text(request.tools) if request else frozenset(),
         asks=words_of(request.entries[-1]) if request and request.entries else "",
         client=client_of(headers),
         side=side_call(record, request, headers),
