@@ -41,10 +41,10 @@ def by_google(vendors: Vendors) -> genai.Client:
 
 
 def test_openais_sdk_reads_chat_streamed_and_whole(vendors: Vendors, by_openai: openai.OpenAI) -> None:
-    whole = by_openai.chat.completions.create(model="m", messages=SAID)  # type: ignore[arg-type]
+    whole = by_openai.chat.completions.create(model="m", messages=SAID)
     assert whole.choices[0].message.content == "Hello."
     vendors.plays("openai-chat", replace(asks(("call_a", "cpu", '{"a": 1}'), text="Look."), noise=True))
-    with by_openai.chat.completions.stream(model="m", messages=SAID) as stream:  # type: ignore[arg-type]
+    with by_openai.chat.completions.stream(model="m", messages=SAID) as stream:
         message = stream.get_final_completion().choices[0].message
     assert message.tool_calls is not None
     assert message.tool_calls[0].function.arguments == '{"a": 1}'
@@ -58,13 +58,13 @@ def test_openais_sdk_reads_responses_streamed_and_whole(vendors: Vendors, by_ope
 
 
 def test_anthropics_sdk_reads_messages_streamed_and_whole(vendors: Vendors, by_anthropic: anthropic.Anthropic) -> None:
-    whole = by_anthropic.messages.create(model="m", max_tokens=9, messages=SAID)  # type: ignore[arg-type]
-    assert whole.content[0].text == "Hello."  # type: ignore[union-attr]
+    whole = by_anthropic.messages.create(model="m", max_tokens=9, messages=SAID)
+    assert whole.content[0].text == "Hello."
     play = thinks("Hm.", SIGNATURE, TextPiece(part="t", text="Yes."))
     vendors.plays("anthropic-messages", replace(play, noise=True))
-    with by_anthropic.messages.stream(model="m", max_tokens=9, messages=SAID) as stream:  # type: ignore[arg-type]
+    with by_anthropic.messages.stream(model="m", max_tokens=9, messages=SAID) as stream:
         thinking, text = stream.get_final_message().content
-    assert (thinking.signature, text.text) == (SIGNATURE, "Yes.")  # type: ignore[union-attr]
+    assert (thinking.signature, text.text) == (SIGNATURE, "Yes.")
 
 
 def test_googles_sdk_reads_gemini_streamed_and_whole(vendors: Vendors, by_google: genai.Client) -> None:
@@ -79,11 +79,11 @@ def test_errors_are_those_that_the_sdks_expect(
 ) -> None:
     vendors.plays("openai-chat", refuses("rate_limit", headers={"retry-after": "7"}))
     with pytest.raises(openai.RateLimitError) as busy:
-        by_openai.chat.completions.create(model="m", messages=SAID)  # type: ignore[arg-type]
+        by_openai.chat.completions.create(model="m", messages=SAID)
     assert busy.value.response.headers["retry-after"] == "7"
     vendors.plays("anthropic-messages", refuses("overloaded"))
     with pytest.raises(anthropic.APIStatusError) as overloaded:
-        by_anthropic.messages.create(model="m", max_tokens=9, messages=SAID)  # type: ignore[arg-type]
+        by_anthropic.messages.create(model="m", max_tokens=9, messages=SAID)
     assert overloaded.value.status_code == 529
     wrong = by_openai.with_options(api_key="sk-wrong")
     with pytest.raises(openai.AuthenticationError):
