@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -19,6 +20,8 @@ from history.linting import lint_session
 from history.models import Message
 from history.snapshots import snapshot
 from project.accounts.models import User
+from relay.gateway.digest.reading import read
+from relay.gateway.records import Accepted
 from tests.digest.programs import AnthropicSdk, Chat, GenAiSdk, Program, ResponsesSdk
 from tests.digest.relayed import Relay, exchange_of, half_bytes, path_of, said, sessions
 
@@ -300,3 +303,14 @@ class TestAnAnswerOfOurs:
         talk.ask("Sure?", said("Yes."))
         (session,) = sessions()
         assert path_of(session) == ["u:How much?", "a:The answer is (", "a:42)", "u:Sure?", "a:Yes."]
+
+
+def test_a_beginning_that_was_taken_out_stays_known_when_the_rest_is_regrouped() -> None:
+    turns = ["user", "assistant", "assistant", "user", "assistant"]
+    messages = [{"role": role, "content": f"{role} {place}"} for place, role in enumerate(turns)]
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    record = Accepted(exchange=uuid4(), at=0.0, key=1, owner=1, recording="full", dialect="openai-chat", body=body)
+    asked = read(record).prefilled()
+    joined = asked.with_neighbours_joined()
+    assert joined is not None
+    assert (joined.begun, len(joined.entries), len(joined.sent)) == (asked.begun, 3, 4)
