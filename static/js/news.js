@@ -1,16 +1,22 @@
 // For pages that show a list of sessions and no conversation: when one of them has changed, `parley:news` is told, at most
-// once a second. What becomes of it is the list's own business.
+// once a second, and to a page that nobody looks at once, when somebody does. What becomes of it is the list's own
+// business.
 
 const EVERY = 1_000; // a program may store many entries a second; a list need not keep up with each
 const LONGEST = 30_000; // between two tries to connect again
 let tries = 0;
 let timer = 0;
 let toldAt = 0;
+let hasNews = false;
 
 function tell() {
+  hasNews = true;
+  if (document.hidden) return;
   timer ||= setTimeout(
     () => {
       timer = 0;
+      if (document.hidden) return;
+      hasNews = false;
       toldAt = Date.now();
       document.dispatchEvent(new CustomEvent("parley:news"));
     },
@@ -32,4 +38,7 @@ function connect() {
   };
 }
 
+document.addEventListener("visibilitychange", () => {
+  if (hasNews) tell();
+});
 connect();

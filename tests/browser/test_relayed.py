@@ -73,6 +73,26 @@ def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(pag
     expect(page).to_have_url(f"{site}/history/")
 
 
+def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site: str, ada: Any) -> None:
+    page.add_init_script("""
+        window.away = false;
+        window.told = [];
+        Object.defineProperty(document, "hidden", { get: () => window.away });
+        document.addEventListener("parley:news", () => window.told.push(document.hidden));
+    """)
+    frames: list[str | bytes] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
+    enter(page, site, ada)
+    page.goto("/history/")
+    expect(page.locator("html")).to_have_attribute("data-news", "open")
+    page.evaluate("window.away = true")
+    session = chat_of(ada, "Fix the parser.", source="relay")
+    until(page, lambda: str(session.pk) in frames, doing=lookout.look_at_lists)
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.locator(".hit")).to_have_count(1)
+    assert True not in page.evaluate("window.told")
+
+
 def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
     page: Page, site: str, ada: Any, session: Session
 ) -> None:
