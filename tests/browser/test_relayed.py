@@ -93,6 +93,15 @@ def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site
     assert True not in page.evaluate("window.told")
 
 
+def test_what_is_new_while_somebody_narrows_the_list_is_asked_for_afterwards(signed_in: Page) -> None:
+    signed_in.goto("/history/")
+    with signed_in.expect_request(lambda request: request.headers.get("hx-trigger") == "found"):
+        signed_in.evaluate("""
+            htmx.trigger("#browse-form", "submit");
+            document.dispatchEvent(new CustomEvent("parley:news"));
+        """)
+
+
 def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
     page: Page, site: str, ada: Any, session: Session
 ) -> None:
