@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from history import keys, recorder
 from history.entries import HeadMoved
@@ -91,6 +91,28 @@ def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site
     page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator(".hit")).to_have_count(1)
     assert True not in page.evaluate("window.told")
+
+
+def test_a_list_connects_again_when_the_network_is_back_and_not_after_the_sign_in_is_over(
+    signed_in: Page, anew: None
+) -> None:
+    page = signed_in
+    opened: list[WebSocketRoute] = []
+    page.route_web_socket(re.compile("/ws/lists/"), lambda socket: opened.append(socket))
+    page.clock.install()
+    page.goto("/history/")
+    page.clock.pause_at(timezone.now() + timedelta(hours=1))
+    html, back = page.locator("html"), "dispatchEvent(new Event('online'))"
+    expect(html).to_have_attribute("data-news", "open")
+    opened[0].close(code=1001)
+    expect(html).not_to_have_attribute("data-news", "open")
+    page.evaluate(back)
+    expect(html).to_have_attribute("data-news", "open")
+    opened[1].close(code=4401)
+    expect(html).not_to_have_attribute("data-news", "open")
+    page.evaluate(back)
+    page.clock.run_for(60_000)
+    assert len(opened) == 2
 
 
 def test_what_is_new_while_somebody_narrows_the_list_is_asked_for_afterwards(signed_in: Page) -> None:
