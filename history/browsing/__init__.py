@@ -5,6 +5,6 @@ asked (an address, read and written) → finding (sessions by activity, or messa
 """
 
 from history.browsing.asked import Asked
-from history.browsing.page import Browse, browse, browse_on, just_deleted_by
+from history.browsing.page import Browse, browse, browse_again, browse_on, just_deleted_by
 
-__all__ = ["Asked", "Browse", "browse", "browse_on", "just_deleted_by"]
+__all__ = ["Asked", "Browse", "browse", "browse_again", "browse_on", "just_deleted_by"]

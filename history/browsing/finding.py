@@ -64,6 +64,14 @@ def spread(viewer: Viewer, asked: Asked) -> Spread:
     )
 
 
+def number(viewer: Viewer, asked: Asked) -> Spread:
+    """As `spread`, of sessions without how they are spread: for who only wants to know how many there are."""
+    if asked.is_search:
+        return spread(viewer, asked)
+    found = _listed(viewer, asked).filter(asked.list_filters.conditions()).order_by()[: AMONG + 1].count()
+    return Spread(counts={}, number=min(found, AMONG), sessions=min(found, AMONG), is_all=found <= AMONG)
+
+
 def _list_sessions(viewer: Viewer, asked: Asked) -> Found:
     page = list_sessions(_listed(viewer, asked), filters=asked.list_filters, before=asked.cursor, limit=PAGE)
     return Found(sessions=tuple(page.sessions), next_before=str(page.next_before or ""))

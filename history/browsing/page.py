@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from history.browsing.asked import Asked
 from history.browsing.facets import Facet, Option, Spread, facets_for, keys_for
-from history.browsing.finding import Found, find, spread
+from history.browsing.finding import Found, find, number, spread
 from history.models import AuditEvent, Session
 from history.rights import Purpose, may_with_others
 
@@ -75,6 +75,12 @@ def browse_on(viewer: Any, asked: Asked) -> Browse:
         sees_others=may_with_others(viewer, Purpose.LIST),
         deletes_others=may_with_others(viewer, Purpose.DELETE),
     )
+
+
+def browse_again(viewer: Any, asked: Asked) -> Browse:
+    """The rows as they are now and how many there are, beside filters that stay as they are."""
+    deleted = tuple(just_deleted_by(viewer))
+    return replace(browse_on(viewer, asked), spread=number(viewer, asked), deleted=deleted)
 
 
 def ranges(asked: Asked) -> tuple[Range, ...]:

@@ -12,7 +12,7 @@ from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from history.browsing import Asked, browse, browse_on
+from history.browsing import Asked, browse, browse_again, browse_on
 from history.charting import headlines
 
 
@@ -26,7 +26,7 @@ def history(request: HttpRequest) -> HttpResponse:
     if is_htmx and asked.before:
         return _varied(render(request, "history/browse/_rows.html", {"browse": browse_on(request.user, asked)}))
     if request.headers.get("HX-Trigger") == "found":  # the list itself, which has heard of something new in it
-        return _varied(render(request, "history/browse/_found.html", {"browse": browse(request.user, asked)}))
+        return _varied(render(request, "history/browse/_found.html", {"browse": browse_again(request.user, asked)}))
     template = "history/browse/_answer.html" if is_htmx else "history/browse/page.html"
     context: dict[str, Any] = {"browse": browse(request.user, asked)}
     if not is_htmx and not asked.is_narrowed and not asked.before:

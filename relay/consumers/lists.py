@@ -18,7 +18,11 @@ class ListConsumer(PersonSocket):
     async def connect(self) -> None:
         user: Any = self.scope["user"]
         # A program comes with a key and without a sign-in, and has a socket of its own.
-        if user is None or not user.is_authenticated or "session" not in self.scope:
+        if "session" not in self.scope:
+            return await self.close(NOT_SIGNED_IN)
+        if not user.is_authenticated:
+            # A browser is told why by a socket that was open: of a refused one it hears 1006, as of a lost network.
+            await self.accept()
             return await self.close(NOT_SIGNED_IN)
         await self.enter_as(user)
         return await self.accept()

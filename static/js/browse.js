@@ -73,10 +73,14 @@ document.addEventListener("htmx:afterSettle", () => {
 let hasNews = false;
 
 function refresh() {
-  if (!hasNews || scrollY > innerHeight / 2) return;
-  hasNews = false;
-  htmx.trigger("#found", "history:stale");
+  if (hasNews && scrollY <= innerHeight / 2) htmx.trigger("#found", "history:stale");
 }
+
+// While another request is on its way it is not sent, and what comes meanwhile may not be in the answer.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.target.id === "found") hasNews = false;
+});
+document.addEventListener("htmx:afterRequest", () => setTimeout(refresh));
 
 document.addEventListener("parley:news", () => {
   hasNews = true;

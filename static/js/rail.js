@@ -172,7 +172,10 @@ document.addEventListener("htmx:oobAfterSwap", () => {
 
 function showNews(row) {
   const shown = document.getElementById(row.id);
-  if (shown?.matches(".renaming, :has(:popover-open)")) return;
+  if (shown?.matches(".renaming, :has(:popover-open, :focus-visible)")) {
+    refresh(); // as soon as they are done with it
+    return;
+  }
   shown?.replaceWith(row);
   htmx.process(row);
   showSelection();
@@ -196,11 +199,30 @@ document.addEventListener("visibilitychange", () => {
 // A page without a conversation has no rows sent to it; it is told that there are others now.
 document.addEventListener("parley:news", refresh);
 
-// Nobody wants a list to jump under their hands.
+// Nobody wants a list to jump under their hands, or to lose their place in it: it waits until they are done.
+
+const BUSY = ".renaming, :popover-open, #rail-words:focus, #rail-list :focus-visible";
+const PRESS = 300; // a press that takes the focus elsewhere is over by then
+let hasNews = false;
+
 function refresh() {
-  const isBusy = find(".renaming, :popover-open, #rail-words:focus") || find("#rail-list > ul").scrollTop > 0;
-  if (!isBusy) htmx.trigger("#rail-list", "rail:refresh");
+  hasNews = true;
+  catchUp();
 }
+
+function catchUp() {
+  const isBusy = find(BUSY) || find("#rail-list > ul").scrollTop > 0;
+  if (hasNews && !isBusy) htmx.trigger("#rail-list", "rail:refresh");
+}
+
+// What comes while the list is on its way is not in it.
+rail.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.target.id === "rail-list") hasNews = false;
+});
+rail.addEventListener("htmx:afterSettle", () => setTimeout(catchUp));
+rail.addEventListener("focusout", () => setTimeout(catchUp, PRESS));
+rail.addEventListener("toggle", () => setTimeout(catchUp, PRESS), true);
+rail.addEventListener("scroll", catchUp, { capture: true, passive: true });
 
 // The sheet of a narrow screen has no place on a wide one.
 

@@ -214,6 +214,28 @@ def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Sess
     expect(row(page, sessions[1]).locator("a.rail-link")).to_be_visible()
 
 
+def test_the_list_waits_with_what_is_new_for_whoever_is_in_it_by_keyboard(
+    signed_in: Page, sessions: list[Session], ada: Any
+) -> None:
+    page = signed_in
+    page.goto("/")
+    link = row(page, sessions[2]).locator("a.rail-link")
+    row(page, sessions[1]).locator("a.rail-link").focus()
+    is_there = "link => link === document.activeElement"
+    until(page, lambda: bool(link.evaluate(is_there)), doing=lambda: page.keyboard.press("Tab"))
+    new = chat_of(ada, "Said by a program.", source="relay")
+    asked = page.evaluate("""() => {
+        let asked = 0;
+        document.addEventListener("htmx:beforeRequest", () => asked++);
+        document.dispatchEvent(new CustomEvent("parley:news"));
+        return asked;
+    }""")
+    assert asked == 0
+    expect(link).to_be_focused()
+    page.locator("#composer textarea").focus()
+    expect(row(page, new)).to_be_visible()
+
+
 def test_the_archive_is_one_press_away(signed_in: Page, sessions: list[Session], see: See) -> None:
     page = signed_in
     page.goto(f"/s/{sessions[0].pk}/")

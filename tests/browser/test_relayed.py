@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, WebSocketRoute, expect
 
 from history import keys, recorder
 from history.entries import HeadMoved
@@ -71,6 +71,57 @@ def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(pag
     expect(row.get_by_role("checkbox")).to_be_checked()
     expect(row.get_by_role("checkbox")).to_be_focused()
     expect(page).to_have_url(f"{site}/history/")
+
+
+def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site: str, ada: Any) -> None:
+    page.add_init_script("""
+        window.away = false;
+        window.told = [];
+        Object.defineProperty(document, "hidden", { get: () => window.away });
+        document.addEventListener("parley:news", () => window.told.push(document.hidden));
+    """)
+    frames: list[str | bytes] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
+    enter(page, site, ada)
+    page.goto("/history/")
+    expect(page.locator("html")).to_have_attribute("data-news", "open")
+    page.evaluate("window.away = true")
+    session = chat_of(ada, "Fix the parser.", source="relay")
+    until(page, lambda: str(session.pk) in frames, doing=lookout.look_at_lists)
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    expect(page.locator(".hit")).to_have_count(1)
+    assert True not in page.evaluate("window.told")
+
+
+def test_a_list_connects_again_when_the_network_is_back_and_not_after_the_sign_in_is_over(
+    signed_in: Page, anew: None
+) -> None:
+    page = signed_in
+    opened: list[WebSocketRoute] = []
+    page.route_web_socket(re.compile("/ws/lists/"), lambda socket: opened.append(socket))
+    page.clock.install()
+    page.goto("/history/")
+    page.clock.pause_at(timezone.now() + timedelta(hours=1))
+    html, back = page.locator("html"), "dispatchEvent(new Event('online'))"
+    expect(html).to_have_attribute("data-news", "open")
+    opened[0].close(code=1001)
+    expect(html).not_to_have_attribute("data-news", "open")
+    page.evaluate(back)
+    expect(html).to_have_attribute("data-news", "open")
+    opened[1].close(code=4401)
+    expect(html).not_to_have_attribute("data-news", "open")
+    page.evaluate(back)
+    page.clock.run_for(60_000)
+    assert len(opened) == 2
+
+
+def test_what_is_new_while_somebody_narrows_the_list_is_asked_for_afterwards(signed_in: Page) -> None:
+    signed_in.goto("/history/")
+    with signed_in.expect_request(lambda request: request.headers.get("hx-trigger") == "found"):
+        signed_in.evaluate("""
+            htmx.trigger("#browse-form", "submit");
+            document.dispatchEvent(new CustomEvent("parley:news"));
+        """)
 
 
 def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(

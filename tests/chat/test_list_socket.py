@@ -65,12 +65,20 @@ async def test_what_is_said_to_it_changes_nothing_and_a_closed_one_is_forgotten(
     assert not broadcast.persons_here()
 
 
-async def test_a_stranger_a_foreign_page_and_a_program_are_refused(talk: Talk) -> None:
+async def test_a_page_whose_sign_in_is_over_is_told_so_and_nothing_else(talk: Talk) -> None:
+    socket = WebsocketCommunicator(sockets, "/ws/lists/", headers=HERE)
+    assert (await socket.connect(timeout=10))[0]
+    assert await socket.receive_output(timeout=10) == {"type": "websocket.close", "code": 4401}
+    assert not broadcast.persons_here()
+    await socket.disconnect(timeout=10)
+
+
+async def test_a_foreign_page_and_a_program_are_refused(talk: Talk) -> None:
     made = await in_database(keys.create, name="laptop", owner=talk.user)
     foreign = [(b"origin", b"https://elsewhere.example"), (b"host", b"localhost"), await cookie(talk.user)]
     for headers in (
-        HERE,
         foreign,
+        foreign[:2],
         [*HERE, (b"x-api-key", made.secret.encode())],
         [*HERE, (b"x-api-key", b"parley_no_no")],
     ):

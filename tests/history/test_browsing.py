@@ -11,12 +11,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.contrib.auth.models import Permission
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from history import keys, opening, recorder, retention
 from history.browsing import facets, finding
-from history.models import AuditEvent, Session
+from history.models import AuditEvent, Session, ToolCall
 from tests.talk import answered, call, chat_of, result, results
 
 pytestmark = pytest.mark.django_db
@@ -291,6 +293,20 @@ def test_a_list_that_has_heard_of_something_new_gets_itself_and_no_step_of_the_w
     assert "facets-list" not in html
     assert "HX-Push-Url" not in response
     assert "history:stale" not in read(reader, "?q=moment")
+
+
+def test_a_list_that_has_heard_of_something_new_asks_for_nothing_that_it_does_not_show(
+    reader: Client, ada: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(facets, "AMONG", 2)
+    monkeypatch.setattr(finding, "AMONG", 2)
+    for expected in ("1 session", "2 sessions", "More than 2 sessions"):
+        chat_of(ada, "one", source="relay")
+        with CaptureQueriesContext(connection) as asked:
+            html = reader.get(ADDRESS + "?source=relay", headers={"HX-Request": "true", "HX-Trigger": "found"}).content
+        assert re.search(rf'role="status">\s*{expected}\s*</p>', html.decode())
+        assert not [query["sql"] for query in asked if ToolCall._meta.db_table in query["sql"]]
+        assert len(asked) <= 7
 
 
 def test_links_of_a_page_keep_its_state(reader: Client, ada: Any) -> None:
