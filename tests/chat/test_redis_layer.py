@@ -69,12 +69,13 @@ async def test_a_page_on_which_nothing_happens_keeps_its_socket(layer: PatientRe
     "ask",
     [
         lambda layer: layer.receive("specific." + layer.client_prefix + "!me"),
+        lambda layer: layer._clean_receive_backup(0, "me"),
         lambda layer: layer.send("me", {"type": "said"}),
         lambda layer: layer.group_add("room", "me"),
         lambda layer: layer.group_discard("room", "me"),
         lambda layer: layer.group_send("room", {"type": "said"}),
     ],
-    ids=["receive", "send", "group_add", "group_discard", "group_send"],
+    ids=["receive", "have received", "send", "group_add", "group_discard", "group_send"],
 )
 async def test_a_redis_that_never_answers_keeps_nobody_waiting(
     ask: Callable[[PatientRedisLayer], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
