@@ -41,6 +41,6 @@ class PatientRedisLayer(RedisChannelLayer):  # type: ignore[misc]
         return found
 
     async def _clean_receive_backup(self, index: int, channel: str) -> None:
-        """While one of these is on its way nobody in this process hears anything: what it does not remove comes twice."""
+        """While this is on its way nobody in this process hears anything. What is not removed comes twice."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             await super()._clean_receive_backup(index, channel)
