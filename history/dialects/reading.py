@@ -169,6 +169,13 @@ class Reading:
             return None
         return self.keep(content, media_type=head.partition(";")[0] or media_type, name=name, **extra)
 
+    def file(self, data: str, *, media_type: str, name: str) -> Media | None:
+        """A file that came with the request: as a ``data:`` URL, or its bytes alone."""
+        content = from_base64(data) if data and not data.startswith("data:") else None
+        if content is None:
+            return self.media(data, media_type=media_type, name=name)
+        return self.keep(content, media_type=media_type, name=name)
+
 
 def from_base64(text: Any) -> bytes | None:
     """The bytes, of the usual or the URL-safe alphabet; None if the text is no base64."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from history.context import Context
 from history.context_entries import ContextEntry, Role
-from history.dialects.loose import obj, parsed
+from history.dialects.loose import obj, parsed, string
 from history.dialects.stand_ins import StandIn, stand_ins_for
 from history.dialects.vocabulary import CallOptions, Encoded, Loss, LossCode, joined
 from history.entries import (
@@ -37,6 +37,11 @@ HOSTED, HOSTED_BY = "hosted", "hosted_by"
 
 # Where files lie that Google opens for its own models only.
 AT_GOOGLE = ("gs://", "https://generativelanguage.googleapis.com/")
+
+
+def detail_of(media: Media) -> str:
+    """How closely a client of OpenAI's wants a picture to be looked at."""
+    return string(media.extra.get("detail")) or "auto"
 
 
 def arguments_of(text: str) -> dict[str, Any] | None:
@@ -255,6 +260,11 @@ class Writing:
             return self.options.media(media.sha256)
         except LookupError:
             return None
+
+    def without_detail(self, media: Media) -> None:
+        """How closely to look at a picture is a word of OpenAI's."""
+        if detail_of(media) != "auto":
+            self.lose(LossCode.OPTION_NOT_CARRIED, name="detail")
 
     def note(self, media: Media, code: LossCode) -> str:
         """What stands in place of media that cannot be sent."""

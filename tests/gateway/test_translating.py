@@ -313,6 +313,49 @@ def test_a_picture_reaches_another_vendor(relay: Relay, key: str, vendors: Vendo
     assert parts[1]["inlineData"] == {"mimeType": "image/png", "data": PIXEL}
 
 
+CLOSELY = {
+    "/v1/chat/completions": {"type": "image_url", "image_url": {"url": "https://a.org/b.png", "detail": "low"}},
+    "/v1/responses": {"type": "input_image", "image_url": "https://a.org/b.png", "detail": "low"},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "upstream"),
+    [
+        ("/v1/chat/completions", "openai-responses"),
+        ("/v1/responses", "openai-chat"),
+        ("/v1/chat/completions", "anthropic-messages"),
+        ("/v1/responses", "gemini-generate"),
+    ],
+)
+def test_how_closely_to_look_at_a_picture_is_told_or_named(
+    relay: Relay, key: str, vendors: Vendors, path: str, upstream: str
+) -> None:
+    only(vendors, upstream)
+    said = [{"role": "user", "content": [CLOSELY[path]]}]
+    body = (
+        {"model": "model", "max_tokens": 9, "messages": said} if "chat" in path else {"model": "model", "input": said}
+    )
+    answered = ask(relay, path, {**body, **({} if "chat" in path else {"max_output_tokens": 9})}, x_api_key=key)
+    is_told = '"detail": "low"' in json.dumps(vendors.requests[0].body)
+    assert is_told == upstream.startswith("openai")
+    assert answered.headers.get(NOT_CARRIED) == (None if is_told else "option_not_carried:detail")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+def test_a_file_reaches_another_vendor_also_as_its_bytes_alone(
+    relay: Relay, key: str, vendors: Vendors, path: str
+) -> None:
+    only(vendors, "anthropic-messages")
+    file = {"filename": "a.pdf", "file_data": PIXEL}
+    part = {"type": "file", "file": file} if "chat" in path else {"type": "input_file", **file}
+    said = [{"role": "user", "content": [part]}]
+    body = {"model": "model", "messages": said} if "chat" in path else {"model": "model", "input": said}
+    assert ask(relay, path, body, x_api_key=key).status == 200
+    source = vendors.requests[0].body["messages"][0]["content"][0]["source"]
+    assert source == {"type": "base64", "media_type": "application/pdf", "data": PIXEL}
+
+
 @pytest.mark.parametrize("upstream", ["anthropic-messages", "openai-responses", "gemini-generate"])
 def test_a_jpeg_reaches_every_vendor_under_the_type_that_it_should_have(
     relay: Relay, key: str, vendors: Vendors, upstream: str

@@ -125,6 +125,7 @@ class _Writer(Writing):
 
     def media(self, media: Media) -> Json:
         content = self.bytes_of(media)
+        self.without_detail(media)
         if content is None and not media.url:
             return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
         if media.media_type in IMAGES or (media.media_type.startswith("image/") and content is None):

@@ -126,6 +126,7 @@ class _Writer(Writing):
 
     def media(self, media: Media) -> Json:
         content = self.bytes_of(media)
+        self.without_detail(media)
         if content is not None:
             return {"inlineData": {"mimeType": media.media_type, "data": base64_of(content)}}
         if media.url:

@@ -15,7 +15,7 @@ from history.dialects.loose import without_empty
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
 from history.dialects.openai_common import OpenAIWriting
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
-from history.dialects.writing import Json, base64_of, data_url, with_system_in_first_input
+from history.dialects.writing import Json, base64_of, data_url, detail_of, with_system_in_first_input
 from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.
@@ -108,7 +108,8 @@ class _Writer(OpenAIWriting):
         content = self.bytes_of(media)
         if media.media_type.startswith("image/") and (content is not None or media.url):
             url = media.url if content is None else data_url(media.media_type, content)
-            return {"type": "image_url", "image_url": {"url": url}}
+            detail = detail_of(media)
+            return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail != "auto" else {})}}
         if content is None:
             return _text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
         if media.media_type in SOUNDS:

@@ -95,8 +95,8 @@ class _Reading(OpenAIReading):
                 return other(part) if content is None else self.keep(content, media_type=media_type)
             case "file":
                 file = obj(found.get("file"))
-                name, url = string(file.get("filename")), string(file.get("file_data"))
-                return self.media(url, media_type="application/pdf", name=name) or other(part)
+                name, data = string(file.get("filename")), string(file.get("file_data"))
+                return self.file(data, media_type="application/pdf", name=name) or other(part)
             case _:
                 return other(part)
 

@@ -14,7 +14,7 @@ from history.dialects.loose import without_empty
 from history.dialects.openai_common import OpenAIWriting
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER
 from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
-from history.dialects.writing import Json, data_url, media_in, untold_error, with_system_in_first_input
+from history.dialects.writing import Json, data_url, detail_of, media_in, untold_error, with_system_in_first_input
 from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.
@@ -131,7 +131,7 @@ class _Writer(OpenAIWriting):
             return self.text(self.note(media, LossCode.MEDIA_UNAVAILABLE))
         if media.media_type.startswith("image/"):
             url = media.url if content is None else data_url(media.media_type, content)
-            return {"type": "input_image", "detail": "auto", "image_url": url}
+            return {"type": "input_image", "detail": detail_of(media), "image_url": url}
         if media.media_type == "application/pdf":
             if content is None:
                 return {"type": "input_file", "file_url": media.url}

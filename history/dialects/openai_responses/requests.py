@@ -108,11 +108,15 @@ class _Reading(OpenAIReading):
                 return Text(text=text, extra=extra) if isinstance(text, str) else other(part)
             case "input_image":
                 image = found.get("image_url")
-                url, extra = string(image) or string(obj(image).get("url")), extra_of(found, "image_url", "detail")
+                url, extra = string(image) or string(obj(image).get("url")), extra_of(found, "image_url")
+                if extra.get("detail") == "auto":  # which it always says
+                    del extra["detail"]
                 return self.media(url, media_type="image/*", **extra) or other(part)
             case "input_file":
                 name = string(found.get("filename"))
-                source = string(found.get("file_data")) or string(found.get("file_url"))
+                if data := string(found.get("file_data")):
+                    return self.file(data, media_type="application/pdf", name=name) or other(part)
+                source = string(found.get("file_url"))
                 return self.media(source, media_type="application/pdf", name=name) or other(part)
             case _:
                 return other(part)
