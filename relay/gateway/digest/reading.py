@@ -6,7 +6,7 @@ No database is asked here, and nothing that a client sends is an error: what can
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -94,17 +94,12 @@ class Asked:
 
     def chained_from(self, place: int, mark: bytes) -> Asked:
         """With another mark for the entry at this place, and what follows from it for those after it."""
-        chain = [*self.chain[:place], mark]
-        for entry in self.entries[place + 1 :]:
-            chain.append(self.mark(entry, after=chain[-1]))
-        return replace(self, chain=tuple(chain))
+        later = _chain(self.record, self.entries[place + 1 :], after=mark)
+        return replace(self, chain=(*self.chain[:place], mark, *later))
 
     def chained_after(self, mark: bytes) -> Asked:
         """With the chain of a request that has what leads to this mark before it."""
-        chain = [mark]
-        for entry in self.entries:
-            chain.append(self.mark(entry, after=chain[-1]))
-        return replace(self, chain=tuple(chain[1:]))
+        return replace(self, chain=tuple(_chain(self.record, self.entries, after=mark)))
 
     def with_neighbours_joined(self, *, since: int = 0) -> Asked | None:
         """With answers that follow each other as one, from this place on; None where there are no such."""
@@ -127,14 +122,15 @@ class Asked:
             entries=(*self.entries[:start], *added),
             places=(*self.request.places[:start], *places),
         )
-        chain, sent = list(self.chain[:start]), list(self.sent[:start])
-        for marks in (chain, sent):
-            for entry in added:
-                marks.append(self.mark(entry, after=marks[-1] if marks else fingerprints.START))
-        if self.begun is not None and self.is_prefilled:
-            sent.append(self.mark(self.begun, after=sent[-1] if sent else fingerprints.START))
-        begun = self.begun if self.begun is None or self.is_prefilled else _begun(request)
-        return replace(self, request=request, chain=tuple(chain), sent=tuple(sent), begun=begun)
+        chain, sent = self.chain[:start], self.sent[:start]
+        taken_out = [self.begun] if self.begun is not None and self.is_prefilled else []
+        return replace(
+            self,
+            request=request,
+            chain=(*chain, *_chain(self.record, added, after=chain[-1] if chain else fingerprints.START)),
+            sent=(*sent, *_chain(self.record, [*added, *taken_out], after=sent[-1] if sent else fingerprints.START)),
+            begun=self.begun if self.begun is None or self.is_prefilled else _begun(request),
+        )
 
     def joined(self, places: Sequence[int]) -> Said:
         """The pieces of one answer, or of its results, as one entry."""
@@ -148,8 +144,7 @@ class Asked:
         return first
 
     def mark(self, entry: Said, *, after: bytes) -> bytes:
-        scope = fingerprints.scope_of(api_key_id=self.record.key, owner_id=self.record.owner)
-        return fingerprints.fingerprint(entry, after=after, scope=scope)
+        return next(_chain(self.record, [entry], after=after))
 
     def name(self, hint: str) -> str:
         return self.request.session_hints.get(hint, "")[:LONGEST_NAME] if self.request else ""
@@ -168,7 +163,7 @@ class Asked:
 def read(record: Accepted) -> Asked:
     headers = {name.lower(): value for name, value in record.headers}
     request, problem = _decoded(record)
-    chain = _chain(record, request)
+    chain = tuple(_chain(record, request.entries if request else (), after=fingerprints.START))
     above = parent_of(headers, named=request.session_hints.get("session_id", "") if request else "")
     return Asked(
         record=record,
@@ -206,14 +201,11 @@ def _conversation(record: Accepted, request: DecodedRequest | None) -> UUID | No
     return session_id(f"conversation {name}", key=record.key) if name else None
 
 
-def _chain(record: Accepted, request: DecodedRequest | None) -> tuple[bytes, ...]:
+def _chain(record: Accepted, entries: Iterable[Said], *, after: bytes) -> Iterator[bytes]:
     scope = fingerprints.scope_of(api_key_id=record.key, owner_id=record.owner)
-    chain: list[bytes] = []
-    after = fingerprints.START
-    for entry in request.entries if request else ():
+    for entry in entries:
         after = fingerprints.fingerprint(entry, after=after, scope=scope)
-        chain.append(after)
-    return tuple(chain)
+        yield after
 
 
 def _begun(request: DecodedRequest | None) -> ModelOutput | None:
