@@ -321,6 +321,11 @@ def stand_ins(tools: Sequence[ToolDefinition]) -> dict[str, StandIn]:
     return found
 
 
+def taking_text(tools: Sequence[ToolDefinition]) -> frozenset[str]:
+    """The names of the tools that are called with plain text."""
+    return frozenset(name for name, one in stand_ins(tools).items() if one.takes_text)
+
+
 def first_input(entries: Sequence[ContextEntry]) -> int | None:
     return next((place for place, entry in enumerate(entries) if entry.role is Role.MODEL_INPUT), None)
 

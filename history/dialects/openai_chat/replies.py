@@ -11,7 +11,7 @@ from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason,
 from history.dialects.loose import compact, count, items, obj, objs, string, without_empty
 from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.stand_ins import input_of
-from history.dialects.writing import arguments_of, stand_ins
+from history.dialects.writing import arguments_of, taking_text
 from history.entries import ModelOutput, ToolDefinition, ToolRequest, Usage
 from history.events import (
     Beside,
@@ -251,11 +251,6 @@ def encode_reply(output: ModelOutput, *, reply_id: str, created: int = 0, tools:
         "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": WORDS[reason]}],
         "usage": usage_to(output.usage),
     }
-
-
-def taking_text(tools: Sequence[ToolDefinition]) -> frozenset[str]:
-    """The names of the tools that are called with plain text."""
-    return frozenset(name for name, one in stand_ins(tools).items() if one.takes_text)
 
 
 def _call(call: ToolRequest, *, takes_text: bool) -> Json:

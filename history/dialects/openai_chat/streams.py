@@ -15,7 +15,6 @@ from history.dialects.openai_chat.replies import (
     encode_error,
     ended,
     message_events,
-    taking_text,
     usage_from,
     usage_to,
 )
@@ -24,6 +23,7 @@ from history.dialects.sse import sse
 from history.dialects.stand_ins import input_of
 from history.dialects.streaming import JsonStreamDecoder
 from history.dialects.vocabulary import StreamDecoder, StreamEncoder
+from history.dialects.writing import taking_text
 from history.entries import ToolDefinition
 from history.events import (
     Beside,

@@ -16,8 +16,8 @@ import msgspec
 from history import fingerprints
 from history.dialects import DIALECTS, DecodedRequest, DialectError
 from history.dialects.loose import parsed
-from history.dialects.openai_chat.replies import taking_text
 from history.dialects.vocabulary import Said
+from history.dialects.writing import taking_text
 from history.entries import ModelOutput, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
 from relay.gateway.digest.side_calls import side_call
