@@ -1,0 +1,68 @@
+"""Doubling tests: CPU time of work at size n and at 2n, which must stay close to twice as much.
+
+    assert_linear(parse, lambda n: b"x" * n, size=100_000)
+
+The ratio is 2 for linear work and 4 for quadratic work. Wall-clock time is never compared.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LIMIT = 2.5
+# A single measurement lasts at least this long: the clock of CPU time ticks in units of up to a millisecond.
+LEAST_SECONDS = 0.004
+RUNS = 5
+ATTEMPTS = 3
+MOST_REPEATS = 10_000
+
+
+def assert_linear(
+    work: Callable[[T], object], make: Callable[[int], T], *, size: int, limit: float = LIMIT, runs: int = RUNS
+) -> None:
+    """Fail unless `work(make(2 * size))` takes at most `limit` times the CPU time of `work(make(size))`.
+
+    Noise only ever adds time, so the best of `runs` counts; a ratio above the limit is measured again before it fails.
+    Choose `size` so that the work takes a few milliseconds: shorter work is repeated, and fixed costs hide the growth.
+    """
+    ratio = min_ratio(work, make(size), make(2 * size), limit=limit, runs=runs)
+    assert ratio <= limit, f"twice the input takes {ratio:.1f} times the CPU time (at most {limit} is linear)"
+
+
+def min_ratio(work: Callable[[T], object], small: T, large: T, *, limit: float = LIMIT, runs: int = RUNS) -> float:
+    """The lowest ratio of a few attempts; the first one within the limit ends them."""
+    work(small)  # what is built once (compiled patterns, caches) is not counted
+    repeats = _repeats(work, small)
+    lowest = float("inf")
+    for _ in range(ATTEMPTS):
+        pairs = [(cpu_seconds(work, small, repeats), cpu_seconds(work, large, repeats)) for _ in range(runs)]
+        lowest = min(lowest, min(after for _, after in pairs) / min(before for before, _ in pairs))
+        if lowest <= limit:
+            break
+    return lowest
+
+
+def cpu_seconds(work: Callable[[T], object], value: T, repeats: int = 1) -> float:
+    """CPU time of this process, without the garbage collector's rounds, which come at any time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.process_time()
+        for _ in range(repeats):
+            work(value)
+        return time.process_time() - start
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _repeats(work: Callable[[T], object], value: T) -> int:
+    repeats = 1
+    while repeats < MOST_REPEATS and cpu_seconds(work, value, repeats) < LEAST_SECONDS:
+        repeats *= 2
+    return repeats
