@@ -89,6 +89,10 @@ class Shown:
         going_on = (ImportJob.State.WAITING, ImportJob.State.RUNNING, ImportJob.State.UPLOADING)
         return self.row.state in going_on and not self.is_interrupted
 
+    @property
+    def is_uploading(self) -> bool:
+        return self.row.state == ImportJob.State.UPLOADING
+
     @cached_property
     def is_interrupted(self) -> bool:
         return jobs.is_interrupted(self.row)

@@ -130,13 +130,23 @@ def piece(request: HttpRequest, job_id: UUID, place: int) -> HttpResponse:
 @login_required
 @require_POST
 def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
-    """Everything is there, or it failed and is to be run again."""
+    """Start a job whose files have all arrived, or run a failed one again. The script gets JSON, a form a redirect.
+
+    Starting a job that is already started is no error: the script repeats a request whose answer was lost.
+    """
     job = _job_or_404(request, job_id)
+    wants_json = request.get_preferred_type(["text/html", "application/json"]) == "application/json"
     is_sent = job.state == ImportJob.State.UPLOADING and jobs.is_whole(job)
-    if not is_sent and not jobs.may_run_again(job):
-        messages.error(request, _("There is nothing to run here: send the files again."))
-        return redirect("history:import_job", job.pk)
-    jobs.start(job)
+    is_started = wants_json and job.state != ImportJob.State.UPLOADING
+    if is_sent or (not is_started and jobs.may_run_again(job)):
+        jobs.start(job)
+    elif not is_started:
+        problem = _("Some files have not arrived. Send them again.")
+        if wants_json:
+            return JsonResponse({"error": problem}, status=409)
+        messages.error(request, problem)
+    if wants_json:
+        return JsonResponse({"page": reverse("history:import_job", args=[job.pk])})
     return redirect("history:import_job", job.pk)
 
 

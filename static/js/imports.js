@@ -23,26 +23,43 @@ function show(sent, total) {
   progress.querySelector("[role=status]").textContent = `${percent} %`;
 }
 
-function post(address, body, headers = {}) {
+/** An answer that is not success. `message` is what the user reads. */
+class Refused extends Error {}
+
+/** A network fault rejects with TypeError. Everything the server answers is read here, so that no answer is ignored. */
+async function post(address, { body, headers = {}, accepts = [] } = {}) {
   const token = form.elements.csrfmiddlewaretoken.value;
-  return fetch(address, { method: "POST", body, headers: { "X-CSRFToken": token, ...headers } });
+  const answer = await fetch(address, {
+    method: "POST",
+    // An empty FormData is not a valid body for every server; a POST without a body is.
+    body,
+    headers: { "X-CSRFToken": token, Accept: "application/json", ...headers },
+  });
+  if (answer.status >= 500) throw new TypeError(`status ${answer.status}`);
+  const isJson = answer.headers.get("Content-Type")?.startsWith("application/json");
+  if (!isJson) throw new Refused(answer.redirected ? form.dataset.signedOut : form.dataset.refused);
+  const told = await answer.json();
+  if (!answer.ok && !accepts.includes(answer.status)) throw new Refused(told.error || form.dataset.refused);
+  return told;
 }
 
-// A piece that did not arrive is sent again; the answer says how much of the file is there.
-async function sendPiece(address, file, offset) {
-  const size = Number(form.dataset.piece);
+/** A request that got no answer is sent again after a pause. */
+async function postPatiently(address, options) {
   for (let tried = 0; ; tried += 1) {
     try {
-      const piece = file.slice(offset, offset + size);
-      const answer = await post(`${address}?offset=${offset}`, piece, { "Content-Type": "application/octet-stream" });
-      if (answer.ok || answer.status === 409) return (await answer.json()).size;
-      if (answer.status < 500) throw new Error((await answer.json()).error);
+      return await post(address, options);
     } catch (error) {
-      if (!(error instanceof TypeError) || tried >= TRIES) throw error;
+      if (error instanceof Refused || tried >= TRIES) throw error;
     }
-    if (tried >= TRIES) throw new TypeError();
     await pause(500 * 2 ** tried);
   }
+}
+
+/** 409 says how much of the file has arrived. */
+async function sendPiece(address, file, offset) {
+  const body = file.slice(offset, offset + Number(form.dataset.piece));
+  const headers = { "Content-Type": "application/octet-stream" };
+  return (await postPatiently(`${address}?offset=${offset}`, { body, headers, accepts: [409] })).size;
 }
 
 async function sendAll(files) {
@@ -51,9 +68,7 @@ async function sendAll(files) {
     named.append("name", file.name);
     named.append("size", file.size);
   }
-  const begun = await post(form.dataset.begin, named);
-  const job = await begun.json();
-  if (!begun.ok) throw new Error(job.error);
+  const job = await post(form.dataset.begin, { body: named });
   const total = files.reduce((sum, file) => sum + file.size, 0);
   let before = 0;
   for (const [place, file] of files.entries()) {
@@ -63,9 +78,9 @@ async function sendAll(files) {
     }
     before += file.size;
   }
-  await post(job.start, new FormData());
+  const { page } = await postPatiently(job.start);
   isSending = false;
-  location.assign(job.page);
+  location.assign(page);
 }
 
 form.addEventListener("submit", async (event) => {
@@ -80,8 +95,9 @@ form.addEventListener("submit", async (event) => {
   try {
     await sendAll(files);
   } catch (error) {
-    tell(error instanceof TypeError ? form.dataset.failed : error.message || form.dataset.failed);
+    tell(error instanceof Refused ? error.message : form.dataset.failed);
     isSending = false;
+    progress.hidden = true;
     form.querySelector("button").disabled = false;
   }
 });

@@ -1,4 +1,4 @@
-"""A real browser on a real server: uvicorn in a thread of this process, Chromium beside it.
+"""A real browser on a real server: the server of `make run` in a thread of this process, Chromium beside it.
 
 Both are started once in each process, and so is the browser's context: a test gets a page of its own in it, whose
 scripts and styles are compiled already. Between tests the page goes, the server ends whatever it still does, and the
@@ -15,12 +15,11 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings as live_settings
 from django.test import Client, override_settings
@@ -28,6 +27,8 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, V
 from pytest_django.fixtures import Settings
 
 from project import background
+from project.first_start import listening_socket
+from project.management.commands.serve import make_server
 from relay.database import close_connections
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
@@ -57,45 +58,70 @@ def browser() -> Iterator[Browser]:
         running.close()
 
 
+class RunningServer:
+    """The server of `make run` (Daphne), in a thread of this process."""
+
+    def __init__(self) -> None:
+        self.listener = listening_socket("127.0.0.1", 0)
+        self.address = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.daphne = make_server(self.listener, handles_signals=False)
+        from twisted.internet import reactor
+
+        self.reactor: Any = reactor
+        self.loop: asyncio.AbstractEventLoop = self.reactor._asyncioEventloop
+        self.thread = threading.Thread(target=self.daphne.run, daemon=True)
+
+    def start(self) -> None:
+        started = threading.Event()
+        self.reactor.callWhenRunning(started.set)
+        self.thread.start()
+        assert started.wait(20), "the server did not start"
+        self.drain()  # the jobs that started with it: outside a test there is no database for them
+
+    def drain(self) -> None:
+        asyncio.run_coroutine_threadsafe(background.drain(), self.loop).result(20)
+
+    def stop(self) -> None:
+        self.reactor.callFromThread(self.daphne.stop)
+        self.thread.join(20)
+        assert not self.thread.is_alive(), "the server did not end"
+
+    def is_idle(self) -> bool:
+        """No request is being answered and no socket is open."""
+        running = [connection.get("application_instance") for connection in list(self.daphne.connections.values())]
+        return all(task is None or task.done() for task in running)
+
+
 @pytest.fixture(scope="session")
-def server(django_db_setup: None) -> Iterator[uvicorn.Server]:
+def server(django_db_setup: None) -> Iterator[RunningServer]:
     """The whole application."""
     with override_settings(PARLEY_BACKGROUND=False):
-        from project.asgi import application
-
-        server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="warning", lifespan="on"))
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        while not server.started:
-            assert thread.is_alive(), "the server did not start"
-            time.sleep(0.01)
+        server = RunningServer()
+        server.start()
         yield server
-        server.should_exit = True
-        thread.join(20)
-        assert not thread.is_alive(), "the server did not end"
+        server.stop()
 
 
 @pytest.fixture(scope="session")
-def address(server: uvicorn.Server) -> str:
-    return f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+def address(server: RunningServer) -> str:
+    return server.address
 
 
 @pytest.fixture
-def site(server: uvicorn.Server, address: str, transactional_db: None, settings: Settings) -> Iterator[str]:
+def site(server: RunningServer, address: str, transactional_db: None, settings: Settings) -> Iterator[str]:
     """The address of the whole application, which after the test does nothing any more."""
     settings.PARLEY_URL = address
     yield address
-    loop, tasks = server.servers[0].get_loop(), server.server_state.tasks
-    assert is_empty(tasks, seconds=15), "the server still answers somebody"
-    asyncio.run_coroutine_threadsafe(background.drain(), loop).result(20)
+    assert comes_true(server.is_idle, seconds=15), "the server still answers a request or keeps a socket open"
+    server.drain()
     close_connections()
 
 
-def is_empty(tasks: Collection[object], *, seconds: float) -> bool:
+def comes_true(condition: Callable[[], bool], *, seconds: float) -> bool:
     end = time.monotonic() + seconds
-    while tasks and time.monotonic() < end:
+    while not condition() and time.monotonic() < end:
         time.sleep(0.01)
-    return not tasks
+    return condition()
 
 
 @pytest.fixture(scope="session")
@@ -157,6 +183,7 @@ def forget(browser: Browser, known: BrowserContext) -> None:
 # test has taken the network away or while it is left. What htmx says of it, Chromium says too where it is a fault.
 NO_COMPLAINTS = (
     "the server responded with a status of 4",
+    "Response Status Error Code 4",
     "net::ERR_INTERNET_DISCONNECTED",
     "htmx:afterRequest",
     "htmx:sendAbort",

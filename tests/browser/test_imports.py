@@ -63,3 +63,19 @@ def test_it_works_without_javascript(plain: Page, site: str, ada: User) -> None:
     plain.get_by_role("button", name="Import").click()
     expect(plain.get_by_text("done", exact=True)).to_be_visible()
     expect(plain.get_by_role("link", name="A greeting")).to_be_visible()
+
+
+def test_an_import_that_is_not_started_says_why(page: Page, site: str, ada: User) -> None:
+    enter(page, site, ada)
+    page.route("**/start/", lambda route: route.fulfill(status=400, content_type="text/html", body="Bad request"))
+    page.goto("/import/")
+    page.get_by_label("Files or archives").set_input_files(FILES)
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_role("alert").filter(visible=True)).to_have_text(
+        "The server did not accept this. Reload the page and try again."
+    )
+    expect(page.get_by_role("button", name="Import")).to_be_enabled()
+    page.unroute("**/start/")
+    page.context.clear_cookies(name="parley_session")
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_role("alert").filter(visible=True)).to_contain_text("You are signed out.")

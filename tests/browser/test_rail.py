@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from history import recorder
 from history.models import Session
@@ -372,3 +373,19 @@ def test_without_a_script_everything_can_be_reached(plain: Page, site: str, ada:
     page.get_by_label("Title").fill("Plainly renamed")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Plainly renamed")).to_be_visible()
+
+
+def test_a_request_that_fails_says_what_to_do(signed_in: Page, site: str) -> None:
+    signed_in.goto("/")
+    alert = signed_in.locator("#request-problem")
+    for status, words in ((404, "not available any more"), (403, "did not accept this")):
+        signed_in.route("**/rail/?*", partial(Route.fulfill, status=status, body="x"))
+        signed_in.get_by_role("link", name="Archived").click()
+        expect(alert).to_contain_text(words)
+        signed_in.unroute("**/rail/?*")
+    signed_in.get_by_role("link", name="Archived").click()
+    expect(alert).to_be_hidden()
+    signed_in.context.clear_cookies(name="parley_session")
+    signed_in.get_by_role("link", name="Recent").click()
+    expect(alert).to_contain_text("You are signed out.")
+    expect(signed_in.get_by_label("Password")).to_have_count(0)

@@ -99,6 +99,18 @@ def test_a_piece_that_does_not_follow_is_told_how_far_it_is(as_ada: Client) -> N
     assert as_ada.post(f"{begun['pieces']}0/?offset=x", b"1", content_type=kind).status_code == 404
     as_ada.post(begun["start"])
     assert ImportJob.objects.get().state == "uploading", "half a file is not run"
+    refused = as_ada.post(begun["start"], headers={"accept": "application/json"})
+    assert (refused.status_code, refused.json()) == (409, {"error": "Some files have not arrived. Send them again."})
+    assert "Not all files have arrived." in as_ada.get(begun["page"]).text
+
+
+def test_a_start_that_is_repeated_leads_to_the_same_job(as_ada: Client) -> None:
+    begun = as_ada.post("/import/begin/", {"name": ["talk.jsonl"], "size": [str(len(TALK))]}).json()
+    as_ada.post(f"{begun['pieces']}0/?offset=0", TALK, content_type="application/octet-stream")
+    for _ in range(2):
+        started = as_ada.post(begun["start"], headers={"accept": "application/json"})
+        assert (started.status_code, started.json()) == (200, {"page": begun["page"]})
+    assert ImportJob.objects.get().state == "waiting"
 
 
 def test_more_than_the_house_takes_is_refused(as_ada: Client, settings: Any) -> None:

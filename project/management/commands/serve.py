@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.management import call_command
@@ -14,6 +14,9 @@ from project.accounts.links import HOURS, create_link
 from project.collecting import collect_when_changed
 from project.database import check_database
 from project.first_start import first_staff_user, listening_socket
+
+if TYPE_CHECKING:
+    from daphne.server import Server
 
 
 class Command(BaseCommand):
@@ -30,10 +33,11 @@ class Command(BaseCommand):
         self.stdout.write(f"Parley runs at {settings.PARLEY_URL}/ (stop it with Ctrl+C)")
         self.stdout.write(f"Sign in as {user.username}, once and within {HOURS} hours: {create_link(user)}")
         self.stdout.flush()
-        serve(listener)
+        make_server(listener).run()
 
 
-def serve(listener: socket.socket) -> None:
+def make_server(listener: socket.socket, *, handles_signals: bool = True) -> Server:
+    """The server of `make run`. The browser tests use it in a thread, where no signals can be handled."""
     # Only here: importing Daphne installs its reactor, which nothing but a server should do.
     from daphne.server import Server
 
@@ -41,12 +45,13 @@ def serve(listener: socket.socket) -> None:
 
     # No header that names the server, no access log: it would show one-time links.
     # A call whose caller has left is drained for as long as the settings say; Daphne would end it after ten seconds.
-    Server(
+    return Server(
         application,
         endpoints=[endpoint_of(listener)],
+        signal_handlers=handles_signals,
         server_name="Parley",
         application_close_timeout=int(settings.PARLEY_RELAY_DRAIN_SECONDS) + 10,
-    ).run()
+    )
 
 
 def endpoint_of(listener: socket.socket) -> str:
