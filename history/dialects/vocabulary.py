@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 from history.context import Context, to_context
+from history.dialects.finality import Finality
 from history.entries import ModelInput, ModelOutput, ToolDefinition, ToolResults, nothing
 from history.events import Event, Failed
 from history.marked import Said as Sentence
@@ -214,6 +215,15 @@ class Dialect(Protocol):
 
     @property
     def PROVIDER(self) -> str: ...  # noqa: N802 - a constant of the module
+
+    @property
+    def FINAL_MARKS(self) -> tuple[bytes, ...]:  # noqa: N802 - a constant of the module
+        """Every event that `finality` calls an end holds one of these."""
+        ...
+
+    def finality(self, name: str, data: Mapping[str, Any]) -> Finality | None:
+        """Whether that event of a stream ends the answer; None where it says nothing about it."""
+        ...
 
     def encode(self, context: Context, options: CallOptions) -> Encoded:
         """The context must be paired, as `render_context` and `context_of` leave it."""

@@ -6,6 +6,7 @@ soon as it is there, and the journal is given the same bytes beside.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from relay.gateway.bodies import with_model, with_model_of_path
 from relay.gateway.calls import Call
 from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, dial
+from relay.gateway.endings import ReplyEnd
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
@@ -41,8 +43,10 @@ async def carry(call: Call, upstreams: Sequence[Upstream], client: Client, recor
 
 
 async def pass_back(call: Call, reply: Reply, client: Client, recording: Recording) -> None:
+    end = ReplyEnd(call, reply, call.address.dialect)
     if encoding := reply.response.headers.get("content-encoding"):
         recording.compressed(encoding)
+        end.unpack(encoding)
     try:
         if 300 <= reply.status < 400 and reply.status != UNCHANGED:
             # Whoever followed it would show our caller's key to a stranger.
@@ -53,7 +57,11 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
             headers, keepalive = _of_stream(headers, reply)
         sign = EMPTY_LINE if call.address.dialect == GEMINI else COMMENT
         await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive, sign=sign)
-        await _pass_on(reply, client, recording)
+        await _pass_on(reply, client, recording, end)
+    except asyncio.CancelledError:
+        if end.is_delivered:  # clients hang up as soon as they have read the final event
+            recording.end("done", **_told(reply))
+        raise
     except Cut as cut:
         # The caller must see that it is not whole: the connection ends without its proper end.
         recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
@@ -62,17 +70,19 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
         reply.response.close()
 
 
-async def _pass_on(reply: Reply, client: Client, recording: Recording) -> None:
-    """Its end is recorded before the last of it is sent: whoever has all of a reply finds all of it in the record."""
+async def _pass_on(reply: Reply, client: Client, recording: Recording, end: ReplyEnd) -> None:
+    """The end is recorded before the last bytes are sent: a client that has all of a reply finds all of it recorded."""
     content = reply.response.content
     chunk = reply.first or await reply.next()
     while chunk:
         recording.reply(chunk)
+        end.read(chunk)
         if content.at_eof():
             break
         await client.write(chunk)
-        chunk = await reply.next()
-    done = "client_gone" if client.is_gone else "done"
+        end.note_delivery(client)
+        chunk = await end.next(reply)
+    done = "done" if end.is_delivered or not client.is_gone else "client_gone"
     recording.end(done if reply.status < 400 else "upstream_error", **_told(reply))
     await client.write(chunk, is_last=True)
 

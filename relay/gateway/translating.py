@@ -29,6 +29,7 @@ from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
 from relay.gateway.dialing import Reply, dial
+from relay.gateway.endings import ReplyEnd
 from relay.gateway.outlets import Streamed, Whole
 from relay.gateway.recording import Recording
 from relay.gateway.refusals import Refusal
@@ -191,12 +192,14 @@ class Translation:
         try:
             encoding = self.reply.response.headers.get("content-encoding", "")
             self.recording.compressed(encoding)
-            unpacking = Unpacking(encoding)
-            chunk = self.reply.first or await self._next()
+            unpacking, end = Unpacking(encoding), ReplyEnd(self.call, self.reply, self.reply.upstream.dialect)
+            chunk = self.reply.first or await self._next(end)
             while chunk:
                 self.recording.reply(chunk)
-                yield unpacking.feed(chunk)
-                chunk = await self._next()
+                plain = unpacking.feed(chunk)
+                end.read(plain)
+                yield plain
+                chunk = await self._next(end)
         except UnknownEncoding as error:
             raise self._fault(f"The upstream's answer is compressed as {error}, which is not read here.") from None
         except Unreadable as error:
@@ -205,13 +208,13 @@ class Translation:
     def _fault(self, message: str) -> VendorFault:
         return VendorFault(message, provider=self.reply.upstream.provider.name)
 
-    async def _next(self) -> bytes:
-        """Counts may follow the end of an answer, but nobody waits long for them, and no trouble matters any more."""
+    async def _next(self, end: ReplyEnd) -> bytes:
+        """Counts may follow the end of an answer: the client waits for them, but not long."""
         if self._over_at is None:
-            return await self.reply.next()
+            return await end.next(self.reply)
         try:
             async with asyncio.timeout_at(self._over_at + answers.LINGER_SECONDS):
-                return await self.reply.next()
+                return await end.next(self.reply)
         except (TimeoutError, Cut):
             return b""
 

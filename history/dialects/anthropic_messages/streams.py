@@ -15,6 +15,7 @@ from history.dialects.anthropic_messages.replies import (
     usage_from,
     usage_to,
 )
+from history.dialects.finality import Finality
 from history.dialects.loose import obj, string, whole
 from history.dialects.replying import Replying
 from history.dialects.sse import sse
@@ -39,6 +40,13 @@ from history.events import (
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
     return JsonStreamDecoder(_Reader(provider).read, read_whole=decode_reply)
+
+
+FINAL_MARKS = (b'"message_stop"', b'"error"')
+
+
+def finality(name: str, data: Mapping[str, Any]) -> Finality | None:
+    return Finality.OVER if (data.get("type") or name) in ("message_stop", "error") else None
 
 
 class _Reader:

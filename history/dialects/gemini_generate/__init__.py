@@ -7,5 +7,7 @@ from history.dialects.gemini_generate.replies import decode_reply as decode_repl
 from history.dialects.gemini_generate.replies import encode_error as encode_error
 from history.dialects.gemini_generate.replies import encode_reply as encode_reply
 from history.dialects.gemini_generate.requests import decode_request as decode_request
+from history.dialects.gemini_generate.streams import FINAL_MARKS as FINAL_MARKS
+from history.dialects.gemini_generate.streams import finality as finality
 from history.dialects.gemini_generate.streams import stream_decoder as stream_decoder
 from history.dialects.gemini_generate.streams import stream_encoder as stream_encoder

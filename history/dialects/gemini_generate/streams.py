@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from history.dialects.finality import Finality
 from history.dialects.gemini_generate.replies import (
     WORDS,
     ReplyReader,
@@ -14,6 +15,7 @@ from history.dialects.gemini_generate.replies import (
     portable,
     signed,
 )
+from history.dialects.loose import obj, objs, string
 from history.dialects.replying import Replying
 from history.dialects.sse import sse
 from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, Row, Step
@@ -40,6 +42,22 @@ def stream_decoder(provider: str = "") -> StreamDecoder:
         return reader.read(data)
 
     return JsonStreamDecoder(read, read_whole=reader.read)
+
+
+FINAL_MARKS = (b'"finishReason"', b'"blockReason"', b'"error"')
+
+
+def finality(name: str, data: Mapping[str, Any]) -> Finality | None:
+    """Gemini has no last event: the chunk with the reason to stop is the last one, unless another follows it."""
+    data = obj(data.get("response")) or data
+    if "error" in data:
+        return Finality.OVER
+    candidates = objs(data.get("candidates"))
+    if any(string(candidate.get("finishReason")) for candidate in candidates):
+        return Finality.COMPLETE
+    if string(obj(data.get("promptFeedback")).get("blockReason")):
+        return Finality.COMPLETE
+    return Finality.OPEN if candidates else None
 
 
 def stream_encoder(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from history.assembly import NO_ARGUMENTS
+from history.dialects.finality import Finality
 from history.dialects.loose import obj, objs, string
 from history.dialects.openai_chat.replies import (
     WORDS,
@@ -44,6 +45,19 @@ DONE = sse("[DONE]")
 def stream_decoder(provider: str = "") -> StreamDecoder:
     reader = _Reader(provider)
     return JsonStreamDecoder(reader.read, read_whole=decode_reply, done=reader.done)
+
+
+FINAL_MARKS = (b"[DONE]", b'"finish_reason":"', b'"finish_reason": "', b'"error":{', b'"error": {')
+
+
+def finality(name: str, data: Mapping[str, Any]) -> Finality | None:
+    """The reason to stop ends the answer; counts, `[DONE]` and further answers may follow."""
+    if data.get("error"):
+        return Finality.OVER
+    choices = objs(data.get("choices"))
+    if any(string(choice.get("finish_reason")) for choice in choices):
+        return Finality.COMPLETE
+    return Finality.OPEN if choices else None
 
 
 class _Answer:

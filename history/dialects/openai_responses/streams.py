@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from history.dialects.finality import Finality
 from history.dialects.loose import obj, objs, string
 from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.openai_responses.replies import (
@@ -51,6 +52,18 @@ Json = dict[str, Any]
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
     return JsonStreamDecoder(_Reader(provider).read, read_whole=decode_reply)
+
+
+# The final events, and how a stream says that it failed.
+FINAL_MARKS = (
+    *(b'"response.completed"', b'"response.incomplete"', b'"response.failed"', b'"response.cancelled"'),
+    *(b'"type":"error"', b'"type": "error"'),
+)
+_FINAL = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled", "error"})
+
+
+def finality(name: str, data: Mapping[str, Any]) -> Finality | None:
+    return Finality.OVER if (data.get("type") or name) in _FINAL else None
 
 
 class _Reader:
