@@ -7,17 +7,10 @@ from typing import Any, cast
 from channels.routing import URLRouter
 from django.urls import path, re_path
 
-from relay.consumers.doors import Doors
+from relay.consumers.doors import Doors, refuse
 from relay.consumers.lists import ListConsumer
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer
-
-
-async def refuse(scope: Any, receive: Any, send: Any) -> None:
-    """An address that nobody serves: refused before it is accepted, which a browser sees as HTTP 403."""
-    await receive()
-    await send({"type": "websocket.close", "code": 4404})
-
 
 # The catch-all stays last. Typed loosely: a route of Channels leads to an ASGI application, not to a view.
 routes: list[Any] = [

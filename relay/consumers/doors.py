@@ -1,7 +1,7 @@
-"""Who may open a socket. A page is known by its cookie, and then its origin must be ours; a program by its key.
+"""Authentication of sockets: browser pages by cookie and origin, programs by API key.
 
-A cookie is sent by the browser whoever asks, so a foreign page could speak in its owner's name: hence the check of the
-origin. A key is in the hands of whoever sends it, so programs, which have no origin, need none.
+A browser sends the cookie for every page that asks, so a socket with a cookie needs an `Origin` of ours. A key is sent
+only by a program that has it, so a socket with a key needs no `Origin`.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from __future__ import annotations
 from typing import Any
 
 from channels.auth import AuthMiddlewareStack
-from channels.security.websocket import AllowedHostsOriginValidator
 
 from history import keys
 from history.keyring import ApiKeyError
+from relay.consumers.origins import is_same_origin
+from relay.consumers.sockets import NOT_ALLOWED
 from relay.database import in_database
 
 BEARER = "bearer "
 
 
 class Doors:
-    """An ASGI application in front of the sockets: with a key past the cookie, else through origin and session."""
+    """The ASGI application in front of all sockets. A request with a key is never authenticated by its cookie."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
-        self.for_pages = AllowedHostsOriginValidator(AuthMiddlewareStack(inner))
+        self.for_pages: Any = AuthMiddlewareStack(inner)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
         raw = key_in(scope)
         if not raw:
-            return await self.for_pages(scope, receive, send)
+            return await (self.for_pages if is_same_origin(scope) else refuse)(scope, receive, send)
         try:
             api_key = await in_database(keys.authenticate, raw, scope="read")
         except ApiKeyError as error:
@@ -36,6 +37,12 @@ class Doors:
         else:
             scope = {**scope, "user": api_key.owner, "api_key": api_key}
         return await self.inner(scope, receive, send)
+
+
+async def refuse(scope: Any, receive: Any, send: Any) -> None:
+    """Refuse the handshake. Servers answer it with HTTP 403."""
+    await receive()
+    await send({"type": "websocket.close", "code": NOT_ALLOWED})
 
 
 def key_in(scope: Any) -> str:

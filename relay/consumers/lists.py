@@ -15,11 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class ListConsumer(PersonSocket):
-    async def connect(self) -> None:
-        user: Any = self.scope["user"]
-        # A program comes with a key and without a sign-in, and has a socket of its own.
-        if "session" not in self.scope:
-            return await self.close(NOT_SIGNED_IN)
+    async def connect_page(self, user: Any) -> None:
         if not user.is_authenticated:
             # A browser is told why by a socket that was open: of a refused one it hears 1006, as of a lost network.
             await self.accept()

@@ -22,7 +22,7 @@ from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.page_events import PageEvents
 from relay.consumers.page_verbs import VERBS
-from relay.consumers.sockets import NOT_SIGNED_IN, client_of
+from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, client_of
 from relay.consumers.watching import Watch
 from relay.conversation import Sent
 from relay.database import in_database
@@ -32,12 +32,9 @@ from relay.readers import reader_of
 
 logger = logging.getLogger(__name__)
 
-NOT_FOUND = 4404
-
 
 class ChatConsumer(PageEvents):
-    async def connect(self) -> None:
-        user: Any = self.scope["user"]
+    async def connect_page(self, user: Any) -> None:
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
         if not user.is_authenticated:
             return await self.close(NOT_SIGNED_IN)

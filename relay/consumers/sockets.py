@@ -21,12 +21,14 @@ from relay import broadcast, signed_in
 from relay.signed_in import SignIn
 
 T = TypeVar("T")
-NOT_SIGNED_IN = 4401
+# Close codes after which connecting again does not help. docs/websocket.md lists all.
+NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
 # How often a socket looks for itself while an answer is written by a process that we do not hear.
 LOOK_SECONDS = 1.0
 # How long it waits for a frame that went missing between processes: by then what it said has been noted.
 GAP_SECONDS = 0.35
 REMEMBERED_SECONDS = 2.0
+WITH_A_KEY = "This socket is for browser pages. Use /ws/v1/ with an API key."
 
 _asked: dict[Hashable, asyncio.Future[Any]] = {}
 
@@ -79,6 +81,18 @@ class PersonSocket(Socket):
     """A page of somebody who is signed in: it hears what concerns them, and is shown nothing once they have left."""
 
     sign_in: SignIn
+
+    async def connect(self) -> None:
+        """Refuse API keys, which have no sign-in. Accept first: a browser is told no code of a refused handshake."""
+        if "session" not in self.scope:
+            await self.accept()
+            await self.close(NOT_ALLOWED, reason=WITH_A_KEY)
+        else:
+            await self.connect_page(self.scope["user"])
+
+    async def connect_page(self, user: Any) -> None:
+        """Accept or close the socket of this user, who may be anonymous."""
+        raise NotImplementedError
 
     async def enter_as(self, user: Any) -> None:
         self.sign_in = signed_in.sign_in_of(user, self.scope)

@@ -10,7 +10,7 @@ import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as live_settings
 
-from history import keys, recorder
+from history import recorder
 from history.entries import ModelInput, Text
 from history.models import Session
 from project.accounts.models import User
@@ -73,14 +73,9 @@ async def test_a_page_whose_sign_in_is_over_is_told_so_and_nothing_else(talk: Ta
     await socket.disconnect(timeout=10)
 
 
-async def test_a_foreign_page_and_a_program_are_refused(talk: Talk) -> None:
-    made = await in_database(keys.create, name="laptop", owner=talk.user)
+async def test_a_foreign_page_is_refused(talk: Talk) -> None:
+    """Programs: `test_origins.py`."""
     foreign = [(b"origin", b"https://elsewhere.example"), (b"host", b"localhost"), await cookie(talk.user)]
-    for headers in (
-        foreign,
-        foreign[:2],
-        [*HERE, (b"x-api-key", made.secret.encode())],
-        [*HERE, (b"x-api-key", b"parley_no_no")],
-    ):
+    for headers in (foreign, foreign[:2]):
         socket = WebsocketCommunicator(sockets, "/ws/lists/", headers=headers)
         assert not (await socket.connect(timeout=10))[0]
