@@ -23,6 +23,7 @@ Read = Callable[[str, Sequence[Any]], list[T]]
 
 MAX_NUMBERS = 500
 TO_THE_TOP = 2**31 - 1
+CLIMB_STEPS = 100
 
 _CLIMB = """
 WITH RECURSIVE climb (seq, parent_seq, on_path, step) AS (
@@ -148,6 +149,19 @@ def climb(session_id: UUID, leaf: int) -> tuple[list[int], int]:
     way = Climb(session_id, leaf)
     way.go_below(0, steps=TO_THE_TOP)
     return way.beside, way.joins or 0
+
+
+def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
+    """Whether entry `seq` is on the path from the start of the session to entry `to`."""
+    if seq in (0, to):
+        return True
+    if seq > to:
+        return False
+    way = Climb(session_id, to)
+    way.go_below(seq, steps=CLIMB_STEPS)
+    if way.joins is None or seq > way.joins:
+        return seq in way.beside
+    return Message.objects.filter(session_id=session_id, seq=seq, on_path=True).exists()
 
 
 def head_at(session: Session, version: int) -> int:

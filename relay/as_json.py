@@ -8,6 +8,7 @@ from history.as_json import call_json
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet, thawed
 from history.models import Message, Session, ToolCall
 from history.selectors import PAGE, messages_of
+from relay.models import QueuedMessage
 
 # What a conversation consists of for a program: results stand with the calls that they answer.
 TOLD = (ModelInput.kind, ModelOutput.kind)
@@ -26,6 +27,20 @@ def session_json(session: Session) -> dict[str, Any]:
         "head": session.head,
         "created_at": session.created_at.isoformat(),
         "updated_at": session.last_activity_at.isoformat(),
+    }
+
+
+def queued_json(row: QueuedMessage) -> dict[str, Any]:
+    """A message that waits. `is_held`: it is not sent by itself."""
+    return {
+        "queued": row.pk,
+        "text": row.text,
+        "attachment": list(row.attachments),
+        "agent": row.agent,
+        "model": row.model,
+        "after": row.after,
+        "is_held": row.held_at is not None,
+        "created_at": row.created_at.isoformat(),
     }
 
 

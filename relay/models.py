@@ -146,6 +146,10 @@ class Run(models.Model):
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
     outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices, blank=True)
     error = models.TextField(_("error"), blank=True)
+    # The run whose end sent the message that this one answers, out of the queue.
+    follows = models.UUIDField(_("follows run"), null=True, blank=True)
+    # The process that carries it (`relay.run_owners`).
+    process = models.CharField(_("process"), max_length=40, blank=True)
 
     class Meta:
         verbose_name = _("run")
@@ -162,6 +166,7 @@ class Run(models.Model):
             models.Index(fields=["owner"], name="run_running_of_owner", condition=Q(ended_at__isnull=True)),
             models.Index(fields=["heartbeat_at"], name="run_running", condition=Q(ended_at__isnull=True)),
             models.Index(fields=["ended_at"], name="run_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(fields=["follows"], name="run_follows", condition=Q(follows__isnull=False)),
         ]
 
     def __str__(self) -> str:
@@ -169,7 +174,10 @@ class Run(models.Model):
 
 
 class QueuedMessage(models.Model):
-    """What somebody wrote while an answer was on its way: it is sent when that answer has ended."""
+    """A message that was written during an answer. It is sent when that answer has ended well.
+
+    After a stop or an error it is held: its owner sends it, drops it, or sends another message behind it.
+    """
 
     session = models.UUIDField(_("session"), db_index=True)
     owner = models.ForeignKey(
@@ -179,6 +187,11 @@ class QueuedMessage(models.Model):
     attachments = models.JSONField(_("attachments"), default=list, blank=True)
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     model = models.CharField(_("model"), max_length=160, blank=True)
+    # An entry of the conversation that it continues; another branch does not send it.
+    after = models.PositiveBigIntegerField(_("after entry"), default=0)
+    held_at = models.DateTimeField(_("held since"), null=True, blank=True)
+    # A process is carrying out the tool command that this is. It is deleted with the entry that records the result.
+    claimed_at = models.DateTimeField(_("being carried out since"), null=True, blank=True)
     created_at = models.DateTimeField(_("written"), default=timezone.now)
 
     class Meta:

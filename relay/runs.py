@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from history import exchanges
 from history.many import among
-from history.models import Exchange
+from history.models import Exchange, Session
 from history.transactions import writing
 from relay import broadcast
 from relay.agent import loop
@@ -27,6 +27,7 @@ from relay.database import in_database
 from relay.errors import RelayError
 from relay.live_runs import LiveRun, SoFar, keep, running
 from relay.models import Run
+from relay.queued_messages import ENDED_WELL, hold
 from relay.running import open_exchange_of
 
 logger = logging.getLogger(__name__)
@@ -38,14 +39,15 @@ OnEnd = Callable[[Run], Awaitable[None]]
 # Beginning and ending.
 
 
-async def start(turn: Turn, *, on_end: OnEnd | None = None) -> UUID:
-    """Begin to answer; returns as soon as that is written down. The answer comes when it comes."""
-    return (await _begin(turn, on_end))[0].id
+async def start(turn: Turn, *, on_end: OnEnd | None = None, run_id: UUID | None = None) -> UUID:
+    """Begin to answer; returns as soon as that is written down. `run_id`: its row is there already."""
+    return (await _begin(turn, on_end, run_id))[0].id
 
 
-async def _begin(turn: Turn, on_end: OnEnd | None) -> tuple[LiveRun, asyncio.Task[None]]:
-    live = LiveRun(turn, run_id=uuid4(), below=partial(_answer_below, on_end))
-    await in_database(_write_down, live)
+async def _begin(turn: Turn, on_end: OnEnd | None, run_id: UUID | None = None) -> tuple[LiveRun, asyncio.Task[None]]:
+    if run_id is None:
+        run_id = await in_database(write_down, turn)
+    live = LiveRun(turn, run_id=run_id, below=partial(_answer_below, on_end))
     running[live.id] = live
     live.task = task = keep(asyncio.get_running_loop().create_task(_carry(live, on_end)))
     await _tell_others(turn)
@@ -66,18 +68,20 @@ async def _answer_below(on_end: OnEnd | None, above: LiveRun, turn: Turn) -> Run
     return await in_database(Run.objects.get, pk=live.id)
 
 
-def _write_down(live: LiveRun) -> None:
-    turn = live.turn
+def write_down(turn: Turn, *, follows: UUID | None = None) -> UUID:
+    """The row of a run, in the transaction that stores what it answers. `follows`: the run whose end sent that."""
     with writing():
-        Run.objects.create(
-            pk=live.id,
+        run = Run.objects.create(
+            pk=uuid4(),
             session=turn.session_id,
             owner=turn.user,
             agent=turn.agent.name,
             model=turn.model,
             origin=turn.leaf,
             leaf=turn.leaf,
+            follows=follows,
         )
+    return run.pk
 
 
 async def _carry(live: LiveRun, on_end: OnEnd | None) -> None:
@@ -114,8 +118,14 @@ async def _end(live: LiveRun, outcome: Run.Outcome, error: str, on_end: OnEnd | 
 
 def _write_end(run_id: UUID, outcome: Run.Outcome, error: str) -> Run:
     with writing():
+        run = Run.objects.get(pk=run_id)
+        # A message that is sent just now joins the queue before this, or finds the run ended.
+        list(Session.objects.select_for_update().order_by().filter(pk=run.session).values_list("pk"))
         Run.objects.filter(pk=run_id, ended_at=None).update(ended_at=timezone.now(), outcome=outcome, error=error)
-    return Run.objects.get(pk=run_id)
+        run.refresh_from_db()
+        if run.outcome not in ENDED_WELL:
+            hold(run.session, run.leaf)
+    return run
 
 
 async def _tell_others(turn: Turn) -> None:

@@ -19,6 +19,7 @@ from history.models import Session
 from relay import fragments, runs
 from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, PersonSocket, asked_once
 from relay.consumers.watching import Watch
+from relay.conversation.drafts import Sent
 from relay.database import in_database
 from relay.fragments import CaughtUp, View
 
@@ -35,6 +36,8 @@ class PageEvents(PersonSocket):
     session: Session
     watch: Watch
     client: dict[str, Any]
+    # The last message of this page, and what the page showed when it was sent: its last entry and session version.
+    last_sent: tuple[tuple[int, int | None], Sent] | None = None
     _announced = ""
     _soon: asyncio.Task[None] | None = None
 

@@ -12,14 +12,27 @@ from relay.conversation import Sent
 
 
 async def send(page: PageEvents, intent: Intent) -> Sent:
-    return await conversation.send(
+    """What the page showed is in the form: the last entry, the run, and the version of the session.
+
+    A second message with the same version was sent before the page showed the first: it continues that one.
+    """
+    after, run = intent.number("after"), intent.optional_id("run")
+    shown = (after, intent.optional_number("version"))
+    if page.last_sent is not None and page.last_sent[0] == shown:
+        before = page.last_sent[1]
+        after, run = before.seq or after, before.run or run
+    sent = await conversation.send(
         page.view.user,
         page.session,
         draft=intent.draft(),
-        after=intent.number("after"),
+        after=after,
+        run=run,
         on_leaf=intent.optional_number("leaf") is not None,
         client=page.client,
     )
+    if sent.seq:
+        page.last_sent = (shown, sent)
+    return sent
 
 
 async def stop(page: PageEvents, intent: Intent) -> None:
@@ -57,11 +70,12 @@ async def answer(page: PageEvents, intent: Intent) -> Sent:
 
 
 async def unqueue(page: PageEvents, intent: Intent) -> None:
-    await conversation.unqueue(page.session, queued_id=intent.number("id"))
+    """`id`: that message; without it all that wait."""
+    await conversation.unqueue(page.session, queued_id=intent.optional_number("id"))
 
 
 async def send_queued(page: PageEvents, intent: Intent) -> None:
-    await conversation.send_queued(page.view.user.pk, page.session.pk, after=page.view.shown)
+    await conversation.send_queued(page.view.user, page.session, after=page.view.shown)
 
 
 async def rollback(page: PageEvents, intent: Intent) -> None:

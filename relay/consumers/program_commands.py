@@ -54,12 +54,34 @@ async def send(program: ProgramSessions, intent: Intent) -> Answer:
     after = intent.optional_number("after")
     seen = await in_database(lambda: Session.objects.get(pk=session.pk).head) if after is None else after
     on_leaf = bool(intent.fields.get("on_leaf"))
+    told = {"after": seen, "run": intent.optional_id("run"), "on_leaf": on_leaf}
     return _sent(
         session,
-        await conversation.send(
-            program.user, session, draft=intent.draft(), after=seen, on_leaf=on_leaf, client=program.client
-        ),
+        await conversation.send(program.user, session, draft=intent.draft(), client=program.client, **told),  # type: ignore[arg-type]
     )
+
+
+async def queue(program: ProgramSessions, intent: Intent) -> Answer:
+    """The messages of a session that are not sent yet, oldest first: for its owner, as they are in no record."""
+    session = await program.session(intent, scope="write")
+    told = [as_json.queued_json(row) for row in await conversation.queued(session)]
+    return {"session_id": str(session.pk), "queued": told}
+
+
+async def send_queued(program: ProgramSessions, intent: Intent) -> Answer:
+    """Send what waits, in order, behind `after` or the head."""
+    session = await program.session(intent, scope="write")
+    after = intent.optional_number("after")
+    seen = await in_database(lambda: Session.objects.get(pk=session.pk).head) if after is None else after
+    sent = await conversation.send_queued(program.user, session, after=seen, run=intent.optional_id("run"))
+    return _sent(session, sent)
+
+
+async def unqueue(program: ProgramSessions, intent: Intent) -> Answer:
+    """`queued`: that message; without it all that wait."""
+    session = await program.session(intent, scope="write")
+    withdrawn = await conversation.unqueue(session, queued_id=intent.optional_number("queued"))
+    return {"session_id": str(session.pk), "withdrawn": withdrawn}
 
 
 async def edit(program: ProgramSessions, intent: Intent) -> Answer:
@@ -164,7 +186,7 @@ def _sent(session: Session, sent: Sent) -> Answer:
     if sent.run:
         told["run"] = str(sent.run)
     if sent.is_queued:
-        told["is_queued"] = True
+        told |= {"is_queued": True, "queued": sent.queued_id}
     if sent.words:
         told["text"] = sent.words
     return told | ({"forked": str(sent.go_to)} if sent.go_to else {})
@@ -181,6 +203,9 @@ COMMANDS: dict[str, Command] = {
     "open": open_,
     "switch": open_,
     "send": send,
+    "queue": queue,
+    "send_queued": send_queued,
+    "unqueue": unqueue,
     "edit": edit,
     "regenerate": regenerate,
     "continue": continue_,

@@ -1,9 +1,9 @@
 """What a person can do in a conversation, whichever door they came through: one function per verb.
 
 Every verb checks, writes and returns at once; an answer is begun (`runs.start`), never waited for. Only the owner
-writes: whoever calls has seen to that. `after` is the entry that the writer saw last: if somebody else has gone on from
-there meanwhile, what is written becomes a branch beside theirs. If the answer to that very conversation is still on its
-way, it waits until that has ended.
+writes: whoever calls has seen to that. `after` is the entry that the writer saw last, and `run` the answer that was on
+its way there: a message continues the end of that answer, and waits in the queue until it has ended. If another user or
+tab has continued from the same entry, the message becomes a branch beside theirs.
 """
 
 from relay.conversation.again import answer as answer
@@ -14,10 +14,11 @@ from relay.conversation.compressing import undo_summary as undo_summary
 from relay.conversation.drafts import Draft as Draft
 from relay.conversation.drafts import NotPossible as NotPossible
 from relay.conversation.drafts import Sent as Sent
+from relay.conversation.queue import queued as queued
+from relay.conversation.queue import unqueue as unqueue
 from relay.conversation.sending import begin as begin
 from relay.conversation.sending import send as send
 from relay.conversation.sending import send_queued as send_queued
-from relay.conversation.sending import unqueue as unqueue
 from relay.conversation.steering import delete as delete
 from relay.conversation.steering import fork as fork
 from relay.conversation.steering import rename as rename

@@ -16,16 +16,9 @@ from relay.agent.settings import AgentSettings, find_agent
 from relay.agent.tools.running import answer_all
 from relay.agent.turn import Turn
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
+from relay.conversation.places import is_being_answered
 from relay.conversation.sending import go_on
-from relay.conversation.turns import (
-    LAST_TURN,
-    answered,
-    append_input,
-    head_of,
-    is_being_answered,
-    message_at,
-    model_for,
-)
+from relay.conversation.turns import LAST_TURN, answered, append_input, head_of, message_at, model_for
 from relay.database import in_database
 
 CONTINUE = "Continue exactly where you stopped."

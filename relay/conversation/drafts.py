@@ -40,6 +40,7 @@ class Sent:
     run: UUID | None = None
     is_branch: bool = False
     is_queued: bool = False
+    queued_id: int = 0
     words: str = ""
     go_to: UUID | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
 
 from django.utils import timezone
 
@@ -18,15 +17,14 @@ from relay.agent.opening import what_changed
 from relay.agent.settings import AgentSettings
 from relay.agent.turn import Turn
 from relay.conversation.drafts import Sent
-from relay.models import Run
 
 # What holds at a place, without reading all that was said before.
 LAST_TURN = ContextOptions(max_turns=1)
 
 
 async def answered(session: Session, sent: Sent, turn: Turn | None, *, on_end: runs.OnEnd | None) -> Sent:
-    """Begin to answer if there is something to answer, and tell everybody."""
-    run = await runs.start(turn, on_end=on_end) if turn else None
+    """Begin to answer if there is something to answer, and tell everybody. `sent.run` may be written down already."""
+    run = await runs.start(turn, on_end=on_end, run_id=sent.run) if turn else None
     await broadcast.tell_session(session.pk, {"type": "session.changed"})
     return replace(sent, run=run)
 
@@ -56,19 +54,6 @@ def model_for(session: Session, picked: str) -> str:
         session.metadata = {**session.metadata, "model": picked}
         Session.objects.filter(pk=session.pk).update(metadata=session.metadata, changed_at=timezone.now())
     return picked or str(session.metadata.get("model", ""))
-
-
-def is_being_answered(session_id: UUID, after: int) -> bool:
-    """Whether `after` lies on the path of a run: between what it answers and what it wrote last."""
-    return any(run.origin <= after <= run.leaf and _is_above(run, after) for run in runs.running_in(session_id))
-
-
-def _is_above(run: Run, seq: int) -> bool:
-    place = run.leaf
-    while place > seq:
-        parents = Message.objects.filter(session_id=run.session, seq=place).values_list("parent_seq", flat=True)
-        place = parents.first() or 0
-    return place == seq
 
 
 def message_at(session: Session, seq: int) -> Message:

@@ -20,10 +20,11 @@ from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools
 from relay.agent.tools.running import run_calls
 from relay.commands import Command, help_text
-from relay.conversation import compressing, steering
+from relay.conversation import compressing, queue, steering
 from relay.conversation.drafts import Draft, NotPossible, Sent, text_parts
 from relay.conversation.turns import answered, head_of
 from relay.database import in_database
+from relay.models import QueuedMessage
 from relay.plain import plain_history
 
 
@@ -73,20 +74,36 @@ async def _add_folder(session: Session, folder: str) -> Sent:
     return Sent(words=_("The agent knows now what is in %(folder)s.") % {"folder": folder[:200]})
 
 
-async def use_tool(user: Any, session: Session, command: Command, draft: Draft, *, after: int, on_leaf: bool) -> Sent:
-    """Any tool by hand, recorded as what it is: what was typed, the call, its result."""
+async def use_tool(
+    user: Any,
+    session: Session,
+    command: Command,
+    draft: Draft,
+    *,
+    after: int,
+    on_leaf: bool,
+    queued: QueuedMessage | None = None,
+) -> Sent:
+    """Any tool by hand, recorded as what it is: what was typed, the call, its result. `queued`: out of the queue."""
     await in_database(allowances.note_message, user)
     request = command.as_request(f"typed-{uuid4().hex[:12]}")
     context = ToolContext(user=user, session_id=session.pk, agent=session.agent, by_hand=True)
     results = await run_calls([request], toolbox=all_tools(), context=context)
     told = [results, *context.kept_by(results)]
     begun = results.results[0].started_at or results.at
-    sent = await in_database(_record_tool, session, draft, request, told, after, on_leaf, begun)
+    sent = await in_database(_record_tool, session, draft, request, told, after, on_leaf, begun, queued)
     return await answered(session, sent, None, on_end=None)
 
 
 def _record_tool(
-    session: Session, draft: Draft, request: ToolRequest, told: Sequence[Entry], after: int, on_leaf: bool, at: datetime
+    session: Session,
+    draft: Draft,
+    request: ToolRequest,
+    told: Sequence[Entry],
+    after: int,
+    on_leaf: bool,
+    at: datetime,
+    queued: QueuedMessage | None,
 ) -> Sent:
     typed = {"source": "command"}
     entries: list[Entry] = [
@@ -95,6 +112,8 @@ def _record_tool(
         *told,
     ]
     with writing():
+        if queued is not None:
+            queue.take(queued)
         if on_leaf and after != head_of(session):
             entries.insert(0, HeadMoved(to=after, reason="switch", at=at))
         appended = recorder.append_many(session, entries, after=after)[-1]

@@ -66,6 +66,7 @@ async def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
             session,
             draft=conversation.Draft(**_said(request)),
             after=session.head if after is None else after,
+            run=_run_in(request.POST.get("run", "")),
             on_leaf=bool(request.POST.get("leaf")),
             client=_client(request),
         )
@@ -116,17 +117,19 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
     session = session_or_404(request.user, session_id)
     transcript = transcript_or_404(session, request.GET)
     may_compose = settings.CHAT_HISTORY_ENABLED and session.owner_id == request.user.pk
+    after = transcript.place.leaf or session.head
     context = {
         "session": session,
         "transcript": transcript,
         "may_compose": may_compose,
         # In the middle of a long conversation there is no end to which a live answer could be added: no socket there.
         "can_write": may_compose and not transcript.newer,
-        "after": transcript.place.leaf or session.head,
+        "after": after,
     }
     region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
     if not region:
-        context |= _state(request, session) | {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
+        context |= _state(request, session, after)
+        context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
         context |= {"panel": panel_of(session, reader=request.user)}
         context |= work_of(session, reader=request.user, leaf=transcript.place.leaf)
         context |= {
@@ -145,15 +148,22 @@ def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
     return told + [{"level": "", "text": text} for text in words if text]
 
 
-def _state(request: HttpRequest, session: Session) -> dict[str, Any]:
-    """What is going on in a session at this moment."""
-    run = Run.objects.filter(session=session.pk, ended_at=None).first()
+def _state(request: HttpRequest, session: Session, after: int) -> dict[str, Any]:
+    """What is going on in a session at this moment; `run` writes at the end of the path that is shown."""
+    run = Run.objects.filter(session=session.pk, ended_at=None, leaf=after).first()
     return {
         "notices": _notices(request),
         "run": run,
         "is_waited_for": run is None and is_waited_for(session),
         "queued": QueuedMessage.objects.filter(session=session.pk),
     }
+
+
+def _run_in(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def _own_session(request: HttpRequest, session_id: UUID) -> Session:

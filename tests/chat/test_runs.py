@@ -72,7 +72,7 @@ async def test_after_a_stop_what_waits_goes_on_waiting_until_it_is_sent_or_taken
     waiting = await in_database(lambda: list(QueuedMessage.objects.all()))
     assert [one.text for one in waiting] == ["two", "three"]
     await conversation.unqueue(talk.session, queued_id=waiting[1].pk)
-    await conversation.send_queued(talk.user.pk, talk.session.pk, after=await talk.head())
+    await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     await talk.until_ended()
     assert (await talk.said())[-2:] == [("user", "two"), ("assistant", "Second")]
 
@@ -295,7 +295,7 @@ async def test_what_waits_and_is_refused_goes_on_waiting_in_its_place(talk: Talk
     waiting = QueuedMessage.objects.values_list("text", flat=True)
     assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
     with pytest.raises(OverAllowance):
-        await conversation.send_queued(talk.user.pk, talk.session.pk, after=await talk.head())
+        await conversation.send_queued(talk.user, talk.session, after=await talk.head())
     assert await in_database(lambda: list(waiting.all())) == ["two", "three"]
 
 

@@ -1,0 +1,79 @@
+"""The entry that a message follows, resolved from what its writer saw.
+
+A page and a program name the entry that they showed last (`after`). While the request is on its way, the answer that
+they were showing may end. Such a message continues that answer: it follows the last entry of the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from history.branches import behind_notes
+from history.models import Message, Session
+from history.paths import is_on_way
+from relay import runs
+from relay.models import Run
+
+# A client that is further behind than so many of the newest runs has not merely missed the end of an answer.
+MOST_RUNS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a writer saw: the last entry, the run that was being answered there, and whether a branch was chosen."""
+
+    after: int
+    run: UUID | None = None
+    on_leaf: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The entry that a message follows, and the run that is still writing behind it."""
+
+    seq: int
+    run: Run | None = None
+
+
+def find_place(session_id: UUID, seen: Seen) -> Place:
+    """Resolve what a writer saw. Call it with the session locked, so that no run ends in between."""
+    run = _run_shown(session_id, seen) or _run_being_answered(session_id, seen.after) or _run_ended(session_id, seen)
+    if run is None:
+        return Place(seen.after)
+    # A message that waited for this run was sent at its end: the writer saw it in the queue.
+    while following := Run.objects.filter(follows=run.pk).first():
+        run = following
+    if run.ended_at is None:
+        return Place(run.leaf, run)
+    return Place(behind_notes(session_id, run.leaf))
+
+
+def is_being_answered(session_id: UUID, after: int) -> bool:
+    """Whether `after` is on the path of a run: between the entry that it answers and the one that it wrote last."""
+    return _run_being_answered(session_id, after) is not None
+
+
+def _run_shown(session_id: UUID, seen: Seen) -> Run | None:
+    run = Run.objects.filter(pk=seen.run, session=session_id).first() if seen.run else None
+    return run if run and _is_within(run, seen.after) else None
+
+
+def _run_being_answered(session_id: UUID, after: int) -> Run | None:
+    return next((run for run in runs.running_in(session_id) if _is_within(run, after)), None)
+
+
+def _run_ended(session_id: UUID, seen: Seen) -> Run | None:
+    """The run whose end the writer missed: `after` is behind the head, and that run wrote what follows it."""
+    if seen.on_leaf or seen.after == Session.objects.values_list("head", flat=True).get(pk=session_id):
+        return None
+    ended = Run.objects.filter(session=session_id, ended_at__isnull=False, origin__lte=seen.after, leaf__gt=seen.after)
+    for run in ended.order_by("-started_at")[:MOST_RUNS]:
+        is_current = Message.objects.filter(session_id=session_id, seq=run.leaf, on_path=True).exists()
+        if is_current and _is_within(run, seen.after):
+            return run
+    return None
+
+
+def _is_within(run: Run, seq: int) -> bool:
+    return run.origin <= seq <= run.leaf and is_on_way(run.session, seq, to=run.leaf)
