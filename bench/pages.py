@@ -14,8 +14,8 @@ from django.test import RequestFactory
 
 from bench.load import Loaded, Talk, fill, vocabulary
 from bench.measure import Line, Table, in_turns
-from history import tallies
 from history.models import Message, Session
+from history.record import daily_check
 from history.views import browse, charts, timeline
 
 GOAL = 3.0
@@ -54,13 +54,10 @@ def owner_of_a_thousand() -> Any:
 
 def counting(table: Table) -> None:
     begin = time.perf_counter()
-    days = tallies.rebuild()
+    days = daily_check.rebuild()
     taken = time.perf_counter() - begin
     messages = Message.objects.count()
     table.add(Line("counting every day anew", messages / taken, "/s", note=f"{days} days in {taken:.1f} s"))
-    begin = time.perf_counter()
-    tallies.recount()
-    table.add(Line("counting the newest days", (time.perf_counter() - begin) * 1e3, "ms"))
 
 
 def timelines(loaded: Loaded, table: Table, rounds: int) -> None:

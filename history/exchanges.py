@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -23,7 +24,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from history import bodies, counters, projections, recorder, redaction, rows, storage
+from history import bodies, counters, projections, recorder, redaction, rows, storage, tallies
 from history.branches import behind_notes
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
@@ -134,8 +135,7 @@ def finish(
         fields["error"] = (
             redaction.redacted_text(fields["error"], redactors)[0][: bodies.LONG_TEXT] if redactors else ""
         )
-    with writing():
-        _lock_rows(exchange)
+    with writing(), _locked_and_counted(exchange):
         swept = _swept_answer(exchange) if output and silent_since is None else None
         ended = _endable(exchange, silent_since, is_swept=swept is not None).update(
             ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **rows.fitting(Exchange, fields)
@@ -252,6 +252,14 @@ def _lock_rows(exchange: Exchange) -> None:
     if exchange.session_id:
         list(Session.objects.select_for_update().order_by().filter(pk=exchange.session_id).values_list("pk"))
     list(Exchange.objects.select_for_update().order_by().filter(pk=exchange.pk).values_list("pk"))
+
+
+@contextmanager
+def _locked_and_counted(exchange: Exchange) -> Iterator[None]:
+    """What it has cost is counted with its message, or on its own."""
+    _lock_rows(exchange)
+    with tallies.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
+        yield
 
 
 def _swept_answer(exchange: Exchange) -> int | None:

@@ -18,6 +18,7 @@ from typing import Any
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -529,7 +530,10 @@ class TokenCalibration(models.Model):
 
 
 class DayTally(models.Model):
-    """What one owner's sessions of one key, source, agent and model came to on one day (UTC). `tallies` counts it."""
+    """Counts of one owner, key, source, agent and model on one day (UTC), written by `tallies`.
+
+    The numbers have no lower bound: a difference that is added may be negative.
+    """
 
     day = models.DateField(_("day"))
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+", db_index=False)
@@ -538,35 +542,42 @@ class DayTally(models.Model):
     agent = models.CharField(_("agent"), max_length=100, blank=True)
     model = models.CharField(_("model"), max_length=100, blank=True)
 
-    sessions = models.PositiveIntegerField(_("sessions begun"), default=0)
-    messages = models.PositiveIntegerField(_("messages"), default=0)
-    answers = models.PositiveIntegerField(_("answers"), default=0)
-    cut_short = models.PositiveIntegerField(_("answers cut short"), default=0)
-    errors = models.PositiveIntegerField(_("errors"), default=0)
-    input_tokens = models.PositiveBigIntegerField(_("tokens read"), default=0)
-    output_tokens = models.PositiveBigIntegerField(_("tokens written"), default=0)
+    sessions = models.IntegerField(_("sessions begun"), default=0)
+    messages = models.IntegerField(_("messages"), default=0)
+    answers = models.IntegerField(_("answers"), default=0)
+    cut_short = models.IntegerField(_("answers cut short"), default=0)
+    errors = models.IntegerField(_("errors"), default=0)
+    input_tokens = models.BigIntegerField(_("tokens read"), default=0)
+    output_tokens = models.BigIntegerField(_("tokens written"), default=0)
     cost = models.DecimalField(_("cost"), max_digits=16, decimal_places=6, default=0)
-    tool_calls = models.PositiveIntegerField(_("tool calls"), default=0)
-    tool_seconds = models.FloatField(_("time of tools"), default=0)
+    tool_calls = models.IntegerField(_("tool calls"), default=0)
+    tool_milliseconds = models.BigIntegerField(_("time of tools"), default=0)
     # Answers by the time to their first token, in the classes of `tallies.WAITS`.
-    wait_0 = models.PositiveIntegerField(default=0)
-    wait_1 = models.PositiveIntegerField(default=0)
-    wait_2 = models.PositiveIntegerField(default=0)
-    wait_3 = models.PositiveIntegerField(default=0)
-    wait_4 = models.PositiveIntegerField(default=0)
-    wait_5 = models.PositiveIntegerField(default=0)
-    wait_6 = models.PositiveIntegerField(default=0)
-    wait_7 = models.PositiveIntegerField(default=0)
-    wait_8 = models.PositiveIntegerField(default=0)
-    wait_9 = models.PositiveIntegerField(default=0)
+    wait_0 = models.IntegerField(default=0)
+    wait_1 = models.IntegerField(default=0)
+    wait_2 = models.IntegerField(default=0)
+    wait_3 = models.IntegerField(default=0)
+    wait_4 = models.IntegerField(default=0)
+    wait_5 = models.IntegerField(default=0)
+    wait_6 = models.IntegerField(default=0)
+    wait_7 = models.IntegerField(default=0)
+    wait_8 = models.IntegerField(default=0)
+    wait_9 = models.IntegerField(default=0)
+
+    # Every change adds one; `tallies.check` notes up to which it has compared the counts with the record.
+    revision = models.BigIntegerField(default=0)
+    checked_revision = models.BigIntegerField(default=0)
 
     class Meta:
         verbose_name = _("tally of a day")
         verbose_name_plural = _("tallies of days")
         ordering = ["-day", "pk"]
-        indexes = [
-            models.Index(fields=["day"], name="tally_of_day"),
-            models.Index(fields=["owner", "day"], name="tally_of_owner"),
+        indexes = [models.Index(fields=["owner", "day"], name="tally_of_owner")]
+        constraints = [
+            # A key that is null would be unlike itself, and the upsert would add a row each time.
+            models.UniqueConstraint(
+                "day", "owner", Coalesce("api_key", 0), "source", "agent", "model", name="tally_one_row_per_key"
+            )
         ]
 
     def __str__(self) -> str:
@@ -574,7 +585,7 @@ class DayTally(models.Model):
 
 
 class StaleDay(models.Model):
-    """A mark: something of this day has changed since it was counted. One row per transaction that says so."""
+    """A day whose counts have to be made anew, because they were not written with the record."""
 
     day = models.DateField(_("day"))
 

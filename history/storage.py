@@ -40,7 +40,12 @@ SESSION_STATE = (
     "expires_at",
 )
 # What is read to decide what the rows say.
-SESSION_COLUMNS = frozenset({*SESSION_STATE, "owner", "api_key", "source", "client", "trimmed_through", "hidden_at"})
+SESSION_COLUMNS = frozenset(
+    {
+        *SESSION_STATE,
+        *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "hidden_at"),
+    }
+)
 
 
 def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Session]:
@@ -70,7 +75,8 @@ def flush(drafts: Sequence[Draft]) -> None:
         _link_blobs(pending)
         _store_calls(pending)
         rows.insert(SearchRow, [found for row in pending for found in _search_rows(row)])
-        tallies.mark(row.message.created_at for row in pending)
+        for row in pending:
+            tallies.count_message(row.message)
     for draft in drafts:
         draft.flushed = len(draft.rows)
 
@@ -194,8 +200,14 @@ def _store_calls(pending: Sequence[Row]) -> None:
             calls = fresh if fresh is not None else _stored_calls(row)
             # A call on the path waits for results on the path.
             waiting = [call for call in calls if row.message.on_path or not call.message.on_path]
-            _answer(waiting, row.entry, seq=row.message.seq)
-    rows.insert(ToolCall, [call for calls in made.values() for call in calls])
+            _answer(row.message.session, waiting, row.entry, seq=row.message.seq)
+    insert_calls([call for calls in made.values() for call in calls])
+
+
+def insert_calls(calls: Sequence[ToolCall]) -> None:
+    rows.insert(ToolCall, calls)
+    for call in calls:
+        tallies.count_call(call.message.session, call)
 
 
 def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
@@ -217,7 +229,7 @@ def _stored_calls(row: Row) -> list[ToolCall]:
     return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 
-def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
+def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
     """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
     waiting = list(enumerate(entry.results))
     for call in calls:
@@ -227,11 +239,11 @@ def _answer(calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
         waiting.remove(match)
         outcome = projections.outcome_columns(match[1])
         outcome |= {"answered_by": seq, "answer_index": match[0]}
+        before = tallies.Outcome.of(call)
         for name, value in outcome.items():
             setattr(call, name, value)
-        if call.pk:
-            ToolCall.objects.filter(pk=call.pk, answered_by=None).update(**outcome)
-            tallies.mark([call.message.created_at])
+        if call.pk and ToolCall.objects.filter(pk=call.pk, answered_by=None).update(**outcome):
+            tallies.count_call(session, call, before=before)
 
 
 def _project_outcomes(session: Session, *, since: int) -> None:
@@ -248,26 +260,28 @@ def _project_outcomes(session: Session, *, since: int) -> None:
         if call.answered_by != answers.get(call.message.seq):
             stale.setdefault(answers.get(call.message.seq), []).append(call)
     for group in stale.values():
-        _reopen(group)
+        _reopen(session, group)
     for seq, group in stale.items():
         if seq is not None:
-            _answer_from(Message.objects.get(session=session, seq=seq), group)
+            _answer_from(session, Message.objects.get(session=session, seq=seq), group)
 
 
-def _reopen(calls: Sequence[ToolCall]) -> None:
+def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
+    before = [tallies.Outcome.of(call) for call in calls]
     for call in calls:
         interrupted = call.message.status != Message.Status.COMPLETE
         status = ToolCall.Status.INTERRUPTED if interrupted else ToolCall.Status.PENDING
         for name, value in (projections.NO_OUTCOME | {"status": status}).items():
             setattr(call, name, value)
     ToolCall.objects.bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
-    tallies.mark(call.message.created_at for call in calls)
+    for call, outcome in zip(calls, before, strict=True):
+        tallies.count_call(session, call, before=outcome)
 
 
-def _answer_from(message: Message, calls: Sequence[ToolCall]) -> None:
+def _answer_from(session: Session, message: Message, calls: Sequence[ToolCall]) -> None:
     entry = entries_of([message])[0]
     if isinstance(entry, ToolResults):
-        _answer(calls, entry, seq=message.seq)
+        _answer(session, calls, entry, seq=message.seq)
 
 
 def is_place(session: Session, seq: int) -> bool:

@@ -1,222 +1,183 @@
-"""Counts by day: what the charts are drawn from, so that a million messages cost no more than a thousand.
+"""Daily counts of sessions, messages, tokens, cost and tool calls: what the charts are drawn from.
 
-One row holds what an owner's sessions of one key, source, agent and model came to on one day (UTC). Rows are a
-projection like the others: a day is counted anew from the entries that are stored, never added to, so counting twice
-changes nothing and whatever is removed for good is gone from the counts as well.
+One row (`DayTally`) holds the sums of one owner, key, source, agent and model on one day (UTC). The transaction that
+changes the record adds the difference as its last statement (`transactions.run_last`), so the counts are right at every
+commit. Three things are counted, and no row counts twice:
 
-A background job counts today and yesterday every minute. Whoever writes or removes something older marks its days
-(`mark`), each with a row of its own in the same transaction: a mark that is not committed yet stays for the next time.
-Copies that a fork made are not counted; the original is.
+- a message, on the day it was written. Copies that a fork made are left out; the original is counted.
+- a tool call, with the message that made it.
+- an exchange: its cost with the message that it became. One that left no message (a side call, a key that keeps no
+  replies) counts with its tokens and its cost on the day it started, unless its turn was trimmed.
 
-Tokens and cost of an answer stand with it. Calls that left no answer in the record (what a program asks beside its
-conversation, whatever a key keeps no replies of) were paid for as well: theirs are counted on the day they were made.
+Inserted rows are counted in Python (`count_message`, `count_call`). Every other change is wrapped in
+`recounting`, which asks the database for the sums of the affected rows before and after. `record.daily_check` compares
+finished days with a recount.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC
 from typing import Any
 
 from django.db import connection
-from django.db.models import BigIntegerField, Case, Count, F, Q, Sum, Value, When
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
-from django.utils import timezone
+from django.db.models import F, Field, QuerySet
 
 from history.entries import CONVERSATION, ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
-from history.transactions import writing
+from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, milliseconds, sums_of_rows, wait_name
+from history.transactions import run_last, writing
 
-WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
-"""Seconds to the first token, as borders of ten classes: the last one has no upper border."""
-WAIT_NAMES = tuple(f"wait_{number}" for number in range(len(WAITS) + 1))
-NAMES = ("owner_id", "api_key_id", "source", "agent", "model")
-COUNTS = (
-    "sessions", "messages", "answers", "cut_short", "errors", "input_tokens", "output_tokens", "cost", "tool_calls",
-    "tool_seconds", *WAIT_NAMES,
-)  # fmt: skip
-ONE_DAY = timedelta(days=1)
-MOST_MARKS = 10_000
-_LOCK = 0x5061726C6580  # any number that no other advisory lock uses
-
-Key = tuple[Any, ...]
+_ROWS_PER_STATEMENT = 100
 
 
-def mark(moments: Iterable[datetime]) -> None:
-    """Something of these days was written, changed or removed. The last two are counted in any case."""
-    border = _today() - ONE_DAY
-    days = {moment.astimezone(UTC).date() for moment in moments}
-    StaleDay.objects.bulk_create([StaleDay(day=day) for day in sorted(days) if day < border])
+# Changes of the record.
 
 
-def recount() -> int:
-    """What the server runs every minute; returns how many days were counted."""
-    newest = DayTally.objects.filter(day__lte=_today()).order_by("-day").values_list("day", flat=True).first()
-    if newest is None:
-        return rebuild()
-    marks = list(StaleDay.objects.order_by("pk").values_list("pk", "day")[:MOST_MARKS])
-    last_two = {_today() - ONE_DAY, _today()}  # also if nothing is left of them
-    days = {day for _pk, day in marks} | last_two | {day for day in _days_since(newest) if day <= _today()}
-    for day in sorted(days):
-        count_day(day)
-    StaleDay.objects.filter(pk__in=[pk for pk, _day in marks]).delete()
-    return len(days)
-
-
-def rebuild() -> int:
-    """Count every day anew."""
-    with writing():
-        DayTally.objects.all().delete()
-        StaleDay.objects.all().delete()
-    days = list(_days_since(date.min))
-    for day in days:
-        count_day(day)
-    return len(days)
-
-
-def count_day(day: date) -> None:
-    """SQLite has one writer at a time, and nobody must wait for their turn while a busy day is counted: there it is
-    counted first. What is written meanwhile is counted the next time, being of the last two days or marked."""
-    if connection.vendor != "postgresql":
-        counted = _counted(day)
-        with writing():
-            _store(day, counted)
+def count_message(message: Message) -> None:
+    """A message that was inserted; its tool calls are counted apart."""
+    key = _key_of(message.session, message)
+    if key is None:
         return
-    with writing():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-        _store(day, _counted(day))
-
-
-def _store(day: date, counted: Mapping[Key, dict[str, Any]]) -> None:
-    """Nothing is written where nothing has changed."""
-    stored = {_key(row): row for row in DayTally.objects.filter(day=day).values(*NAMES, *COUNTS)}
-    if counted == {key: _numbers(row) for key, row in stored.items()}:
-        return
-    DayTally.objects.filter(day=day).delete()
-    DayTally.objects.bulk_create(
-        DayTally(day=day, **dict(zip(NAMES, key, strict=True)), **numbers) for key, numbers in counted.items()
-    )
-
-
-def _counted(day: date) -> dict[Key, dict[str, Any]]:
-    counted: dict[Key, dict[str, Any]] = {}
-    for row in _messages(day):
-        counted[_key(row)] = _numbers(row)
-    for row in _calls(day):
-        numbers = counted.get(_key(row))
-        if numbers is None:  # of messages that came while we counted
-            continue
-        numbers["errors"] += row["failed"]
-        numbers |= {"tool_calls": row["calls"], "tool_seconds": round(row["seconds"] or 0.0, 3)}
-    for row in _calls_without_answer(day):
-        numbers = counted.setdefault(_key(row), _numbers({}))
-        for name, spent in _numbers(row).items():
-            numbers[name] += spent
-    return {key: numbers for key, numbers in counted.items() if any(numbers.values())}
-
-
-def _messages(day: date) -> Iterable[Mapping[str, Any]]:
-    answers = Q(kind=ModelOutput.kind)
-    waits = {
-        name: Count("pk", filter=answers & Q(**_between(low, high)))
-        for name, low, high in zip(WAIT_NAMES, (None, *WAITS), (*WAITS, None), strict=True)
+    is_answer = message.kind == ModelOutput.kind
+    numbers: Numbers = {
+        "sessions": int(message.seq == 1),
+        "messages": int(message.kind in CONVERSATION),
+        "input_tokens": message.input_tokens,
+        "output_tokens": message.output_tokens,
     }
-    rows = Message.objects.filter(_is_original("session"), **_within(day, "created_at"))
-    return (
-        rows.order_by()
-        .values("agent", "model", **{name: F(f"session__{name}") for name in NAMES[:3]})
-        .annotate(
-            sessions=Count("pk", filter=Q(seq=1)),
-            messages=Count("pk", filter=Q(kind__in=CONVERSATION)),
-            answers=Count("pk", filter=answers),
-            cut_short=Count("pk", filter=answers & ~Q(status=Message.Status.COMPLETE)),
-            errors=Count("pk", filter=answers & Q(status=Message.Status.FAILED)),
-            read=Sum("input_tokens"),
-            written=Sum("output_tokens"),
-            price=Sum("exchange__cost"),
-            **waits,
-        )
+    if is_answer:
+        numbers |= {
+            "answers": 1,
+            "cut_short": int(message.status != Message.Status.COMPLETE),
+            "errors": int(message.status == Message.Status.FAILED),
+        }
+        if message.latency is not None:
+            numbers[wait_name(message.latency)] = 1
+    run_last(_add, (key, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The part of a tool call that is counted and may change."""
+
+    status: str
+    duration: float | None
+
+    @classmethod
+    def of(cls, call: ToolCall) -> Outcome:
+        return cls(call.status, call.duration)
+
+    def numbers(self, sign: int) -> Numbers:
+        return {
+            "tool_calls": sign,
+            "errors": sign * int(self.status == ToolCall.Status.FAILED),
+            "tool_milliseconds": sign * milliseconds(self.duration),
+        }
+
+
+def count_call(session: Session, call: ToolCall, *, before: Outcome | None = None) -> None:
+    """A tool call that was inserted, or one whose outcome has changed from `before`."""
+    key = _key_of(session, call.message)
+    if key is not None:
+        run_last(_add, (key, Outcome.of(call).numbers(1)))
+        if before is not None:
+            run_last(_add, (key, before.numbers(-1)))
+
+
+@contextmanager
+def recounting(
+    *, messages: QuerySet[Message] | None = None, exchanges: QuerySet[Exchange] | None = None
+) -> Iterator[None]:
+    """Count what the block changes in these rows, as the difference between before and after.
+
+    The querysets must find the same rows, or what is left of them, after the block. Messages must be in sessions that
+    the caller has locked or that take no entries any more; exchanges are locked here.
+    """
+    with writing():
+        if exchanges is not None and connection.features.has_select_for_update:
+            list(exchanges.order_by("pk").select_for_update(of=("self",)).values_list("pk"))
+        for key, numbers in sums_of_rows(messages, exchanges).items():
+            run_last(_add, (key, {name: -number for name, number in numbers.items()}))
+        yield
+        for item in sums_of_rows(messages, exchanges).items():
+            run_last(_add, item)
+
+
+@contextmanager
+def repairing(messages: QuerySet[Message]) -> Iterator[None]:
+    """Mark days to be counted anew where the block changes sums: nobody knows whether the damage was counted."""
+    with writing():
+        before = sums_of_rows(messages, None)
+        yield
+        after = sums_of_rows(messages, None)
+        days = {key.day for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+        StaleDay.objects.bulk_create(StaleDay(day=day) for day in sorted(days))
+
+
+@contextmanager
+def recounting_copies(forks: QuerySet[Session]) -> Iterator[None]:
+    """Count what becomes of the copies in these forks when they get or lose the session that they were made from."""
+    with writing():
+        ids = list(forks.order_by("pk").select_for_update(of=("self",)).values_list("pk", flat=True))
+        copies = Message.objects.filter(session_id__in=ids, created_at__lt=F("session__created_at"))
+        with recounting(messages=copies if ids else None):
+            yield
+
+
+def _key_of(session: Session, message: Message) -> Key | None:
+    """None for a copy: copies are older than the fork that holds them."""
+    if session.forked_from_id is not None and message.created_at < session.created_at:
+        return None
+    day = message.created_at.astimezone(UTC).date()
+    return Key(day, session.owner_id, session.api_key_id, session.source, message.agent, message.model)
+
+
+# Rows of counts.
+
+
+def _add(items: list[tuple[Key, Numbers]]) -> None:
+    """Add all that a transaction has changed, in one statement."""
+    sums: Sums = {}
+    for key, numbers in items:
+        total = sums.setdefault(key, dict.fromkeys(COUNTS, 0))
+        for name, number in numbers.items():
+            total[name] += number
+    changed = sorted(
+        ((key, total) for key, total in sums.items() if any(total.values())), key=lambda item: item[0].order
     )
+    for start in range(0, len(changed), _ROWS_PER_STATEMENT):
+        batch = changed[start : start + _ROWS_PER_STATEMENT]
+        ids = _upsert(batch)
+        if any(number < 0 for _key, total in batch for number in total.values()):
+            # Only rows that this transaction has locked already: those of others might wait for ours.
+            DayTally.objects.filter(pk__in=ids, **dict.fromkeys(COUNTS, 0)).delete()
 
 
-def _calls(day: date) -> Iterable[Mapping[str, Any]]:
-    rows = ToolCall.objects.filter(_is_original("message__session"), **_within(day, "message__created_at"))
-    return (
-        rows.order_by()
-        .values(
-            agent=F("message__agent"),
-            model=F("message__model"),
-            **{name: F(f"message__session__{name}") for name in NAMES[:3]},
-        )
-        .annotate(
-            calls=Count("pk"), seconds=Sum("duration"), failed=Count("pk", filter=Q(status=ToolCall.Status.FAILED))
-        )
-    )
+def _upsert(changed: list[tuple[Key, Numbers]]) -> list[int]:
+    fields: list[Field[Any, Any]] = [DayTally._meta.get_field(name) for name in ("day", *NAMES, *COUNTS)]  # type: ignore[misc]
+    parameters = [
+        field.get_db_prep_save(value, connection)
+        for key, numbers in changed
+        for field, value in zip(fields, (*key, *numbers.values()), strict=True)
+    ]
+    row = f"({', '.join(['%s'] * len(fields))}, 1, 0)"
+    with connection.cursor() as cursor:
+        cursor.execute(_UPSERT.format(rows=", ".join([row] * len(changed))), parameters)
+        return [pk for (pk,) in cursor.fetchall()]
 
 
-def _calls_without_answer(day: date) -> Iterable[Mapping[str, Any]]:
-    """What calls to models took that no entry tells of. Those of turns that were trimmed went with them."""
-    is_trimmed = Q(after__lt=F("session__trimmed_through"))
-    rows = Exchange.objects.filter(~is_trimmed | Q(session=None), message=None, **_within(day, "started_at"))
-    is_relayed = When(api_key__isnull=False, then=Value(Session.Source.RELAY))
-    source = Coalesce("session__source", Case(is_relayed, default=Value(Session.Source.CHAT)))
-    read, written = (Cast(KeyTextTransform(name, "usage"), BigIntegerField()) for name in _TOKENS)
-    return (
-        rows.order_by()
-        .values("owner_id", "api_key_id", "agent", "model", source=source)
-        .annotate(read=Sum(read), written=Sum(written), price=Sum("cost"))
-    )
+def _sum_sql(name: str) -> str:
+    """Cost is rounded because SQLite adds it up as a floating-point number."""
+    added = f"kept.{name} + excluded.{name}"
+    return f"{name} = ROUND({added}, 6)" if name == "cost" else f"{name} = {added}"
 
 
-_TOKENS = ("input_tokens", "output_tokens")
-
-
-def _is_original(session: str) -> Q:
-    """Not a copy: those are older than the fork that they stand in."""
-    at = "created_at" if session == "session" else "message__created_at"
-    return Q(**{f"{session}__forked_from": None}) | Q(**{f"{at}__gte": F(f"{session}__created_at")})
-
-
-def _between(low: float | None, high: float | None) -> dict[str, float]:
-    return ({} if low is None else {"latency__gte": low}) | ({} if high is None else {"latency__lt": high})
-
-
-def _within(day: date, name: str) -> dict[str, datetime]:
-    until = {f"{name}__lt": _begin(day + ONE_DAY)} if day < date.max else {}
-    return {f"{name}__gte": _begin(day)} | until
-
-
-def _key(row: Mapping[str, Any]) -> Key:
-    return tuple(row[name] for name in NAMES)
-
-
-def _numbers(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The counts of a row, from the entries or as they are stored."""
-    other = {"input_tokens": "read", "output_tokens": "written", "cost": "price"}
-    return {name: row.get(name, row.get(other.get(name, ""))) or 0 for name in COUNTS}
-
-
-def _today() -> date:
-    return timezone.now().astimezone(UTC).date()
-
-
-def _begin(day: date) -> datetime:
-    return datetime.combine(day, time.min, tzinfo=UTC)
-
-
-def _days_since(day: date) -> Iterator[date]:
-    """The days on which anything was written or any model was called, from this one on."""
-    while (at := _first_since(_begin(day))) is not None:
-        day = at.astimezone(UTC).date()
-        yield day
-        if day == date.max:
-            return
-        day += ONE_DAY
-
-
-def _first_since(moment: datetime) -> datetime | None:
-    written = Message.objects.filter(created_at__gte=moment).order_by("created_at").values_list("created_at", flat=True)
-    called = Exchange.objects.filter(started_at__gte=moment).order_by("started_at").values_list("started_at", flat=True)
-    return min((*written[:1], *called[:1]), default=None)
+_COLUMNS = ", ".join(("day", *NAMES, *COUNTS, "revision", "checked_revision"))
+_SUMS = ", ".join(map(_sum_sql, (*COUNTS, "revision")))
+_UPSERT = (
+    f"INSERT INTO history_daytally AS kept ({_COLUMNS}) VALUES {{rows}} "  # noqa: S608 - names of our own
+    f"ON CONFLICT (day, owner_id, (COALESCE(api_key_id, 0)), source, agent, model) DO UPDATE SET {_SUMS} RETURNING id"
+)

@@ -1,26 +1,73 @@
-"""The one way in which history is written: a transaction, and on SQLite a queue in front of it.
+"""Write transactions: one atomic block, with statements that run last before the commit.
 
 SQLite has one writer at a time and lets the others poll for their turn, which is slow and unfair. Threads of one
 process therefore wait for a lock of ours first; between processes SQLite's own busy timeout decides.
+
+Rows that every writer updates (the counts of today) are locked until the commit. Written first they would hold up all
+other writers for the whole transaction; `run_last` collects such work until the outermost block ends.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connection, transaction
 
 _turn = threading.Lock()
+
+Work = dict[Callable[[list[Any]], None], list[Any]]
+
+
+class _Blocks(threading.local):
+    """The open `writing` blocks of a thread, outermost first, each with the work that it left for the end."""
+
+    def __init__(self) -> None:
+        self.open: list[Work] = []
+
+
+_blocks = _Blocks()
 
 
 @contextmanager
 def writing() -> Iterator[None]:
     """A transaction. Inside the caller's own one it is part of that, and durable when that commits."""
     if connection.vendor != "sqlite" or connection.in_atomic_block:
-        with transaction.atomic():
+        with transaction.atomic(), _block():
             yield
         return
-    with _turn, transaction.atomic():
+    with _turn, transaction.atomic(), _block():
         yield
+
+
+def run_last(function: Callable[[list[Any]], None], item: Any) -> None:
+    """Call `function` with all items given to it, at the end of the outermost `writing` block.
+
+    What a nested block has left is dropped if that block is rolled back. Outside any block it runs at once.
+    """
+    if not _blocks.open:
+        with writing():
+            function([item])
+        return
+    _blocks.open[-1].setdefault(function, []).append(item)
+
+
+@contextmanager
+def _block() -> Iterator[None]:
+    work: Work = {}
+    _blocks.open.append(work)
+    try:
+        yield
+    except BaseException:
+        _blocks.open.pop()
+        raise
+    _blocks.open.pop()
+    if not _blocks.open:
+        for function, items in work.items():
+            function(items)
+        return
+    outer = _blocks.open[-1]
+    for function, items in work.items():
+        outer.setdefault(function, []).extend(items)

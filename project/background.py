@@ -69,7 +69,7 @@ JOBS: list[Job] = [
     Job(name="look who has signed out", run="relay.signed_in.look", every=2, once_per="process"),
     Job(name="sweep dead runs", run="relay.lost_runs.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
-    Job(name="count days", run="history.tallies.recount", every=60, once_per="installation"),
+    Job(name="check the counts by day", run="history.record.daily_check.check", every=3600, once_per="installation"),
     Job(name="run imports", run="history.importing.turns.work", every=1, once_per="process"),
     Job(name="count what keys use", run="relay.gateway.accounts.sync", every=0.4, once_per="process", at_end=True),
     Job(

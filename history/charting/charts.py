@@ -72,6 +72,10 @@ def _sum(name: str) -> Measure:
     return lambda sums: float(sums[name])
 
 
+def _tool_seconds(sums: Sums) -> Number:
+    return float(sums["tool_milliseconds"] / 1000)
+
+
 def _tokens(sums: Sums) -> Number:
     return float(sums["input_tokens"] + sums["output_tokens"])
 
@@ -126,9 +130,9 @@ def _kinds(asked: Asked, totals: Sums) -> list[_Kind]:
             name="tools",
             title=_("Time of tools"),
             unit="seconds",
-            whole=((_("time of tools"), _sum("tool_seconds")),),
-            each=_sum("tool_seconds"),
-            total=_sum("tool_seconds"),
+            whole=((_("time of tools"), _tool_seconds),),
+            each=_tool_seconds,
+            total=_tool_seconds,
             total_words=_("in tools"),
         ),
         _Kind(

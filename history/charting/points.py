@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 
 from history.charting.asked import Asked, Step
 from history.models import ApiKey, DayTally, Session
+from history.record.daily_sums import COUNTS, WAIT_NAMES, WAITS
 from history.rights import Purpose, Reach, Viewer, reach_of
-from history.tallies import COUNTS, WAIT_NAMES, WAITS
 
 MOST_VALUES = 5
 COLUMNS = {"model": "model", "key": "api_key_id", "agent": "agent", "source": "source", "owner": "owner_id"}

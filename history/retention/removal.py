@@ -68,12 +68,14 @@ def finish(ids: Sequence[UUID]) -> Iterator[Removed]:
 def remove_messages(ids: Sequence[int]) -> Removed:
     """These rows with everything that hangs on them."""
     with writing():
-        tallies.mark(Message.objects.filter(pk__in=ids).values_list("created_at", flat=True))
-        unlink_blobs(ids)
-        Exchange.objects.filter(message_id__in=ids).update(message=None)
-        search_rows = remove_search_rows(ids)
-        tool_calls = _remove(ToolCall.objects.filter(message_id__in=ids))
-        return Removed(_remove(Message.objects.filter(pk__in=ids)), tool_calls, search_rows)
+        messages = Message.objects.filter(pk__in=ids)
+        exchanges = list(Exchange.objects.filter(message_id__in=ids).values_list("pk", flat=True))
+        with tallies.recounting(messages=messages, exchanges=Exchange.objects.filter(pk__in=exchanges)):
+            unlink_blobs(ids)
+            Exchange.objects.filter(message_id__in=ids).update(message=None)
+            search_rows = remove_search_rows(ids)
+            tool_calls = _remove(ToolCall.objects.filter(message_id__in=ids))
+            return Removed(_remove(messages), tool_calls, search_rows)
 
 
 def remove_search_rows(message_ids: Sequence[int]) -> int:
@@ -85,8 +87,7 @@ def unlink_blobs(message_ids: Sequence[int]) -> None:
 
 
 def remove_exchanges(ids: Sequence[UUID]) -> Removed:
-    with writing():
-        tallies.mark(Exchange.objects.filter(pk__in=ids, message=None).values_list("started_at", flat=True))
+    with tallies.recounting(exchanges=Exchange.objects.filter(pk__in=ids)):
         unlink_inputs(ids)
         _remove(EarlierTry.objects.filter(exchange_id__in=ids))
         return Removed(exchanges=_remove(Exchange.objects.filter(pk__in=ids)))
@@ -110,7 +111,9 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
         for relation in _of_others():
             _remove(relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked}))
         for name in ("parent", "forked_from", "continues"):
-            Session.objects.filter(**{f"{name}__in": locked}).update(**{name: None}, changed_at=timezone.now())
+            others = Session.objects.filter(**{f"{name}__in": locked})
+            with tallies.recounting_copies(others if name == "forked_from" else Session.objects.none()):
+                others.update(**{name: None}, changed_at=timezone.now())
         _remove(Session.objects.filter(pk__in=locked))
     return removed
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
 
-from history import audit, projections
+from history import audit, projections, tallies
 from history.bodies import unpack
 from history.entries import CONVERSATION, ToolResults
-from history.models import Message, Session, ToolCall
+from history.models import Exchange, Message, Session, ToolCall
 from history.retention import removal, turns
 from history.retention.plans import Plan, entries_through, outline_of, unchanged
 from history.retention.removal import Removed
@@ -63,10 +63,10 @@ def _trim_once(plan: Plan, cut: int, *, leaving: Sequence[int]) -> Removed | Non
             seal=session.anchor_seal.hex(),
             kept={str(seq): digest.hex() for seq, digest in kept},
         )
-        removed = removal.remove_messages(list(rows.values_list("pk", flat=True)))
         session.changed_at = timezone.now()
-        session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
-        return removed
+        with tallies.recounting(exchanges=Exchange.objects.filter(session=session, after__lt=cut, message=None)):
+            session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
+        return removal.remove_messages(list(rows.values_list("pk", flat=True)))
 
 
 COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "output_tokens")

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from history import projections, search
+from history import projections, search, tallies
 from history.entries import Entry, ModelOutput, ToolResults
 from history.models import Message, Session, ToolCall
 from history.reading import entries_of
@@ -125,7 +125,7 @@ def _put_right(session: Session, account: _Account) -> None:
         for on_path, numbers in marks.items():
             _each(entries, numbers, on_path=on_path)
         for start in range(0, len(calls), PAGE):
-            ToolCall.objects.filter(pk__in=calls[start : start + PAGE]).delete()
+            _replace_calls(ToolCall.objects.filter(pk__in=calls[start : start + PAGE]))
         _stand_at_head(locked, account.replay)
         _count(locked, account)
         locked.dropped_through = 0  # the next purge looks again
@@ -188,8 +188,15 @@ def _make_calls(session: Session, replay: Replay, asking: Sequence[int]) -> None
             for message, entry in zip(messages, entries_of(messages), strict=True)
             for row in _calls_of(message, entry, replay.calls[message.seq], results)
         ]
-        ToolCall.objects.filter(message__in=messages).delete()
-        ToolCall.objects.bulk_create(rows)
+        _replace_calls(ToolCall.objects.filter(message__in=messages), by=rows)
+
+
+def _replace_calls(calls: QuerySet[ToolCall], *, by: Sequence[ToolCall] = ()) -> None:
+    ids = list(calls.order_by().values_list("message_id", flat=True).distinct())
+    ids += [row.message_id for row in by]
+    with tallies.repairing(Message.objects.filter(pk__in=set(ids))):
+        calls.delete()
+        ToolCall.objects.bulk_create(by)
 
 
 def _answered_by(calls: Sequence[Call]) -> Iterator[int]:

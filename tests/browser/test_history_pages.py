@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from history import keys, recorder, tallies
+from history import keys, recorder
 from history.models import DayTally, Session
 from tests.browser.conftest import enter
 from tests.talk import answered, call, chat_of, result, results, said
@@ -132,7 +132,6 @@ def test_a_single_day_is_a_dot_and_axes_speak_the_reader_s_language(signed_in: P
     """)
     type(ada).objects.filter(pk=ada.pk).update(language="zh-hans")
     recorder.append_many(chat_of(ada), [said("Why?"), answered("So.", latency=0.8)], after=0)
-    tallies.recount()
     signed_in.goto("/charts/")
     canvas = signed_in.locator(".chart:has(#chart-latency) .plot.drawn canvas")
     expect(canvas).to_be_visible()
@@ -173,7 +172,6 @@ def test_a_timeline_shows_where_the_time_went(signed_in: Page, see: See, ada: An
 
 def record_of_weeks(owner: Any) -> None:
     """Counts of two months, as if they had been counted."""
-    tallies.recount()
     chance = random.Random(5)
     today = timezone.now().date()
     for day in range(60):
@@ -191,7 +189,7 @@ def record_of_weeks(owner: Any) -> None:
                 output_tokens=number * chance.randint(200, 900),
                 errors=chance.randint(0, 2) if model else 0,
                 cut_short=chance.randint(0, 1) if model else 0,
-                tool_seconds=number * chance.random() * 20 if model else 0,
+                tool_milliseconds=number * chance.randint(0, 20_000) if model else 0,
                 **({f"wait_{chance.randint(1, 3)}": number, "wait_4": 1} if model else {}),
             )
 

@@ -1,5 +1,6 @@
 """A key, and a relay that writes and digests a journal of its own."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from history import keys
 from history.models import ApiKey
 from project.accounts.models import User
 from tests.digest.relayed import Relay
+from tests.history.counts import assert_counts_equal_a_recount
 
 
 @pytest.fixture
@@ -16,5 +18,7 @@ def key(ada: User) -> ApiKey:
 
 
 @pytest.fixture
-def relay(tmp_path: Path, key: ApiKey) -> Relay:
-    return Relay(tmp_path / "journal", key)
+def relay(tmp_path: Path, key: ApiKey) -> Iterator[Relay]:
+    """Whatever was relayed, the daily counts equal a recount in the end."""
+    yield Relay(tmp_path / "journal", key)
+    assert_counts_equal_a_recount()

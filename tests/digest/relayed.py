@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 
 from django.db import connection, connections
 
+from history import retention
 from history.assembly import events_of
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolRequest, Usage
@@ -160,6 +161,11 @@ def path_of(session: Session) -> list[str]:
 
 def sessions() -> list[Session]:
     return list(Session.objects.order_by("created_at", "pk"))
+
+
+def erase(title: str) -> None:
+    """As its owner does it."""
+    retention.erase(Session.objects.get(title=title), actor=None, reason="asked to")
 
 
 def exchange_of(pk: UUID) -> Exchange:

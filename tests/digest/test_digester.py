@@ -14,7 +14,7 @@ from relay.gateway.journal import Journal
 from relay.gateway.segments import names
 from relay.models import JournalPosition
 from tests.digest.programs import Chat, ClaudeCode
-from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
 
 CHAT = "openai-chat"
 
@@ -46,9 +46,8 @@ class TestRemembering:
 
     def test_what_its_owner_erased_does_not_come_back_with_another_digester(self, relay: Relay) -> None:
         relay.send(CHAT, hello("open all the time"))
-        gone = relay.ask(CHAT, hello("erase me"), said("gladly"))
-        Exchange.objects.filter(pk=gone).delete()
-        Session.objects.filter(title="erase me").delete()
+        relay.ask(CHAT, hello("erase me"), said("gladly"))
+        erase("erase me")
         relay.reborn()
         relay.digest()
         assert [session.title for session in sessions()] == ["open all the time"]

@@ -15,7 +15,7 @@ from relay.gateway.records import Lost, head_of
 from relay.gateway.segments import frame
 from relay.models import JournalPosition
 from tests.digest.programs import Chat
-from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
+from tests.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
@@ -60,9 +60,8 @@ class TestWhatIsDone:
         assert counts() == before == (4, 4, 9)
 
     def test_what_its_owner_erased_does_not_come_back(self, relay: Relay) -> None:
-        gone = relay.ask(CHAT, hello("erase me"), said("gladly"))
-        Exchange.objects.filter(pk=gone).delete()
-        Session.objects.filter(title="erase me").delete()
+        relay.ask(CHAT, hello("erase me"), said("gladly"))
+        erase("erase me")
         killed_twice(relay)
         relay.reborn()
         relay.digest()
@@ -71,8 +70,7 @@ class TestWhatIsDone:
     def test_what_its_owner_erased_under_way_does_not_come_back_either(self, relay: Relay) -> None:
         gone = relay.send(CHAT, hello("erase me"))
         relay.digest()
-        Exchange.objects.filter(pk=gone).delete()
-        Session.objects.filter(title="erase me").delete()
+        erase("erase me")
         relay.reborn()
         relay.answer(gone, said("too late"))
         relay.digest()

@@ -22,7 +22,7 @@ from history.entries import (
     ToolsOffered,
 )
 from history.formats import jsonl
-from history.models import ApiKey, Blob, Exchange, Message, SearchRow, Session, ToolCall
+from history.models import ApiKey, Blob, DayTally, Exchange, Message, SearchRow, Session, ToolCall
 from project.accounts.models import User
 from tests.talk import answered, call, result, results, said
 
@@ -68,7 +68,7 @@ def wipe() -> None:
     for model in (Message.blobs.through, Exchange.blobs.through):
         model._default_manager.all()._raw_delete(connection.alias)
     Session.objects.update(parent=None, forked_from=None)
-    for rows in (SearchRow, ToolCall, Exchange, Message, Session, Blob, ApiKey):
+    for rows in (DayTally, SearchRow, ToolCall, Exchange, Message, Session, Blob, ApiKey):
         rows._default_manager.all().delete()
 
 

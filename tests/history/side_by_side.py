@@ -22,6 +22,7 @@ from tests.conformance.parley import ParleyStore, holding_in, told_in
 from tests.conformance.plain import LEAVES, PlainSession, PlainStore
 from tests.conformance.store import Refused, Told
 from tests.conformance.telling import told_of
+from tests.history.counts import assert_counts_equal_a_recount
 
 PLACES = st.integers(0, 10_000)
 HEAD = st.none()  # most of the time people go on where they are
@@ -55,6 +56,7 @@ class SideBySide(RuleBasedStateMachine):
             return
         try:
             assert [str(finding) for finding in verification.verify()] == []
+            assert_counts_equal_a_recount()
         finally:
             transaction.set_rollback(True)
             self.run.__exit__(None, None, None)

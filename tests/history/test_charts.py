@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission
-from django.db import connection
-from django.test import Client
+from django.test import Client, override_settings
 from django.utils import timezone
 
-from history import exchanges, keys, recorder, retention, tallies
+from history import exchanges, keys, recorder, retention
 from history.charting.points import wait_below
 from history.entries import Usage
-from history.models import DayTally, Exchange, Message, Session, StaleDay
+from history.models import DayTally, Message, Session
+from history.record.daily_sums import WAIT_NAMES
 from history.retention import removal
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -47,28 +47,10 @@ def counted(day: date, *names: str) -> list[tuple[Any, ...]]:
 # Counting.
 
 
-@pytest.mark.django_db(transaction=True)
-def test_where_there_is_one_writer_nobody_waits_while_a_day_is_counted(
-    ada: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    talk(ada, at=LONG_AGO)
-    count, has_turn = tallies._counted, list[bool]()
-
-    def counting(day: date) -> dict[Any, Any]:
-        has_turn.append(connection.in_atomic_block)
-        return count(day)
-
-    monkeypatch.setattr(tallies, "_counted", counting)
-    tallies.recount()
-    assert set(has_turn) == {connection.vendor == "postgresql"}
-    assert counted(LONG_AGO.date(), "model", "answers") == [("", 0), ("", 0), ("model-1", 2)]
-
-
 def test_a_day_is_counted_by_owner_key_source_agent_and_model(ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada).api_key
     talk(ada, at=LONG_AGO, source="relay", api_key=key)
     talk(ada, at=LONG_AGO, model="model-2")
-    tallies.recount()
     assert (
         counted(LONG_AGO.date(), "source", "api_key", "agent", "model", "sessions", "messages", "answers")
         == [
@@ -81,15 +63,14 @@ def test_a_day_is_counted_by_owner_key_source_agent_and_model(ada: Any) -> None:
         ]
         or len(counted(LONG_AGO.date(), "pk")) == 6
     )
-    sums = ("errors", "tool_calls", "tool_seconds", "input_tokens", "output_tokens", "wait_2", "cut_short")
-    assert counted(LONG_AGO.date(), *sums)[-1] == (1, 1, 1.5, 100, 20, 1, 0)
+    sums = ("errors", "tool_calls", "tool_milliseconds", "input_tokens", "output_tokens", "wait_2", "cut_short")
+    assert counted(LONG_AGO.date(), *sums)[-1] == (1, 1, 1500, 100, 20, 1, 0)
 
 
 def test_the_cost_of_a_call_counts_on_the_day_of_its_answer(ada: Any) -> None:
     session = chat_of(ada, "hello")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
     exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
-    tallies.recount()
     assert sum(DayTally.objects.values_list("cost", flat=True)) == Decimal("0.25")
 
 
@@ -97,75 +78,51 @@ def test_calls_that_left_no_answer_are_counted_too_with_what_they_took(ada: Any)
     """A title that a program asks for, a key that keeps no replies or counts only: all of it was paid for."""
     key = keys.create(name="laptop", owner=ada).api_key
     session = talk(ada, at=LONG_AGO, source="relay", api_key=key)
-    spent: dict[str, Any] = {"started_at": LONG_AGO, "ended_at": LONG_AGO, "end_reason": "done", "cost": Decimal("0.5")}
-    spent |= {"owner": ada, "api_key": key, "model": "model-0", "usage": {"input_tokens": 7, "output_tokens": 3}}
-    Exchange.objects.create(session=session, **spent)
-    loose = Exchange.objects.create(session=None, **spent | {"started_at": LONG_AGO + timedelta(days=1)})
-    tallies.recount()
+    spent = {"input_tokens": 7, "output_tokens": 3}
+    aside = exchanges.open_exchange(session, owner=ada, api_key=key, model="model-0", started_at=LONG_AGO)
+    exchanges.finish(aside, None, end_reason="done", cost=Decimal("0.5"), usage=spent)
+    day_after = LONG_AGO + timedelta(days=1)
+    loose = exchanges.open_exchange(None, owner=ada, api_key=key, model="model-0", started_at=day_after)
+    exchanges.finish(loose, None, end_reason="done", cost=Decimal("0.5"), usage=spent)
     told = ("source", "api_key", "model", "input_tokens", "output_tokens", "cost")
     expected = ("relay", key.pk, "model-0", 7, 3, Decimal("0.5"))
     assert expected in counted(LONG_AGO.date(), *told)
-    assert counted(loose.started_at.date(), *told) == [expected]
+    assert counted(day_after.date(), *told) == [expected]
     removal.remove_exchanges([loose.pk])
-    tallies.recount()
-    assert counted(loose.started_at.date(), *told) == []
+    assert counted(day_after.date(), *told) == []
 
 
 def test_what_a_trimmed_turn_took_goes_with_it_however_it_was_told(ada: Any) -> None:
-    session = chat_of(ada, "hello")
+    """The cost of an answer, and that of a call beside it that left none."""
+    session = chat_of(ada, "hello", source="relay")
     exchange = exchanges.open_exchange(session, owner=ada, after=1)
     exchanges.finish(exchange, answered("hi"), end_reason="done", cost=Decimal("0.25"))
-    Exchange.objects.update(message=None)
-    Session.objects.update(trimmed_through=2)
-    tallies.recount()
+    aside = exchanges.open_exchange(session, owner=ada, after=1)
+    exchanges.finish(aside, None, end_reason="done", cost=Decimal("0.5"))
+    recorder.append_many(session, [said("and?"), answered("so")], after=2)
+    assert sum(DayTally.objects.values_list("cost", flat=True)) == Decimal("0.75")
+    with override_settings(CHAT_HISTORY_MAX_MESSAGES=2):
+        retention.purge(dry_run=False)
+    session.refresh_from_db()
+    assert session.trimmed_through == 2
     assert sum(DayTally.objects.values_list("cost", flat=True)) == 0
+    assert sum(DayTally.objects.values_list("messages", flat=True)) == 2
 
 
-def test_a_day_is_counted_again_when_something_is_written_or_removed(ada: Any) -> None:
-    tallies.recount()
+def test_what_is_removed_is_gone_from_the_counts_at_once(ada: Any) -> None:
     session = talk(ada, at=LONG_AGO)
     other = talk(ada, at=LONG_AGO)
-    assert StaleDay.objects.exists()
-    tallies.recount()
-    assert not StaleDay.objects.exists()
     assert sum(DayTally.objects.values_list("sessions", flat=True)) == 2
     retention.erase(session, actor=None, reason="asked to")
-    tallies.recount()
     assert sum(DayTally.objects.values_list("sessions", flat=True)) == 1
     retention.erase(other, actor=None, reason="asked to")
-    tallies.recount()
     assert not DayTally.objects.exists()
-
-
-def test_counting_again_changes_and_writes_nothing(ada: Any) -> None:
-    talk(ada, at=LONG_AGO)
-    talk(ada, at=timezone.now())
-    tallies.recount()
-    names = ("day", *tallies.NAMES, *tallies.COUNTS)
-    before, ids = set(DayTally.objects.values_list(*names)), set(DayTally.objects.values_list("pk"))
-    tallies.recount()
-    assert set(DayTally.objects.values_list("pk")) == ids
-    tallies.rebuild()
-    assert set(DayTally.objects.values_list(*names)) == before
-
-
-def test_whoever_was_not_there_for_days_counts_them_all(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = datetime(2026, 5, 10, 12, tzinfo=UTC)
-    monkeypatch.setattr(timezone, "now", lambda: now)
-    talk(ada, at=now)
-    tallies.recount()
-    talk(ada, at=now)  # nobody has counted this one, and nobody marks a day that is counted in any case
-    now += timedelta(days=5)
-    assert not StaleDay.objects.exists()
-    tallies.recount()
-    assert sum(DayTally.objects.values_list("sessions", flat=True)) == 2
 
 
 def test_what_a_fork_copied_is_counted_once(ada: Any) -> None:
     session = talk(ada, at=LONG_AGO)
     recorder.fork(session, at=4, owner=ada)
     assert Message.objects.count() == 8
-    tallies.recount()
     assert sum(DayTally.objects.values_list("messages", flat=True)) == 4
 
 
@@ -180,7 +137,7 @@ def test_what_a_fork_copied_is_counted_once(ada: Any) -> None:
     ],
 )
 def test_a_median_is_read_off_the_classes(waits: dict[int, int], share: float, expected: float | None) -> None:
-    sums = {name: waits.get(number, 0) for number, name in enumerate(tallies.WAIT_NAMES)}
+    sums = {name: waits.get(number, 0) for number, name in enumerate(WAIT_NAMES)}
     assert wait_below(share, sums) == expected
 
 
@@ -223,7 +180,6 @@ def numbers(html: str, chart: str) -> dict[str, dict[str, str]]:
 def test_each_chart_has_a_table_of_its_numbers(reader: Client, ada: Any) -> None:
     at = timezone.now() - timedelta(days=3)
     talk(ada, at=at)
-    tallies.recount()
     day = at.date().isoformat()
     html = read(reader)
     assert numbers(html, "sessions") == {day: {"begun": "1"}}
@@ -237,7 +193,6 @@ def test_each_chart_has_a_table_of_its_numbers(reader: Client, ada: Any) -> None
 
 def test_what_was_measured_on_a_single_day_is_drawn_too(reader: Client, ada: Any) -> None:
     talk(ada, at=timezone.now())
-    tallies.recount()
     lines = {
         "/charts/": read(reader).split('id="chart-latency"')[1].split("</section>")[0],
         "/history/": reader.get("/history/").content.decode().split("#chart-latency")[1].split("</li>")[0],
@@ -250,7 +205,6 @@ def test_what_was_measured_on_a_single_day_is_drawn_too(reader: Client, ada: Any
 
 def test_the_axes_of_times_speak_the_reader_s_language(reader: Client, ada: Any) -> None:
     talk(ada, at=timezone.now())
-    tallies.recount()
     html = reader.get("/charts/", headers={"Accept-Language": "zh-hans"}).content.decode()
     assert 'data-seconds="{number} 秒" data-minutes="{number} 分钟" data-hours="{number} 小时"' in html
 
@@ -260,7 +214,6 @@ def test_it_is_grouped_by_model_key_or_agent(reader: Client, ada: Any) -> None:
     now = timezone.now()
     talk(ada, at=now, model="model-1", source="relay", api_key=key)
     talk(ada, at=now, model="model-2")
-    tallies.recount()
     day = now.astimezone(UTC).date().isoformat()
     assert numbers(read(reader, "?by=model"), "messages")[day] == {"model-1": "2", "model-2": "2"}
     assert numbers(read(reader, "?by=key"), "messages")[day] == {"laptop": "4", "no key": "4"}
@@ -271,7 +224,6 @@ def test_the_smallest_are_drawn_together(reader: Client, ada: Any) -> None:
     for number in range(8):
         for _ in range(8 - number):
             talk(ada, at=timezone.now(), model=f"model-{number}")
-    tallies.recount()
     day = timezone.now().astimezone(UTC).date().isoformat()
     shown = numbers(read(reader, "?by=model"), "messages")[day]
     assert len(shown) <= 6
@@ -282,7 +234,6 @@ def test_the_smallest_are_drawn_together(reader: Client, ada: Any) -> None:
 @pytest.mark.parametrize(("name", "points"), [("7d", 7), ("30d", 30), ("90d", 90), ("1y", 53)])
 def test_range_and_grouping_are_in_the_address(reader: Client, ada: Any, name: str, points: int) -> None:
     talk(ada, at=timezone.now())
-    tallies.recount()
     html = read(reader, f"?range={name}&by=source")
     assert html.split('id="chart-messages"')[1].split("</section>")[0].count("<time") in (points, points + 1)
     assert 'aria-current="page">by source' in html
@@ -294,7 +245,6 @@ def test_everything_is_told_by_month_from_the_first_one_on(reader: Client, ada: 
     now = timezone.now()
     talk(ada, at=now)
     talk(ada, at=now - timedelta(days=100))
-    tallies.recount()
     assert len(numbers(read(reader, "?range=all"), "sessions")) == 2
 
 
@@ -304,7 +254,6 @@ def test_a_person_sees_their_own_numbers_and_staff_what_they_may_list(
     now = timezone.now()
     talk(ada, at=now)
     talk(bob, at=now)
-    tallies.recount()
     day = now.astimezone(UTC).date().isoformat()
     client.force_login(bob)
     assert numbers(read(client, "?by=owner"), "sessions") == {day: {"begun": "1"}}
@@ -322,7 +271,6 @@ def test_history_begins_with_the_last_thirty_days_in_four_numbers(reader: Client
     talk(ada, at=timezone.now() - timedelta(days=2))
     talk(ada, at=timezone.now() - timedelta(days=40))
     talk(bob, at=timezone.now())
-    tallies.recount()
     html = reader.get("/history/").content.decode()
     shown = re.findall(r"<strong>([^<]*)</strong><span>([^<]*)</span>", html)
     assert shown == [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from history import fingerprints, projections, rows, storage
+from history import fingerprints, projections, storage
 from history.bodies import Packed
 from history.drafts import Draft, Footing, Row, advance, following, look_up
 from history.entries import CONVERSATION, LEAVES, Gap, ModelOutput
@@ -49,7 +49,7 @@ class Laying(Draft):
 
     def write_calls(self) -> None:
         calls = [ToolCall(session=self.session, message=message, **fields) for message, fields in self.calls]
-        rows.insert(ToolCall, calls)
+        storage.insert_calls(calls)
         self.calls.clear()
 
     def close(self) -> None:

@@ -91,8 +91,9 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     numbers = {facts["message"] for facts in incoming.exchanges if facts.get("message")}
     messages = dict(Message.objects.filter(session=incoming.id, seq__in=numbers).values_list("seq", "pk"))
     made = [_exchange(facts, incoming, people, messages) for facts in incoming.exchanges]
-    Exchange.objects.bulk_create(made, ignore_conflicts=True)
-    tallies.mark(exchange.started_at for exchange in made if exchange.message_id is None)
+    list(Session.objects.select_for_update().filter(pk=incoming.id).values_list("pk"))  # one restore at a time
+    with tallies.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
+        Exchange.objects.bulk_create(made, ignore_conflicts=True)
     ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     _store_tries([exchange for exchange in made if exchange.pk in ours])
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
@@ -128,8 +129,8 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
     with writing():
         key = people.key(facts.get("key"), owner=owner, notes=Notes())
         exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
-        exchange.save(force_insert=True)
-        tallies.mark([exchange.started_at])
+        with tallies.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
+            exchange.save(force_insert=True)
         names = blobs_in(dump(exchange.inputs))
         if names:
             exchange.blobs.add(*Blob.objects.filter(pk__in=people.blobs(names)))
@@ -190,6 +191,7 @@ def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
     found = there.first()
     if found is None or not people.may_point_to(found):
         return False
-    with writing():
+    forks = Session.objects.filter(pk=session_id) if name == "forked_from" else Session.objects.none()
+    with tallies.recounting_copies(forks):
         storage.change(session_id, **{name: target})
     return True

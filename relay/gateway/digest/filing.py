@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from history import exchanges, recorder, redaction, rows, storage, tallies
 from history.entries import Entry, HeadMoved, ModelOutput
+from history.many import among
 from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
@@ -184,19 +185,19 @@ class Wave:
             plan.after = written.seq
 
     def _write_exchanges(self, plans: Sequence[Plan]) -> None:
-        for plan in plans:
-            retries.rename(plan)
-            if plan.earlier is not None and plan.earlier.ended_at is None:
-                self.outcome.overtaken.append(plan.earlier.pk)
-        is_new = [plan.before is None and plan.earlier is None for plan in plans]
         found = [row_of(plan) for plan in plans]
-        rows.insert(Exchange, [row for row, new in zip(found, is_new, strict=True) if new])
-        ended = [
-            row for row, new, plan in zip(found, is_new, plans, strict=True) if not new and plan.answer is not None
-        ]
-        if ended:
-            rows.update(Exchange, ended, ENDING)
-        tallies.mark(row.started_at for row in found if row.message_id is None)
+        with tallies.recounting(exchanges=_counted_exchanges(plans, found)):
+            for plan in plans:
+                retries.rename(plan)
+                if plan.earlier is not None and plan.earlier.ended_at is None:
+                    self.outcome.overtaken.append(plan.earlier.pk)
+            is_new = [plan.before is None and plan.earlier is None for plan in plans]
+            rows.insert(Exchange, [row for row, new in zip(found, is_new, strict=True) if new])
+            ended = [
+                row for row, new, plan in zip(found, is_new, plans, strict=True) if not new and plan.answer is not None
+            ]
+            if ended:
+                rows.update(Exchange, ended, ENDING)
         for plan in plans:
             self._note_exchange(plan)
 
@@ -213,6 +214,15 @@ class Wave:
         self.outcome.sessions[plan.session_id] = plan.key.owner_id
         if plan.new_session is None and plan.cost:
             storage.change(plan.session_id, cost=F("cost") + plan.cost)
+
+
+def _counted_exchanges(plans: Sequence[Plan], found: Sequence[Exchange]) -> QuerySet[Exchange] | None:
+    """The rows whose tokens and cost a wave changes: calls that have ended, and earlier tries that go on."""
+    ids = [
+        row.pk for row, plan in zip(found, plans, strict=True) if plan.answer is not None or plan.earlier is not None
+    ]
+    ids += [plan.earlier.pk for plan in plans if plan.earlier is not None]
+    return Exchange.objects.filter(pk__in=among(ids)) if ids else None
 
 
 def _answer_to(call: Under, ended: Ended) -> Answer:

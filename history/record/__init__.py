@@ -1,0 +1,1 @@
+"""The record: what is derived from stored entries."""

@@ -1,0 +1,190 @@
+"""Sums of messages, tool calls and exchanges by day, owner, key, source, agent and model.
+
+The one definition of what is counted; `history.tallies` says when.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import BigIntegerField, Case, Count, F, Q, QuerySet, Sum, Value, When
+from django.db.models.functions import Cast, Coalesce, Floor, Greatest, Least, TruncDate
+
+from history.entries import CONVERSATION, ModelOutput
+from history.models import Exchange, Message, Session, ToolCall
+
+WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+"""Seconds to the first token, as borders of ten classes: the last one has no upper border."""
+WAIT_NAMES = tuple(f"wait_{number}" for number in range(len(WAITS) + 1))
+NAMES = ("owner_id", "api_key_id", "source", "agent", "model")
+COUNTS = (
+    "sessions", "messages", "answers", "cut_short", "errors", "input_tokens", "output_tokens", "cost", "tool_calls",
+    "tool_milliseconds", *WAIT_NAMES,
+)  # fmt: skip
+LONGEST_CALL = 1e9  # seconds; a file may claim anything
+MOST_TOKENS = 2_147_483_647
+
+Numbers = dict[str, Any]
+
+
+class Key(NamedTuple):
+    """What a row of counts is about."""
+
+    day: date
+    owner_id: int
+    api_key_id: int | None
+    source: str
+    agent: str
+    model: str
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """One order for all writers, against deadlocks."""
+        return (*self[:2], self.api_key_id or 0, *self[3:])
+
+
+Sums = dict[Key, Numbers]
+
+
+def wait_name(latency: float) -> str:
+    return WAIT_NAMES[sum(latency >= border for border in WAITS)]
+
+
+def milliseconds(seconds: float | None) -> int:
+    """Whole ones, because sums of floating-point numbers depend on their order. The SQL below does the same steps."""
+    return math.floor(min(max(seconds, 0.0), LONGEST_CALL) * 1000 + 0.5) if seconds is not None else 0
+
+
+def sums_of_day(day: date) -> Sums:
+    messages = Message.objects.filter(**_within(day, "created_at"))
+    answered = Exchange.objects.filter(**_within(day, "message__created_at"))
+    unanswered = Exchange.objects.filter(message=None, **_within(day, "started_at"))
+    sums = _sums_of(
+        [_messages(messages, day), _calls(messages, day), _answered(answered, day), _unanswered(unanswered, day)]
+    )
+    return {key: numbers for key, numbers in sums.items() if any(numbers.values())}
+
+
+def sums_of_rows(messages: QuerySet[Message] | None, exchanges: QuerySet[Exchange] | None) -> Sums:
+    found: list[Iterable[Mapping[str, Any]]] = []
+    if messages is not None:
+        found += [_messages(messages), _calls(messages)]
+    if exchanges is not None:
+        found += [_answered(exchanges), _unanswered(exchanges)]
+    return _sums_of(found)
+
+
+def _sums_of(found: Iterable[Iterable[Mapping[str, Any]]]) -> Sums:
+    sums: Sums = {}
+    for rows in found:
+        for row in rows:
+            numbers = sums.setdefault(Key(*(row[f"k_{name}"] for name in Key._fields)), dict.fromkeys(COUNTS, 0))
+            for name in COUNTS:
+                numbers[name] += row.get(f"n_{name}") or 0
+    return sums
+
+
+def _messages(messages: QuerySet[Message], day: date | None = None) -> Iterable[Mapping[str, Any]]:
+    answers = Q(kind=ModelOutput.kind)
+    waits = {
+        f"n_{name}": Count("pk", filter=answers & Q(**_between(low, high)))
+        for name, low, high in zip(WAIT_NAMES, (None, *WAITS), (*WAITS, None), strict=True)
+    }
+    found: Iterable[Mapping[str, Any]] = _grouped(messages.filter(_is_original("")), "", day).annotate(
+        n_sessions=Count("pk", filter=Q(seq=1)),
+        n_messages=Count("pk", filter=Q(kind__in=CONVERSATION)),
+        n_answers=Count("pk", filter=answers),
+        n_cut_short=Count("pk", filter=answers & ~Q(status=Message.Status.COMPLETE)),
+        n_errors=Count("pk", filter=answers & Q(status=Message.Status.FAILED)),
+        n_input_tokens=Sum("input_tokens"),
+        n_output_tokens=Sum("output_tokens"),
+        **waits,
+    )
+    return found
+
+
+def _calls(messages: QuerySet[Message], day: date | None = None) -> Iterable[Mapping[str, Any]]:
+    calls = ToolCall.objects.filter(_is_original("message__"), message__in=messages.order_by())
+    seconds = Least(Greatest(F("duration"), Value(0.0)), Value(LONGEST_CALL))
+    milliseconds = Cast(Floor(seconds * 1000 + 0.5), BigIntegerField())
+    found: Iterable[Mapping[str, Any]] = _grouped(calls, "message__", day).annotate(
+        n_tool_calls=Count("pk"),
+        n_tool_milliseconds=Sum(milliseconds),
+        n_errors=Count("pk", filter=Q(status=ToolCall.Status.FAILED)),
+    )
+    return found
+
+
+def _answered(exchanges: QuerySet[Exchange], day: date | None = None) -> Iterable[Mapping[str, Any]]:
+    answered = exchanges.filter(_is_original("message__"), message__isnull=False)
+    found: Iterable[Mapping[str, Any]] = _grouped(answered, "message__", day).annotate(n_cost=Sum("cost"))
+    return found
+
+
+def _unanswered(exchanges: QuerySet[Exchange], day: date | None = None) -> Iterator[Mapping[str, Any]]:
+    """Row by row: what a vendor reported as usage need not be a number that a database can add up."""
+    is_trimmed = Q(after__lt=F("session__trimmed_through"))
+    is_relayed = When(api_key__isnull=False, then=Value(Session.Source.RELAY))
+    rows = exchanges.filter(~is_trimmed | Q(session=None), message=None).order_by()
+    rows = rows.exclude(usage={}, cost=0)
+    columns: dict[str, Any] = {f"k_{name}": F(name) for name in ("owner_id", "api_key_id", "agent", "model")}
+    columns["k_source"] = Coalesce("session__source", Case(is_relayed, default=Value(Session.Source.CHAT)))
+    columns |= {"k_day": _day(day, "started_at"), "n_cost": F("cost")}
+    for row in rows.values("usage", **columns).iterator():
+        read, written = _tokens(row["usage"], "input_tokens"), _tokens(row["usage"], "output_tokens")
+        yield {**row, "n_input_tokens": read, "n_output_tokens": written}
+
+
+def _tokens(usage: Any, name: str) -> int:
+    number = usage.get(name) if isinstance(usage, dict) else 0
+    return max(0, min(number, MOST_TOKENS)) if isinstance(number, int) else 0
+
+
+def _grouped(rows: QuerySet[Any], message: str, day: date | None) -> Any:
+    """Rows that belong to a message, grouped by what it is counted under. `message` leads to it."""
+    keys = {f"k_{name}": F(f"{message}session__{name}") for name in NAMES[:3]}
+    keys |= {f"k_{name}": F(f"{message}{name}") for name in NAMES[3:]}
+    return rows.order_by().values(k_day=_day(day, f"{message}created_at"), **keys)
+
+
+def _day(day: date | None, name: str) -> Any:
+    return TruncDate(name, tzinfo=UTC) if day is None else Value(day)
+
+
+def _is_original(message: str) -> Q:
+    """Not a copy: those are older than the fork that they stand in."""
+    session = f"{message}session__"
+    return Q(**{f"{session}forked_from": None}) | Q(**{f"{message}created_at__gte": F(f"{session}created_at")})
+
+
+def _between(low: float | None, high: float | None) -> dict[str, float]:
+    return ({} if low is None else {"latency__gte": low}) | ({} if high is None else {"latency__lt": high})
+
+
+def _within(day: date, name: str) -> dict[str, datetime]:
+    until = {f"{name}__lt": _begin(day + timedelta(days=1))} if day < date.max else {}
+    return {f"{name}__gte": _begin(day)} | until
+
+
+def _begin(day: date) -> datetime:
+    return datetime.combine(day, time.min, tzinfo=UTC)
+
+
+def days_with_rows() -> Iterator[date]:
+    """The days on which anything was written or any model was called."""
+    day = date.min
+    while (at := _first_since(_begin(day))) is not None:
+        day = at.astimezone(UTC).date()
+        yield day
+        if day == date.max:
+            return
+        day += timedelta(days=1)
+
+
+def _first_since(moment: datetime) -> datetime | None:
+    written = Message.objects.filter(created_at__gte=moment).order_by("created_at").values_list("created_at", flat=True)
+    called = Exchange.objects.filter(started_at__gte=moment).order_by("started_at").values_list("started_at", flat=True)
+    return min((*written[:1], *called[:1]), default=None)
