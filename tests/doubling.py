@@ -17,7 +17,7 @@ T = TypeVar("T")
 LIMIT = 2.5
 # A single measurement lasts at least this long: the clock of CPU time ticks in units of up to a millisecond.
 LEAST_SECONDS = 0.004
-RUNS = 5
+RUNS = 3
 ATTEMPTS = 3
 MOST_REPEATS = 10_000
 

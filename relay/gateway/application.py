@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable
-from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -46,7 +45,7 @@ from relay.gateway.translating import count, translate
 logger = logging.getLogger(__name__)
 
 MOUNTED = ("/v1/", "/v1beta/")
-MUCH = 512 * 1024  # is cut in a thread, for the same reason
+MOST_REFERENCES = 2_000
 
 
 def serves(path: str) -> bool:
@@ -131,18 +130,27 @@ async def _read_body(call: Call, receive: Any) -> None:
         raise Refusal("The request has no proper content-length.") from None
     if call.address.kind == "other":
         return
-    call.see(*glances.glanced_at(call.told, call.address.dialect))
-    call.recording = mode_of(call.key)
-    call.naming = naming.named(call.headers, call.asked, key=call.key.id)
-    if naming.BODY_FIELD in call.asked:
-        cut = partial(bodies.without_field, call.told, naming.BODY_FIELD)
-        call.told = call.body = await asyncio.to_thread(cut) if len(call.told) > MUCH else cut()
-        call.has_lost_session_field = call.is_changed = True
+    try:
+        await _look_into(call)
+    except bodies.Unreadable as error:
+        raise Refusal(f"The request cannot be read: {error}.") from None
     await ownership.check(call)
 
 
+async def _look_into(call: Call) -> None:
+    size = len(call.told)
+    call.see(*await bodies.parsed_apart(size, glances.glanced_at, call.told, call.address.dialect))
+    if len(call.refers) > MOST_REFERENCES:
+        raise bodies.Unreadable(f"it refers to more than {MOST_REFERENCES} files and items")
+    call.recording = mode_of(call.key)
+    call.naming = naming.named(call.headers, call.asked, key=call.key.id)
+    if naming.BODY_FIELD in call.asked:
+        call.told = call.body = await bodies.parsed_apart(size, bodies.without_field, call.told, naming.BODY_FIELD)
+        call.has_lost_session_field = call.is_changed = True
+
+
 async def _send_on(call: Call, client: Client) -> None:
-    upstreams = _upstreams(call)
+    upstreams = await bodies.parsed_apart(len(call.told), _upstreams, call)
     has_choice = len(upstreams) > 1
     if has_choice:
         upstreams = _able(call, whereabouts.those_that_have(call, upstreams))

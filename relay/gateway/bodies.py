@@ -6,11 +6,12 @@ the JSON anew: the field `sessionId`, which is ours, and the model's name where 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
 
 import msgspec
 import zstandard
@@ -20,12 +21,32 @@ from history.dialects.loose import obj
 Receive = Callable[[], Awaitable[Any]]
 
 READ_HERE = ("gzip", "deflate", "zstd")
+MOST_ENCODINGS = 3
 GZIP = 31  # zlib's word for it
 SLICE = 4 * 1024
-# Beginning with plain letters: only so the sounds around it are passed over quickly.
-_FORM_MODEL = re.compile(rb'name="model"(?:\r\n[^\r\n]+)*\r\n\r\n([^\r\n]{1,200})(?=\r\n)')
+# Parsing more than this happens in a thread: the event loop serves other callers meanwhile.
+LARGE = 64 * 1024
+# Vendors know some hundred top-level fields, and their forms some dozen.
+MOST_FIELDS = 1_000
+MOST_FORM_PARTS = 1_000
+MOST_MODEL_BYTES = 600
+
+# The scanners below read JSON in slices: a regex over all of 64 MB would keep Python's lock for most of a second.
+# Possessive quantifiers (`++`, `*+`) never backtrack, so each byte is looked at a fixed number of times.
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_SCALAR = re.compile(rb"[^,\]}\s]*+")
+_IN_STRING = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)
+_WHOLE_STRINGS = re.compile(rb'(?:[^"]++|"(?:[^"\\]++|\\.)*+")*+', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
+_QUOTE, _COMMA = b'",'
+_OPENING = b"{["
+_DEPTH = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 # Within a text the quotes would be escaped.
-_MODEL_WITHIN = re.compile(rb'("model"\s*:\s*)"((?:[^"\\]|\\/){1,600})"')
+_MODEL_WITHIN = re.compile(rb'("model"\s*+:\s*+)"((?:[^"\\]|\\/){1,%d}+)"' % MOST_MODEL_BYTES)
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Glance(TypedDict, total=False):
@@ -62,6 +83,13 @@ class ClientGone(Exception):
     """Nobody waits for an answer any more."""
 
 
+async def parsed_apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a parser: at once for a small body, in a thread for one of more than 64 KB."""
+    if size > LARGE:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    return work(*args, **kwargs)
+
+
 async def read(receive: Receive, *, limit: int) -> bytes:
     message = await receive()
     if message["type"] == "http.disconnect":
@@ -95,9 +123,11 @@ def _within(body: bytes, limit: int) -> bytes:
 
 def unpacked(body: bytes, encoding: str, *, limit: int) -> bytes:
     """As it was before it was compressed. A small body that would become a huge one stops at the limit."""
-    for word in reversed([word.strip().lower() for word in encoding.split(",")]):
-        if word not in ("", "identity"):
-            body = _unpacked(body, word, limit)
+    words = [word for word in (word.strip().lower() for word in encoding.split(",")) if word not in ("", "identity")]
+    if len(words) > MOST_ENCODINGS:
+        raise Unreadable(f"it is compressed more than {MOST_ENCODINGS} times")
+    for word in reversed(words):
+        body = _unpacked(body, word, limit)
     return body
 
 
@@ -155,15 +185,28 @@ def glanced_at(body: bytes) -> Mapping[str, Any]:
 def looked_into(body: bytes) -> Mapping[str, Any]:
     """The object that it is; nothing where it is none."""
     try:
-        # As a text: given bytes, the parser would first find out which encoding they are, at twice the price.
-        return obj(json.loads(body.decode()))
+        return obj(read_json(body, dict))
     except (ValueError, RecursionError):
         return {}
 
 
+def read_json(body: bytes, make: Callable[[list[tuple[str, Any]]], Any]) -> Any:
+    """JSON as Python reads it, NaN included. `make` gets the pairs of each object, also those with the same name.
+
+    For a large body it is called through a Python function: only between two of those do other threads get their turn.
+    """
+
+    def make_object(pairs: list[tuple[str, Any]]) -> Any:
+        return make(pairs)
+
+    is_large = len(body) > LARGE
+    # As a text: given bytes, the parser would first find out which encoding they are, at twice the price.
+    return json.loads(body.decode(), object_pairs_hook=make_object if is_large or make is not dict else None)
+
+
 def why_without_model(body: bytes) -> str:
     try:
-        told = json.loads(body)
+        told = read_json(body, dict)
     except (ValueError, RecursionError) as error:
         return f"The body of the request cannot be read as JSON ({error})."
     return "you must provide a model parameter" if isinstance(told, dict) else "The request must be a JSON object."
@@ -171,31 +214,61 @@ def why_without_model(body: bytes) -> str:
 
 def model_in_form(body: bytes) -> str:
     """Sounds and pictures are sent as forms."""
-    found = _FORM_MODEL.search(body)
-    return found[1].decode("utf-8", "replace") if found else ""
+    span = _model_span(body)
+    return body[slice(*span)].decode("utf-8", "replace") if span else ""
+
+
+def _model_span(body: bytes) -> tuple[int, int] | None:
+    """Start and end of the value of the form field `model`. The first line of a form is the delimiter of its parts."""
+    start = body.find(b"--", 0, 4)
+    end = body.find(b"\r\n", start, start + 200)
+    if start < 0 or end < 0:
+        return None
+    delimiter = body[start:end]
+    place = end
+    for _ in range(MOST_FORM_PARTS):
+        next_part = body.find(b"\r\n" + delimiter, place)
+        if next_part < 0:
+            return None
+        head_end = body.find(b"\r\n\r\n", place, next_part)
+        if head_end >= 0 and b'name="model"' in body[place:head_end]:
+            value = head_end + 4
+            is_a_name = 0 < next_part - value <= MOST_MODEL_BYTES and b"\n" not in body[value:next_part]
+            return (value, next_part) if is_a_name else None
+        place = next_part + 2 + len(delimiter)
+    return None
 
 
 def without_field(body: bytes, name: str) -> bytes:
-    """The same bytes without a top-level field and one comma beside it."""
-    for start, end, field, _ in reversed(_fields(body)):
-        if field == name:
-            before, after = body[:start].rstrip(), body[end:].lstrip()
-            if before.endswith(b","):
-                body = before[:-1] + after
-            else:
-                body = before + after.removeprefix(b",")
-    return body
+    """The same bytes without a top-level field and one comma beside it. Raises Unreadable."""
+    fields = list(_fields(body))
+    kept, place = [], 0
+    is_first = True
+    for at, field in enumerate(fields):
+        if field.name != name:
+            is_first = False
+            continue
+        # With the comma before it; without one before it, with the comma behind.
+        start = field.start if is_first else fields[at - 1].end
+        end = field.end if not is_first or at + 1 == len(fields) else fields[at + 1].start
+        kept.append(body[place : max(place, start)])
+        place = end
+    kept.append(body[place:])
+    return b"".join(kept)
 
 
 def with_model(body: bytes, model: str) -> bytes:
-    """The same bytes with another model in them: in a field of the object, or of the form."""
-    if body.lstrip()[:1] != b"{":
-        found = _FORM_MODEL.search(body)
-        return body[: found.start(1)] + model.encode() + body[found.end(1) :] if found else body
-    for _, end, field, value_start in reversed(_fields(body)):
-        if field == "model":
-            body = body[:value_start] + json.dumps(model, ensure_ascii=False).encode() + body[end:]
-    return body
+    """The same bytes with another model in them: in a field of the object, or of the form. Raises Unreadable."""
+    opening = _after_space(body, 0)
+    if body[opening : opening + 1] != b"{":
+        span = _model_span(body)
+        return body[: span[0]] + model.encode() + body[span[1] :] if span else body
+    written, kept, place = json.dumps(model, ensure_ascii=False).encode(), [], 0
+    for field in _fields(body):
+        if field.name == "model":
+            kept += [body[place : field.value], written]
+            place = field.end
+    return b"".join([*kept, body[place:]])
 
 
 def with_model_of_path(body: bytes, model: str, *, instead_of: str) -> bytes:
@@ -211,29 +284,85 @@ def with_model_of_path(body: bytes, model: str, *, instead_of: str) -> bytes:
     return _MODEL_WITHIN.sub(named, body)
 
 
-def _fields(body: bytes) -> list[tuple[int, int, str, int]]:
-    """Each top-level field: where it begins and ends, its name, where its value begins. In bytes."""
-    text = body.decode("utf-8", "surrogateescape")
-    # A number is only passed over, however long: Python would not read one of many thousand digits.
-    decoder, found = json.JSONDecoder(parse_int=str), []
-    place = _skip(text, _skip(text, 0) + 1)
-    while place < len(text) and text[place] == '"':
-        name, after_name = decoder.raw_decode(text, place)
-        value_start = _skip(text, _skip(text, after_name) + 1)
-        _, end = decoder.raw_decode(text, value_start)
-        found.append((place, end, name, value_start))
-        place = _skip(text, end)
-        place = _skip(text, place + 1) if text[place : place + 1] == "," else len(text)
-    if text.isascii():
-        return found
-    return [(_bytes_before(text, a), _bytes_before(text, b), name, _bytes_before(text, c)) for a, b, name, c in found]
+class _Field(NamedTuple):
+    """Where a top-level field begins and ends, and where its value begins. In bytes."""
+
+    name: str
+    start: int
+    value: int
+    end: int
 
 
-def _skip(text: str, place: int) -> int:
-    while text[place : place + 1] in (" ", "\t", "\r", "\n"):
-        place += 1
-    return place
+def _fields(body: bytes) -> Iterator[_Field]:
+    """Each top-level field of a JSON object, without building its value. Raises Unreadable."""
+    try:
+        place = _after_space(body, _after_space(body, 0) + 1)
+        for _ in range(MOST_FIELDS):
+            if body[place] != _QUOTE:
+                return
+            name_end = _string_end(body, place)
+            value = _after_space(body, _after_space(body, name_end) + 1)
+            end = _value_end(body, value)
+            yield _Field(json.loads(body[place:name_end].decode("utf-8", "surrogateescape")), place, value, end)
+            place = _after_space(body, end)
+            if body[place] != _COMMA:
+                return
+            place = _after_space(body, place + 1)
+    except (IndexError, ValueError):
+        raise Unreadable("the body is not a JSON object") from None
+    raise Unreadable(f"it has more than {MOST_FIELDS} top-level fields")
 
 
-def _bytes_before(text: str, place: int) -> int:
-    return len(text[:place].encode("utf-8", "surrogateescape"))
+def _after_space(body: bytes, place: int) -> int:
+    return _end_of(_SPACE, body, place)
+
+
+def _end_of(pattern: re.Pattern[bytes], body: bytes, place: int) -> int:
+    """Where a run of such bytes ends."""
+    while (found := pattern.match(body, place, place + LARGE)) and found.end() == place + LARGE:
+        place += LARGE
+    return found.end() if found else place
+
+
+def _value_end(body: bytes, place: int) -> int:
+    if body[place] == _QUOTE:
+        return _string_end(body, place)
+    if body[place] not in _OPENING:
+        return _end_of(_SCALAR, body, place)
+    return _brackets_end(body, place)
+
+
+def _brackets_end(body: bytes, place: int) -> int:
+    """The end of an object or a list. Brackets are counted, and one by one only in a slice that may close the last."""
+    depth = 0
+    while place < len(body):
+        piece = body[place : place + SLICE]
+        found = _WHOLE_STRINGS.match(piece)
+        size = found.end() if found else 0
+        if not size:  # a string that is longer than the slice
+            place = _string_end(body, place)
+            continue
+        plain = _STRING.sub(b"", piece[:size])
+        opened, closed = plain.count(b"{") + plain.count(b"["), plain.count(b"}") + plain.count(b"]")
+        if depth > closed:
+            depth += opened - closed
+        else:
+            for token in _STRING_OR_BRACKET.finditer(piece, 0, size):
+                depth += (step := _DEPTH.get(token[0], 0))
+                if step and not depth:
+                    return place + token.end()
+        place += size
+    raise IndexError("unclosed")
+
+
+def _string_end(body: bytes, place: int) -> int:
+    """The place behind the string that begins here."""
+    place += 1
+    while True:
+        found = _IN_STRING.match(body, place, place + LARGE)
+        end = found.end() if found else place
+        if body[end] == _QUOTE:
+            return end + 1
+        if end == place:
+            raise IndexError("an escape at the very end")
+        place = end

@@ -16,7 +16,7 @@ from history.dialects import Switches
 from relay.errors import Cut
 from relay.gateway import headers as heads
 from relay.gateway.addresses import GEMINI
-from relay.gateway.bodies import with_model, with_model_of_path
+from relay.gateway.bodies import Unreadable, with_model, with_model_of_path
 from relay.gateway.calls import Call
 from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, dial
@@ -107,7 +107,10 @@ def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
 
 def _renamed(call: Call, model: str) -> bytes:
     if not call.address.model:
-        return with_model(call.told, model)
+        try:
+            return with_model(call.told, model)
+        except Unreadable as error:
+            raise Refusal(f"The request cannot be read: {error}.") from None
     if call.address.kind == "chat":
         return call.body
     renamed = with_model_of_path(call.told, model, instead_of=call.model)

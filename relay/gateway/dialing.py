@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from relay.errors import ProviderError, Unreachable
 from relay.gateway import routes
+from relay.gateway.bodies import parsed_apart
 from relay.gateway.calls import Call
 from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
@@ -104,7 +105,7 @@ def _tells_of_model(call: Call, upstream: Upstream, status: int) -> bool:
 
 async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool) -> Reply:
     endpoint = await upstream.provider.reach()
-    request = make(call, upstream, endpoint)
+    request = await _made(call, upstream, endpoint, make)
     with words_of(endpoint, call.loop, has_begun=False, sending=len(request.body)):
         response = await plain.ask(
             request,
@@ -121,6 +122,13 @@ async def _attempt(call: Call, upstream: Upstream, make: Make, *, is_last: bool)
             response.close()
             raise
     return reply
+
+
+async def _made(call: Call, upstream: Upstream, endpoint: Endpoint, make: Make) -> Request:
+    """A body that goes on as it came needs no parsing; one that is changed or translated may."""
+    if upstream.is_native(call.address.dialect) and upstream.model in ("", call.model):
+        return make(call, upstream, endpoint)
+    return await parsed_apart(len(call.told), make, call, upstream, endpoint)
 
 
 async def _first(reply: Reply) -> bytes:

@@ -4,19 +4,23 @@ The parser calls back where a name stands that refers to something at the vendor
 conversation around it. Where such a name may stand is written down here, because the same words in a citation, in the
 result of a tool or in the schema of one refer to nothing. Of a body that only a more lenient parser reads, whatever
 looks like a reference counts as one.
+
+Parsers disagree on an object that has the same key twice: most take the last value, some the first, some merge both.
+So a body that refers to something is refused if any of its objects does.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from history.dialects.loose import items, obj, string
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
-from relay.gateway.bodies import Glance, looked_into
+from relay.gateway.bodies import Glance, Unreadable, read_json
 from relay.gateway.references import (
     ITEM,
     Audio,
@@ -25,7 +29,6 @@ from relay.gateway.references import (
     File,
     FileStore,
     FileUri,
-    Name,
     Prompt,
     Reference,
     VectorStore,
@@ -53,14 +56,16 @@ class _Block(msgspec.Struct):
     content: str | list[_Block] | _Other | None = None
 
 
+# Typed also where it is nearly always a text: so what is in it is noted even if the same key comes once more.
+_Said = str | int | float | list[_Block] | _Block | None
+
+
 class _Turn(msgspec.Struct):
     content: str | list[_Block] | _Other | None = None
 
 
 class _ChatTurn(msgspec.Struct):
-    """Nearly always a text, which is left as it is; so are the results of tools in Responses."""
-
-    content: msgspec.Raw = _NOTHING
+    content: _Said = None
     audio: Audio | None = None
 
 
@@ -86,9 +91,16 @@ class Thing(msgspec.Struct):
     results: msgspec.Raw = _NOTHING
 
 
+class _ItemType(str):
+    """The type of an item decides whether it is a reference, so each occurrence is counted."""
+
+    __slots__ = ()
+
+
 class _Item(Thing):
+    type: _ItemType | None = None
     content: str | list[_Block] | _Other | None = None
-    output: msgspec.Raw = _NOTHING
+    output: _Said = None
     tools: str | list[_Tool] | None = None
 
 
@@ -148,14 +160,25 @@ class _OfGemini(Glance, total=False):
 
 
 class _Seen(threading.local):
+    """What the parser has called back about, while it reads one body."""
+
     def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
         self.references: list[Reference] = []
+        self.has_names = False
+        self.item_types = 0
 
 
 _seen = _Seen()
 
 
-def _noted(kind: type[Name], value: Any) -> Name:
+def _noted(kind: type[Any], value: Any) -> Any:
+    if kind is _ItemType:
+        _seen.item_types += 1
+        return _ItemType(string(value))
+    _seen.has_names = True
     _seen.references.extend(kind.read(value))
     return kind()
 
@@ -164,41 +187,62 @@ _LOOKS = {ANTHROPIC: _OfAnthropic, CHAT: _OfChat, RESPONSES: _OfResponses, GEMIN
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     dialect: msgspec.json.Decoder(look, dec_hook=_noted) for dialect, look in _LOOKS.items()
 }
-_blocks = msgspec.json.Decoder(list[_Block], dec_hook=_noted)
-_block = msgspec.json.Decoder(_Block, dec_hook=_noted)
-_LIST, _OBJECT = b"[{"
 # What an item of this type must have to be understood without being looked up.
 _WHOLE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "result", "file_search_call": "results"}
 _REFERRING = frozenset({None, "item_reference", *_WHOLE_WITH})
 _EMPTY = (b"null", b'""', b"[]")
+LONGEST_KEY = 100
+
+
+# Top-level fields that refer to something as soon as they are there.
+_REFERRING_FIELDS = ("previous_response_id", "conversation")
 
 
 def glanced_at(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
-    """The fields of a `Glance` and a few more, and what the body refers to, each once."""
-    found = _seen.references = []
+    """The fields of a `Glance` and a few more, and what the body refers to, each once. Raises Unreadable.
+
+    A large body belongs into a thread: `bodies.parsed_apart`.
+    """
+    _seen.begin()
     try:
         asked: dict[str, Any] = dict(_DECODERS[dialect].decode(body))
-        if dialect == CHAT:
-            _look_into([turn.content for turn in asked.get("messages", ())])
-        elif dialect == RESPONSES:
-            _look_into([item.output for item in items(asked.get("input")) if item.output is not _NOTHING])
     except (ValueError, RecursionError):
-        lenient = looked_into(body)
-        return lenient, list(dict.fromkeys([*anywhere(lenient), *_items_in(lenient)]))
+        return _leniently(body)
+    found = _seen.references
     if dialect == RESPONSES:
-        found += [Reference(ITEM, item.id) for item in items(asked.get("input")) if _is_reference(item)]
+        found += [Reference(ITEM, item.id) for item in items(asked.get("input")) if item.id and _is_reference(item)]
+    if found or _seen.has_names or not asked.keys().isdisjoint(_REFERRING_FIELDS) or _has_two_types(asked):
+        _read_unambiguous(body)
     for said in ("messages", "input", "contents"):
         asked.pop(said, None)
     return asked, list(dict.fromkeys(found)) if found else found
 
 
-def _look_into(said: Sequence[msgspec.Raw]) -> None:
-    for raw in said:
-        opening = memoryview(raw)[0]
-        if opening == _LIST:
-            _blocks.decode(raw)
-        elif opening == _OBJECT:  # a screenshot
-            _block.decode(raw)
+def _leniently(body: bytes) -> tuple[Mapping[str, Any], list[Reference]]:
+    try:
+        lenient = obj(_read_unambiguous(body))
+    except (ValueError, RecursionError):
+        return {}, []
+    return lenient, list(dict.fromkeys([*anywhere(lenient), *_items_in(lenient)]))
+
+
+def _read_unambiguous(body: bytes) -> Any:
+    """The whole body, parsed once more. Raises Unreadable where an object has a key twice."""
+    return read_json(body, _object_with_unique_keys)
+
+
+def _object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise Unreadable(f"an object has the key '{twice[:LONGEST_KEY]}' twice; send each key once")
+    return made
+
+
+def _has_two_types(asked: Mapping[str, Any]) -> bool:
+    """Of items of Responses: types that the parser has seen and that a later one replaced."""
+    there = sum(1 for item in items(asked.get("input")) if item.type is not None) if _seen.item_types else 0
+    return there != _seen.item_types
 
 
 def _is_reference(item: _Item) -> bool:

@@ -40,6 +40,7 @@ _FIELDS = frozenset({BODY_FIELD, "metadata", *OF_BODIES})
 _TELLING = re.compile(r"session|thread|conversation")
 _LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
 LONGEST = 200
+LONGEST_USER_ID = 2_000
 _HALF = 8
 
 
@@ -103,6 +104,8 @@ def _with_agent(session: str, headers: Mapping[str, str]) -> str:
 
 def session_in_user_id(user_id: str) -> str:
     """Claude Code writes it into Anthropic's `metadata.user_id`: as JSON, before 2.1.78 at the end of a long name."""
+    if len(user_id) > LONGEST_USER_ID:
+        return ""
     if user_id.startswith("{"):
         try:
             return string(obj(parsed(user_id)).get("session_id"))

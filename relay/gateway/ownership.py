@@ -74,7 +74,7 @@ async def check(call: Call) -> None:
     if call.address.dialect == RESPONSES:
         for name in _referred(call.asked):
             if await _not_issued(call.key.pk, [name]):
-                raise nothing_there(f"Previous response with id '{name}' not found.", RESPONSES)
+                raise nothing_there(f"Previous response with id '{name[:LONGEST_NAME]}' not found.", RESPONSES)
 
 
 def goes_on(call: Call) -> str:

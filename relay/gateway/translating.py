@@ -24,7 +24,7 @@ from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway import headers as heads
 from relay.gateway import not_carried
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
-from relay.gateway.bodies import UnknownEncoding, Unreadable
+from relay.gateway.bodies import UnknownEncoding, Unreadable, parsed_apart
 from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
@@ -67,7 +67,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     if reply.upstream.is_native(dialect):
         await pass_back(call, reply, client, recording)
         return
-    lost = dict.fromkeys(not_carried.of_request(decoded(), notes))
+    lost = await parsed_apart(len(call.told), lambda: dict.fromkeys(not_carried.of_request(decoded(), notes)))
     tools = decoded().tools
     translation = Translation(call=call, reply=reply, client=client, recording=recording, tools=tools, lost=lost)
     try:
@@ -78,12 +78,16 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
 
 async def count(call: Call, client: Client, recording: Recording) -> None:
     """An upstream of another language cannot count for this caller: our estimate is told in its place."""
-    asked = _decoded(call)
-    tokens = estimate_context(context_of(asked).entries, system=asked.system, tools=asked.tools)
+    tokens = await parsed_apart(len(call.told), _estimated, call)
     body = as_bytes(_counted(tokens, call.address.dialect))
     await client.begin(200, json_headers(body) + our_headers(call))
     await client.write(body, is_last=True)
     recording.end("done", status=200, estimated=True)
+
+
+def _estimated(call: Call) -> int:
+    asked = _decoded(call)
+    return estimate_context(context_of(asked).entries, system=asked.system, tools=asked.tools)
 
 
 def _counted(tokens: int, dialect: str) -> dict[str, Any]:

@@ -93,11 +93,15 @@ class _Inflating:
                 return b""
             self._wbits = _wbits_of_deflate(chunk)
             self._inflating = zlib.decompressobj(self._wbits)
-        plain = self._inflating.decompress(chunk)
-        while self._inflating.eof and self._wbits == 31 and (rest := self._inflating.unused_data):
-            self._inflating = zlib.decompressobj(self._wbits)
-            plain += self._inflating.decompress(rest)
-        return plain
+        pieces = []
+        # In slices, because zlib copies all that follows a member: with many small ones the whole chunk for each.
+        for start in range(0, len(chunk), SLICE):
+            rest = chunk[start : start + SLICE]
+            pieces.append(self._inflating.decompress(rest))
+            while self._inflating.eof and self._wbits == 31 and (rest := self._inflating.unused_data):
+                self._inflating = zlib.decompressobj(self._wbits)
+                pieces.append(self._inflating.decompress(rest))
+        return b"".join(pieces)
 
 
 def _wbits_of_deflate(opening: bytes) -> int:
