@@ -1,7 +1,8 @@
-"""Where one can go from anywhere: pages of the house, sessions, and messages by what they say."""
+"""Command palette (Ctrl+K): pages, sessions and messages that a person can go to."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +16,39 @@ from relay.rail import find_in_rail, sessions_in_rail
 
 SESSIONS = 8
 HITS = 8
-# Address, words, for staff alone. A page that this server does not have is left out.
-PLACES = (
-    ("home", gettext_lazy("New chat"), False),
-    ("relay:rail", gettext_lazy("All sessions"), False),
-    ("history:browse", gettext_lazy("History"), False),
-    ("history:charts", gettext_lazy("Charts"), False),
-    ("accounts:preferences", gettext_lazy("Preferences"), False),
-    ("accounts:password", gettext_lazy("Password"), False),
-    ("accounts:people", gettext_lazy("People"), True),
-    ("relay:providers", gettext_lazy("Providers"), True),
-    ("admin:index", gettext_lazy("Admin"), True),
+
+
+def _everyone(person: Any) -> bool:
+    return True
+
+
+def _staff(person: Any) -> bool:
+    return bool(person.is_staff)
+
+
+def _uses_admin(person: Any) -> bool:
+    """Staff without any permission would find an empty admin."""
+    return bool(person.is_staff and (person.is_superuser or person.get_all_permissions()))
+
+
+# URL name, label, who may use it. A page that this server does not have is left out.
+PLACES: tuple[tuple[str, Any, Callable[[Any], bool]], ...] = (
+    ("home", gettext_lazy("New chat"), _everyone),
+    ("relay:rail", gettext_lazy("All sessions"), _everyone),
+    ("history:browse", gettext_lazy("History"), _everyone),
+    ("history:charts", gettext_lazy("Charts"), _everyone),
+    ("relay:keys", gettext_lazy("API keys"), _everyone),
+    ("history:imports", gettext_lazy("Import"), _everyone),
+    ("history:export", gettext_lazy("Export"), _everyone),
+    ("relay:notebooks", gettext_lazy("Notebooks"), _everyone),
+    ("history:lint", gettext_lazy("Linter"), _everyone),
+    ("api:docs", gettext_lazy("API documentation"), _everyone),
+    ("accounts:preferences", gettext_lazy("Preferences"), _everyone),
+    ("accounts:password", gettext_lazy("Password"), _everyone),
+    ("accounts:people", gettext_lazy("People"), _staff),
+    ("relay:providers", gettext_lazy("Providers"), _staff),
+    ("relay:mcp_servers", gettext_lazy("MCP servers"), _staff),
+    ("admin:index", gettext_lazy("Admin"), _uses_admin),
 )
 
 
@@ -64,8 +87,8 @@ def palette_for(person: Any, words: str) -> Palette:
 
 def _places(person: Any) -> list[Place]:
     found = []
-    for name, words, is_for_staff in PLACES:
-        if is_for_staff and not person.is_staff:
+    for name, words, may_use in PLACES:
+        if not may_use(person):
             continue
         try:
             found.append(Place(reverse(name), str(words)))

@@ -1,4 +1,4 @@
-"""The palette: Ctrl+K from anywhere in the chat, and a few letters of where to go."""
+"""Command palette: the list below its text box, on every page."""
 
 from __future__ import annotations
 

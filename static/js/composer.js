@@ -103,14 +103,35 @@ function pressed(event) {
     event.preventDefault();
     edit.click();
   } else if (event.key === "Escape") {
-    const stop = document.querySelector("#composer-actions .stop");
-    if (stop) stop.click();
-    else text.blur();
+    // Nothing to stop and nothing to close (keys.js): to the messages, where J and K work.
+    const last = [...document.querySelectorAll("#rows > article")].at(-1);
+    last?.focus({ preventScroll: true });
   }
+}
+
+// Focus: a session page opens in the text box, and every send returns there. On a touch screen that would open the
+// keyboard over the answer.
+
+function focusText() {
+  if (!byTouch.matches) text.focus({ preventScroll: true });
+}
+
+/** A link to a message gives the focus to that message, where letters are shortcuts and not text. */
+function focusAtStart() {
+  if (document.activeElement.matches("body, :target")) focusText();
+}
+
+/** Summarising is started in the panel, where its button says how it goes. */
+function returnAfterSend(event) {
+  if (event.target.id !== "compress") focusText();
 }
 
 if (composer) {
   restoreDraft();
+  focusAtStart();
+  window.addEventListener("load", focusAtStart);
+  document.addEventListener("htmx:wsAfterSend", returnAfterSend);
+  document.addEventListener("parley:focus-lost", focusText);
   text.addEventListener("input", () => {
     grow();
     keep();

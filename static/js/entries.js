@@ -53,7 +53,7 @@ function addCopyButtons(root) {
 function dismiss(form) {
   const entry = form.closest(".entry");
   form.remove();
-  entry?.focus();
+  entry?.focus({ preventScroll: true });
 }
 
 document.addEventListener("click", (event) => {
@@ -77,7 +77,7 @@ document.addEventListener("keydown", (event) => {
   if (form && event.key === "Escape" && !event.isComposing) dismiss(form);
 });
 
-// An entry is edited once at a time, and a menu closes when something in it was chosen or something else is looked at.
+// An entry is edited once at a time.
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.matches("[data-edit]") && event.target.closest(".entry")?.querySelector("form.edit")) {
     event.preventDefault();
@@ -86,18 +86,6 @@ document.addEventListener("htmx:beforeRequest", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => event.target.querySelector?.("form.edit textarea")?.focus());
 document.addEventListener("htmx:wsAfterSend", (event) => {
   if (event.target.matches("form.edit")) event.target.remove();
-});
-document.addEventListener("click", (event) => {
-  for (const menu of document.querySelectorAll("details.menu[open]")) {
-    if (!menu.contains(event.target) || event.target.closest(".menu-items")) menu.open = false;
-  }
-});
-document.addEventListener("keydown", (event) => {
-  const menu = event.target.closest?.("details.menu[open]");
-  if (menu && event.key === "Escape") {
-    menu.open = false;
-    menu.querySelector("summary").focus();
-  }
 });
 
 document.addEventListener("htmx:load", (event) => addCopyButtons(event.detail.elt));

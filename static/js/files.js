@@ -33,8 +33,13 @@ if (field) {
     over(-depth);
     attach(event.dataTransfer.files);
   });
-  field.addEventListener("htmx:afterRequest", () => (field.value = ""));
+  field.addEventListener("htmx:afterRequest", () => {
+    field.value = "";
+    document.dispatchEvent(new CustomEvent("parley:focus-lost"));
+  });
   document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-remove]")) event.target.closest(".chip").remove();
+    if (!event.target.closest("[data-remove]")) return;
+    event.target.closest(".chip").remove();
+    document.dispatchEvent(new CustomEvent("parley:focus-lost"));
   });
 }

@@ -1,5 +1,5 @@
-// Ctrl+K or Cmd+K from anywhere in the chat: a box, and below it where one can go. Focus stays in the box; the list is
-// walked with the arrows and told to screen readers as a listbox.
+// Ctrl+K or Cmd+K on every page: a text box, and below it sessions, messages and pages to go to. Focus stays in the box;
+// the arrow keys move in the list, which screen readers know as a listbox.
 
 const palette = document.getElementById("palette");
 const box = document.getElementById("palette-words");
@@ -30,7 +30,7 @@ document.addEventListener("keydown", (event) => {
   if (!isOurs) return;
   event.preventDefault();
   if (palette.open) palette.close();
-  else open();
+  else if (!document.querySelector("dialog[open]")) open();
 });
 
 box.addEventListener("keydown", (event) => {
@@ -51,4 +51,5 @@ palette.addEventListener("click", (event) => {
 
 if (/Mac|iPhone|iPad/.test(navigator.platform)) {
   for (const hint of document.querySelectorAll("[data-palette-keys]")) hint.textContent = "⌘ K";
+  for (const key of document.querySelectorAll("[data-command]")) key.textContent = "⌘";
 }

@@ -153,9 +153,11 @@ document.addEventListener("htmx:oobAfterSwap", () => {
   if (head) nameWindow(head);
 });
 
+/** A dot before the title says that an answer is being written: it can be seen from another tab. */
 function nameWindow(head) {
   const house = document.title.slice(document.title.lastIndexOf(" · "));
-  document.title = head.textContent.trim() + house;
+  const isAnswering = document.querySelector("#composer-stop, #session-status .pulse");
+  document.title = `${isAnswering ? "● " : ""}${head.textContent.trim()}${house}`;
 }
 
 // News of one session, over the socket of the page: its row where it stands, the list anew where it belongs elsewhere

@@ -19,7 +19,7 @@ let waiting = 0;
 let tries = 0;
 let panelTimer = 0;
 let panelAt = 0;
-let focused = ""; // where the person was before a message or another panel came
+let focused = null; // where the person was before a message or another panel came
 
 Idiomorph.defaults.ignoreActiveValue = true;
 // What somebody has unfolded stays so; and the line that they clicked on is no field whose words are theirs.
@@ -116,12 +116,16 @@ function heard() {
 }
 
 function noteFocus() {
-  focused = document.activeElement?.id;
+  focused = document.activeElement;
 }
 
-/** What a message puts in the place of a button is that button: whoever was about to press it still is. */
+/** An element that a message replaces passes the focus on to its successor; one that is gone, to the text box. */
 function keepFocus() {
-  if (focused && document.activeElement === document.body) document.getElementById(focused)?.focus();
+  const isLost = document.activeElement === document.body && focused && focused !== document.body;
+  if (!isLost) return;
+  const successor = focused.id && document.getElementById(focused.id);
+  if (successor) successor.focus();
+  else document.dispatchEvent(new CustomEvent("parley:focus-lost"));
 }
 
 function followed() {

@@ -30,12 +30,16 @@ from project import background
 from project.first_start import listening_socket
 from project.management.commands.serve import make_server
 from relay.database import close_connections
+from relay.models import Agent
+from relay.providers import registry
+from relay.providers.scripted import Answer, ScriptedProvider
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
 CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 # One process for all pages: to start another costs more than to show a page.
 OPTIONS = ["--renderer-process-limit=1", "--disable-site-isolation-trials"]
 
+Scripted = Callable[..., ScriptedProvider]
 Look = tuple[int, str]
 LOOKS: tuple[Look, ...] = ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark"))
 
@@ -231,6 +235,27 @@ def plain(page: Page) -> Page:
     """The page of somebody who runs no scripts."""
     page.context.new_cdp_session(page).send("Emulation.setScriptExecutionDisabled", {"value": True})
     return page
+
+
+@pytest.fixture
+def scripted() -> Iterator[Scripted]:
+    """A provider that gives the answers of the test, in order."""
+
+    def use(*answers: Answer) -> ScriptedProvider:
+        provider = ScriptedProvider(*answers)
+        registry.use(registry.Router([provider]))
+        return provider
+
+    yield use
+    registry.use(None)
+
+
+@pytest.fixture
+def one_agent(transactional_db: None) -> None:
+    Agent.objects.all().delete()
+    Agent.objects.create(
+        name="assistant", label="Assistant", is_default=True, tools=["sys_monitor", "current_time", "ask_user"]
+    )
 
 
 def enter(page: Page, site: str, person: Any) -> None:

@@ -16,10 +16,8 @@ from history.events import ToolCallPiece
 from history.models import Session
 from relay.models import Agent
 from relay.providers.scripted import Steps
-from tests.browser.conftest import enter
-from tests.browser.test_chat_live import Scripted, begin, finished, let_go, scripted
-
-__all__ = ["scripted"]
+from tests.browser.conftest import Scripted, enter
+from tests.browser.test_chat_live import begin, finished, let_go
 
 pytestmark = pytest.mark.browser
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,34 +14,12 @@ from history import recorder
 from history.events import ReasoningPiece, ToolCallPiece
 from history.models import Message, Session
 from relay import broadcast, live_runs
-from relay.models import Agent, Run
-from relay.providers import registry
-from relay.providers.scripted import Answer, ScriptedProvider
-from tests.browser.conftest import enter, go_and_listen, until
+from relay.models import Run
+from tests.browser.conftest import Scripted, enter, go_and_listen, until
 from tests.talk import chat_of
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_agent")]
 See = Callable[[str], None]
-Scripted = Callable[..., ScriptedProvider]
-
-
-@pytest.fixture
-def scripted() -> Iterator[Scripted]:
-    def use(*answers: Answer) -> ScriptedProvider:
-        provider = ScriptedProvider(*answers)
-        registry.use(registry.Router([provider]))
-        return provider
-
-    yield use
-    registry.use(None)
-
-
-@pytest.fixture(autouse=True)
-def _one_agent(transactional_db: None) -> None:
-    Agent.objects.all().delete()
-    Agent.objects.create(
-        name="assistant", label="Assistant", is_default=True, tools=["sys_monitor", "current_time", "ask_user"]
-    )
 
 
 def let_go(gate: asyncio.Event) -> None:
@@ -216,7 +194,7 @@ def test_edit_and_regenerate_make_branches_and_one_moves_among_them(signed_in: P
     scripted("First answer.", "Second answer.", "Third answer.")
     begin(signed_in, "A question")
     finished(signed_in)
-    signed_in.locator("article.answer").get_by_role("button", name="Answer again").click()
+    signed_in.locator("article.answer").get_by_role("button", name="Regenerate").click()
     answered(signed_in, "Second answer.")
     finished(signed_in)
     expect(signed_in.locator("article.answer .versions").last).to_contain_text("2")

@@ -154,6 +154,7 @@ def test_between_and_beyond_those_widths_it_is_laid_out_too(signed_in: Page, con
 def test_the_panel_can_be_put_away_and_stays_away(signed_in: Page, conversation: Session) -> None:
     page = signed_in
     page.goto(f"/s/{conversation.pk}/")
+    page.keyboard.press("Escape")
     page.keyboard.press("i")
     expect(page.locator("#panel")).to_be_hidden()
     page.reload()
@@ -327,8 +328,9 @@ def test_files_are_attached_by_picking_pasting_and_dropping(signed_in: Page) -> 
 def test_a_question_mark_lists_the_keys(signed_in: Page, conversation: Session, see: See) -> None:
     page = signed_in
     page.goto(f"/s/{conversation.pk}/")
+    page.keyboard.press("Escape")
     page.keyboard.press("?")
-    dialog = page.get_by_role("dialog", name="Keys")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(dialog).to_be_visible()
     see("chat-keys")
     dialog.get_by_role("checkbox").uncheck()
@@ -341,7 +343,7 @@ def test_a_question_mark_lists_the_keys(signed_in: Page, conversation: Session, 
 def test_j_and_k_walk_from_message_to_message(signed_in: Page, conversation: Session) -> None:
     page = signed_in
     page.goto(f"/s/{conversation.pk}/")
-    page.keyboard.press("k")
+    page.keyboard.press("Escape")
     expect(page.locator("#m7")).to_be_focused()
     page.keyboard.press("k")
     expect(page.locator("#m6")).to_be_focused()

@@ -185,7 +185,7 @@ async def test_what_is_refused_is_explained_and_the_words_stay_in_the_box(
     response = await writer.post("/", {"text": text, "model": "scripted/script"})
     assert response.status_code == 422
     html = html_of(response)
-    assert 'role="alert"' in html
+    assert '<div class="note error small" role="alert">' in html
     assert f">{text}</textarea>" in html
     assert '<option value="scripted/script" selected>' in html
     assert not await in_database(Session.objects.exists)
@@ -195,7 +195,7 @@ async def test_help_is_given_without_a_session(writer: AsyncClient, talk: Talk) 
     response = await writer.post("/", {"text": "/help"})
     assert response.status_code == 200
     assert "<code>/rollback" in html_of(response)
-    assert 'role="alert"' not in html_of(response)
+    assert '<div class="note error small" role="alert">' not in html_of(response)
 
 
 async def test_words_in_place_of_an_answer_are_shown_after_the_reload(writer: AsyncClient, talk: Talk) -> None:

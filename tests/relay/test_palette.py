@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 
 from history import recorder
@@ -41,7 +42,25 @@ def test_without_words_it_offers_the_newest_sessions_and_every_page(reader: Clie
 
 def test_staff_are_offered_their_pages_too(client: Client, staff: Any) -> None:
     client.force_login(staff)
-    assert {"/accounts/people/", "/admin/"} <= set(offered(client))
+    assert {"/accounts/people/", "/providers/", "/mcp-servers/"} <= set(offered(client))
+    assert "/admin/" not in offered(client), "nothing in it for staff without a permission"
+    staff.user_permissions.add(*Permission.objects.filter(codename="view_session"))
+    assert "/admin/" in offered(client)
+
+
+@pytest.mark.parametrize("page", ["/", "/history/"])
+def test_every_page_of_the_navigation_is_offered(client: Client, admin_user: Any, page: str) -> None:
+    client.force_login(admin_user)
+    html = client.get(page).text
+    places = {
+        address
+        for element in re.findall(
+            r'(?s)<nav id="main-nav".*?</nav>|<div class="rail-foot">.*|<div class="menu-items">.*?</div>', html
+        )
+        for address in re.findall(r'<a href="(/[a-z/-]*)"', element)
+    }
+    assert len(places) >= 9
+    assert places <= set(offered(client))
 
 
 def test_words_find_titles_messages_and_pages(reader: Client, ada: Any) -> None:

@@ -362,7 +362,7 @@ def test_there_is_an_end_to_the_number_of_links(owner: Client, ada: Any, monkeyp
     session = chat_of(ada, "one")
     for _ in range(3):
         html = owner.post(f"/s/{session.pk}/share/", headers=HTMX).content.decode()
-    assert 'role="alert"' in html
+    assert '<p class="note error small" role="alert">' in html
     assert ShareLink.objects.count() == 2
 
 
