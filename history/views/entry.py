@@ -6,12 +6,13 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from history.bodies import clean
 from history.entries import entry_to_json
+from history.pages.htmx import HtmxRequest
 from history.previews import preview
 from history.selectors import entries_of
 from history.views.served import message_or_404, session_or_404
@@ -24,7 +25,7 @@ WHOLE_CHARS = 1_000_000
 
 @login_required
 @require_safe
-def whole_entry(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
+def whole_entry(request: HtmxRequest, session_id: UUID, seq: int) -> HttpResponse:
     """One entry as it is stored, however long: where a page shows only the beginning of it.
 
     `?text=results.0.parts.1.text` is one text of it, `?as=text` what a person would copy.
@@ -36,7 +37,7 @@ def whole_entry(request: HttpRequest, session_id: UUID, seq: int) -> HttpRespons
     if "text" not in request.GET:
         return JsonResponse(entry_to_json(entry), json_dumps_params={"indent": 2})
     text = _text_at(entry_to_json(entry), request.GET["text"])
-    if request.headers.get("HX-Request") != "true":
+    if not request.htmx:
         return _plain(text)
     cut = preview(clean(text), WHOLE_CHARS)
     return render(request, "history/_whole.html", {"session": session, "seq": seq, "cut": cut})

@@ -23,6 +23,7 @@ from history.importing import jobs
 from history.importing.shown import shown
 from history.models import ImportJob
 from history.numbers import whole_number
+from history.pages.htmx import HtmxRequest
 
 PIECE = 2 * 1024 * 1024
 LISTED = 20
@@ -156,10 +157,9 @@ def start(request: HttpRequest, job_id: UUID) -> HttpResponse:
 @login_required
 @never_cache
 @require_safe
-def import_job(request: HttpRequest, job_id: UUID) -> HttpResponse:
+def import_job(request: HtmxRequest, job_id: UUID) -> HttpResponse:
     job = _job_or_404(request, job_id)
-    is_htmx = request.headers.get("HX-Request") == "true"
-    return render(request, f"history/imports/{'_job' if is_htmx else 'job'}.html", {"job": shown(job)})
+    return render(request, f"history/imports/{'_job' if request.htmx else 'job'}.html", {"job": shown(job)})
 
 
 @login_required

@@ -18,9 +18,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
+from django_htmx.http import HttpResponseClientRedirect
 
 from history.models import Session
 from history.opening import NotPermitted, ReasonNeeded, find_opened, is_own
+from history.pages.htmx import HtmxRequest
 from history.reasons import ReasonField
 from history.rights import Purpose, find, may
 
@@ -72,7 +74,7 @@ def _way(request: HttpRequest, wanted: str, session: Session) -> str:
 class OpeningMiddleware(MiddlewareMixin):
     """What every page answers when `history.opening` refuses: the form, or a page that says what is missing."""
 
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+    def process_exception(self, request: HtmxRequest, error: Exception) -> HttpResponse | None:
         if isinstance(error, NotPermitted):
             return render(request, "history/not_permitted.html", status=403)
         if isinstance(error, ReasonNeeded) and error.session:
@@ -80,11 +82,11 @@ class OpeningMiddleware(MiddlewareMixin):
         return None
 
 
-def _asked_first(request: HttpRequest, session: Session) -> HttpResponse:
-    if request.headers.get("HX-Request") == "true":
+def _asked_first(request: HtmxRequest, session: Session) -> HttpResponse:
+    if request.htmx:
         # Part of a page that was opened more than an hour ago: the whole page is asked for anew.
-        here = urlsplit(request.headers.get("HX-Current-URL", ""))
+        here = urlsplit(request.htmx.current_url or "")
         form = reverse("history:open", args=[session.pk])
         address = f"{form}?{urlencode({'next': f'{here.path}?{here.query}'})}"
-        return HttpResponse(status=403, headers={"HX-Redirect": address})
+        return HttpResponseClientRedirect(address, status=403)
     return ask(request, session, wanted=request.get_full_path() if request.method == "GET" else "", status=403)

@@ -7,28 +7,28 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
 
 from history.chains import read_part
 from history.models import Session
 from history.opening import find_opened
+from history.pages.htmx import HtmxRequest
 from history.selectors import chain_to
 from history.views.served import number_in, session_or_404
 
 
 @login_required
 @require_safe
-def whole(request: HttpRequest, session_id: UUID) -> HttpResponse:
+@vary_on_headers("HX-Request", "HX-Target")
+def whole(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = session_or_404(request.user, session_id)
     chain = _readable(request, session)
     number = max(1, number_in(request.GET, "part") or 1) - 1
     part = read_part(chain, number=number, after=number_in(request.GET, "after") or 0)
-    is_more = request.headers.get("HX-Request") == "true" and request.headers.get("HX-Target") == "more"
+    is_more = bool(request.htmx) and request.htmx.target == "more"
     context = {"session": session, "part": part, "count": len(chain)}
-    response = render(request, f"history/whole/{'_part' if is_more else 'page'}.html", context)
-    patch_vary_headers(response, ["HX-Request", "HX-Target"])
-    return response
+    return render(request, f"history/whole/{'_part' if is_more else 'page'}.html", context)
 
 
 def _readable(request: HttpRequest, session: Session) -> list[Session]:

@@ -17,10 +17,12 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_http_methods, require_safe
+from django_htmx.http import HttpResponseClientRedirect
 
 from history.entries import ModelInput
 from history.errors import HistoryError
 from history.models import Session
+from history.pages.htmx import HtmxRequest
 from history.selectors import entries_of, sessions_owned_by
 from history.views.served import message_or_404, number_in, session_or_404, transcript_or_404
 from relay import conversation
@@ -41,7 +43,7 @@ REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.ht
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-async def new_chat(request: HttpRequest) -> HttpResponse:
+async def new_chat(request: HtmxRequest) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_new_page)(request)
     if _asks_for_help(request.POST.get("text", "")):
@@ -55,7 +57,7 @@ async def new_chat(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
-async def session_page(request: HttpRequest, session_id: UUID) -> HttpResponse:
+async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     if request.method != "POST":
         return await sync_to_async(_session_page)(request, session_id)
     session = await sync_to_async(_own_session)(request, session_id)
@@ -112,7 +114,7 @@ def _new_page(request: HttpRequest, *, problem: str = "", words: str = "") -> Ht
     return render(request, "chat/new.html", context, status=422 if problem else 200)
 
 
-def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") -> HttpResponse:
+def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") -> HttpResponse:
     """The whole page; only the rows that it lacks where htmx asks for them."""
     session = session_or_404(request.user, session_id)
     transcript = transcript_or_404(session, request.GET)
@@ -126,7 +128,7 @@ def _session_page(request: HttpRequest, session_id: UUID, *, problem: str = "") 
         "can_write": may_compose and not transcript.newer,
         "after": after,
     }
-    region = REGIONS.get(request.headers.get("HX-Target", "")) if request.headers.get("HX-Request") == "true" else None
+    region = REGIONS.get(request.htmx.target or "") if request.htmx else None
     if not region:
         context |= _state(request, session, after)
         context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
@@ -185,8 +187,8 @@ def _client(request: HttpRequest) -> dict[str, str]:
     return {"address": str(request.META.get("REMOTE_ADDR") or ""), "connected_at": timezone.now().isoformat()}
 
 
-def _go_to(request: HttpRequest, session: Session) -> HttpResponse:
+def _go_to(request: HtmxRequest, session: Session) -> HttpResponse:
     address = session.get_absolute_url()
-    if request.headers.get("HX-Request") == "true":
-        return HttpResponse(status=204, headers={"HX-Redirect": address})
+    if request.htmx:
+        return HttpResponseClientRedirect(address)
     return HttpResponseRedirect(address)

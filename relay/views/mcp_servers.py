@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from history.pages.htmx import HtmxRequest
 from history.views.staff import staff_only
 from relay.mcp.using.servers import look
 from relay.models import McpServer
@@ -19,9 +20,9 @@ def servers(request: HttpRequest) -> HttpResponse:
 
 @staff_only
 @require_POST
-def look_at(request: HttpRequest, name: str) -> HttpResponse:
+def look_at(request: HtmxRequest, name: str) -> HttpResponse:
     """What it offers now, by itself where htmx asks for it, else on the page."""
     server = look(get_object_or_404(McpServer, name=name))
-    if request.headers.get("HX-Request") != "true":
+    if not request.htmx:
         return redirect("relay:mcp_servers")
     return render(request, "relay/_mcp_server.html", {"server": server})

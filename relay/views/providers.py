@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
+from history.pages.htmx import HtmxRequest
 from history.views.staff import staff_only
 from relay.errors import NoSuchModel, ProviderError
 from relay.providers.advice import reason_of, what_happened, what_to_do
@@ -60,10 +61,10 @@ def providers(request: HttpRequest) -> HttpResponse:
 
 @staff_only
 @require_POST
-def try_provider(request: HttpRequest, name: str) -> HttpResponse:
+def try_provider(request: HtmxRequest, name: str) -> HttpResponse:
     """What became of the call, by itself where htmx asks for it, else on the page."""
     checked = check(_route(name, request.POST.get("model", "")))
-    if request.headers.get("HX-Request") != "true":
+    if not request.htmx:
         return _page(request, name=name, checked=checked)
     [standing] = [standing for standing in router().providers() if standing.name == name]
     return render(request, "relay/_tried.html", {"item": Item(standing, checked)})

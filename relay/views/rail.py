@@ -6,7 +6,6 @@ there is no such session.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -15,13 +14,15 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils.cache import patch_vary_headers
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.http import HttpResponseClientRedirect, replace_url, trigger_client_event
 
 from history import changes, recorder, retention
 from history.models import Session
+from history.pages.htmx import HtmxRequest, wants_fragment
 from history.selectors import sessions_owned_by
 from relay.broadcast import tell_person, tell_session
 from relay.rail import just_deleted, rows_of
@@ -33,29 +34,30 @@ MOST_AT_ONCE = 200
 @login_required
 @never_cache
 @require_safe
-def rail(request: HttpRequest) -> HttpResponse:
+@vary_on_headers("HX-Request")
+def rail(request: HtmxRequest) -> HttpResponse:
     """The list; a page of its own for who has no script."""
     asked = Asked.of(request.GET)
     context = {"rail": rail_of(request.user, asked)}
-    if not is_htmx(request):
-        return _varied(render(request, "chat/rail.html", context))
+    if not wants_fragment(request):
+        return render(request, "chat/rail.html", context)
     response = render(request, "chat/_rail_rows.html" if asked.before else "chat/_rail_list.html", context)
     if "q" in request.GET and not asked.before:
-        response["HX-Replace-Url"] = address_with(request.headers.get("HX-Current-URL", ""), words=asked.words)
-    return _varied(response)
+        replace_url(response, address_with(request.htmx.current_url or "", words=asked.words))
+    return response
 
 
 @login_required
 @never_cache
 @require_safe
-def row(request: HttpRequest, session_id: UUID) -> HttpResponse:
+def row(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     """One session as it stands in the list."""
     return show_row(request, own_session(request, session_id))
 
 
 @login_required
 @require_POST
-def pin(request: HttpRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
+def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
     session = own_session(request, session_id)
     recorder.pin(session, pinned=pinned)
     tell(session)
@@ -64,7 +66,7 @@ def pin(request: HttpRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
 
 @login_required
 @require_POST
-def archive(request: HttpRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
+def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
     session = own_session(request, session_id)
     recorder.archive(session, archived=archived)
     tell(session)
@@ -76,34 +78,34 @@ def archive(request: HttpRequest, session_id: UUID, *, archived: bool) -> HttpRe
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-def rename(request: HttpRequest, session_id: UUID) -> HttpResponse:
+@vary_on_headers("HX-Request")
+def rename(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     """The form in place of the row, and what comes of it. A title of nothing changes nothing."""
     session = own_session(request, session_id)
     if request.method != "POST":
-        template = "chat/_rail_rename.html" if is_htmx(request) else "chat/rename.html"
-        return _varied(render(request, template, {"session": session, "next": came_from(request)}))
+        template = "chat/_rail_rename.html" if wants_fragment(request) else "chat/rename.html"
+        return render(request, template, {"session": session, "next": came_from(request)})
     if title := request.POST.get("title", "").strip():
         recorder.rename(session, title=title)
         tell(session)
     response = show_row(request, session)
     renamed = {"session": str(session.pk), "title": session.title}
-    response["HX-Trigger-After-Settle"] = json.dumps({"rail:renamed": renamed})
-    return response
+    return trigger_client_event(response, "rail:renamed", renamed, after="settle")
 
 
 @login_required
 @require_POST
-def delete(request: HttpRequest, session_id: UUID) -> HttpResponse:
+def delete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
     changes.delete(session, by=request.user)
-    if Asked.of(request.POST).current == session.pk and is_htmx(request):
-        return HttpResponse(headers={"HX-Redirect": "/"})
+    if Asked.of(request.POST).current == session.pk and wants_fragment(request):
+        return HttpResponseClientRedirect("/")
     return show_gone(request, session, "deleted")
 
 
 @login_required
 @require_POST
-def undelete(request: HttpRequest, session_id: UUID) -> HttpResponse:
+def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = get_object_or_404(just_deleted(request.user), pk=session_id)
     bring_back(session, by=request.user)
     return show_row(request, session)
@@ -114,13 +116,13 @@ def undelete(request: HttpRequest, session_id: UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def delete_many(request: HttpRequest) -> HttpResponse:
+def delete_many(request: HtmxRequest) -> HttpResponse:
     return _each(request, lambda session: changes.delete(session, by=request.user))
 
 
 @login_required
 @require_POST
-def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
+def archive_many(request: HtmxRequest, *, archived: bool) -> HttpResponse:
     def change(session: Session) -> None:
         recorder.archive(session, archived=archived)
         tell(session)
@@ -130,18 +132,22 @@ def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
 
 @login_required
 @require_POST
-def undelete_all(request: HttpRequest) -> HttpResponse:
+def undelete_all(request: HtmxRequest) -> HttpResponse:
     for session in just_deleted(request.user):
         bring_back(session, by=request.user)
     return show_list(request)
 
 
-def _each(request: HttpRequest, change: Callable[[Session], Any]) -> HttpResponse:
+def _each(request: HtmxRequest, change: Callable[[Session], Any]) -> HttpResponse:
     for session in sessions_owned_by(request.user).filter(pk__in=picked(request)):
         change(session)
     current = Asked.of(request.POST).current
-    if current is not None and is_htmx(request) and not sessions_owned_by(request.user).filter(pk=current).exists():
-        return HttpResponse(headers={"HX-Redirect": "/"})
+    if (
+        current is not None
+        and wants_fragment(request)
+        and not sessions_owned_by(request.user).filter(pk=current).exists()
+    ):
+        return HttpResponseClientRedirect("/")
     return show_list(request)
 
 
@@ -164,23 +170,23 @@ def tell(session: Session) -> None:
 # Answers.
 
 
-def show_row(request: HttpRequest, session: Session) -> HttpResponse:
-    if not is_htmx(request):
+def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
+    if not wants_fragment(request):
         return back(request)
     found = rows_of([session], current=Asked.of(request.POST or request.GET).current)[0]
     context = {"session": found.session, "is_answering": found.is_answering, "is_current": found.is_current}
     return render(request, "chat/_rail_session.html", context)
 
 
-def show_gone(request: HttpRequest, session: Session, what: str) -> HttpResponse:
+def show_gone(request: HtmxRequest, session: Session, what: str) -> HttpResponse:
     """In place of the row: what became of it, and the way back."""
-    if not is_htmx(request):
+    if not wants_fragment(request):
         return back(request, leaving=session)
     return render(request, "chat/_rail_gone.html", {"session": session, "what": what})
 
 
-def show_list(request: HttpRequest) -> HttpResponse:
-    if not is_htmx(request):
+def show_list(request: HtmxRequest) -> HttpResponse:
+    if not wants_fragment(request):
         return back(request)
     asked = Asked.of(request.POST)
     return render(request, "chat/_rail_list.html", {"rail": rail_of(request.user, asked)})
@@ -203,15 +209,6 @@ def back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str
 
 def came_from(request: HttpRequest) -> str:
     return request.headers.get("Referer", "/")
-
-
-def is_htmx(request: HttpRequest) -> bool:
-    return request.headers.get("HX-Request") == "true" and "HX-Boosted" not in request.headers
-
-
-def _varied(response: HttpResponse) -> HttpResponse:
-    patch_vary_headers(response, ["HX-Request"])
-    return response
 
 
 def _uuid(text: str) -> UUID | None:

@@ -19,6 +19,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from history.models import Session, ShareLink
+from history.pages.htmx import HtmxRequest, wants_fragment
 from history.sharing import (
     MOST,
     SHOWN,
@@ -36,7 +37,7 @@ from history.sharing import (
 from history.transcripts import Place, read_shared
 from history.views.served import number_in
 from relay.views.attachments import serve
-from relay.views.rail import is_htmx, own_session
+from relay.views.rail import own_session
 
 DAYS = (1, 7, 30)
 
@@ -56,7 +57,7 @@ class Shared:
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
-def links(request: HttpRequest, session_id: UUID) -> HttpResponse:
+def links(request: HtmxRequest, session_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
     if request.method != "POST":
         return _show(request, session)
@@ -69,10 +70,10 @@ def links(request: HttpRequest, session_id: UUID) -> HttpResponse:
 
 @login_required
 @require_POST
-def revoke_link(request: HttpRequest, session_id: UUID, link_id: UUID) -> HttpResponse:
+def revoke_link(request: HtmxRequest, session_id: UUID, link_id: UUID) -> HttpResponse:
     session = own_session(request, session_id)
     revoke(get_object_or_404(ShareLink, session=session, pk=link_id), by=request.user)
-    return _show(request, session) if is_htmx(request) else redirect("relay:share", session.pk)
+    return _show(request, session) if wants_fragment(request) else redirect("relay:share", session.pk)
 
 
 def _wishes(given: QueryDict) -> dict[str, Any]:
@@ -84,13 +85,13 @@ def _wishes(given: QueryDict) -> dict[str, Any]:
 
 
 def _show(
-    request: HttpRequest, session: Session, *, made: ShareLink | None = None, problem: str = "", status: int = 200
+    request: HtmxRequest, session: Session, *, made: ShareLink | None = None, problem: str = "", status: int = 200
 ) -> HttpResponse:
     shared = [Shared(link, _address(link), link == made) for link in links_of(session)]
     context = {"session": session, "shared": shared, "days": DAYS, "problem": problem}
     context["is_on"] = settings.PARLEY_SHARING
     # htmx swaps nothing in for an error, and the problem is part of what is shown.
-    in_place = is_htmx(request)
+    in_place = wants_fragment(request)
     response = render(
         request, "chat/_share.html" if in_place else "chat/share.html", context, status=200 if in_place else status
     )
