@@ -1,6 +1,6 @@
 """Crashes and crowds for minutes instead of seconds, on SQLite and on PostgreSQL; ends with 1 when something was lost.
 
-python -m faults [--rounds 40] [--sqlite | --postgres] [kill crowd stream histories outage disk worker chunks]
+python -m faults [--rounds 40] [--sqlite | --postgres] [kill crowd stream histories outage disk worker chunks chat]
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from pathlib import Path
 
 from django.conf import settings
 
-from faults import crowd, kill, stream
+from faults import chat, crowd, kill, stream
 from faults.relay import chunks, disk, outage, worker
 from tests.history.elsewhere import Elsewhere, elsewhere_in
 from tests.house.databases import folder_of_this_run
 from tests.on_postgres import postgres
 
 FAULTS: dict[str, Callable[[Elsewhere, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
-# Of the relay: each in a house of its own. The second is the folder of a PostgreSQL; nothing: SQLite.
+# Of the relay and the chat: each in a house of its own. The second is the folder of a PostgreSQL; nothing: SQLite.
 RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "outage": outage.run,
     "disk": disk.run,
     "worker": worker.run,
     "chunks": chunks.run,
+    "chat": chat.run,
 }
 HISTORIES = "histories"
 

@@ -45,7 +45,17 @@ _STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "fail
 _redactors: dict[UUID, Redactors | None] = {}  # of the exchanges that run here; None: their key keeps no texts
 _noted: dict[UUID, ModelOutput | None] = {}  # the answer so far, or None when the last flush wrote it
 _signs: dict[UUID, float] = {}  # when each of them was last written, by the clock of this process
+_being_stored: set[UUID] = set()  # their writers have the whole answer and try to store it
 _lock = threading.Lock()
+
+
+class _Outage:
+    """Until then, by the clock of this process, no writer counts as gone: the database was away."""
+
+    patience_until = 0.0
+
+
+_outage = _Outage()
 
 
 def open_exchange(
@@ -128,8 +138,6 @@ def finish(
     `silent_since`: only if it has given no sign of life since then. A writer that was taken for dead and comes back
     with the whole answer is heard: it stands beside the cut-off one, and on the path if nobody has gone on from there.
     """
-    if silent_since is None:  # its own writer: should this fail, silence will tell the sweep
-        _forget(exchange.pk)
     if fields.get("error"):
         redactors = _redactors_of(exchange)
         fields["error"] = (
@@ -141,6 +149,8 @@ def finish(
             ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **rows.fitting(Exchange, fields)
         )
         if not ended:
+            if silent_since is None:
+                _forget(exchange.pk)
             return None
         appended = _append_answer(exchange, output, end_reason, swept=swept or 0) if output else None
         if output and output.usage:
@@ -155,10 +165,40 @@ def finish(
     return appended
 
 
+@contextmanager
+def being_stored(exchange_id: UUID) -> Iterator[None]:
+    """Its whole answer is in the memory of this process and is stored when the database takes it.
+
+    The sweep of this process leaves it alone, however long ago its last sign of life was written. If it cannot be
+    stored at all, its signs of life end, and the sweep takes what was noted.
+    """
+    with _lock:
+        _being_stored.add(exchange_id)
+    try:
+        yield
+    except BaseException:
+        _forget(exchange_id)
+        raise
+    finally:
+        with _lock:
+            _being_stored.discard(exchange_id)
+
+
 def sweep() -> int:
-    """Turn exchanges whose writer is gone into interrupted messages with what there was of the answer."""
+    """Turn exchanges whose writer is gone into interrupted messages with what there was of the answer.
+
+    After an outage of the database the writers get time to give a sign of life first.
+    """
+    if time.monotonic() < _outage.patience_until:
+        return 0
     limit = timezone.now() - LIVES_FOR
-    lost = list(Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
+    try:
+        lost = list(Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
+    except (OperationalError, InterfaceError):
+        _outage.patience_until = time.monotonic() + LIVES_FOR.total_seconds()
+        raise
+    with _lock:
+        lost = [exchange for exchange in lost if exchange.pk not in _being_stored]
     failed: list[Exception] = []
     for exchange in lost:
         try:

@@ -7,15 +7,24 @@ running answer, and a connection for each call would cost more than most calls.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from django.db import connection, connections
+from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
+
+logger = logging.getLogger(__name__)
 
 THREADS = 4
+FIRST_DELAY, LONGEST_DELAY = 0.1, 2.0
+# BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL
+_SQLITE_AWAY = frozenset({5, 6, 7, 8, 9, 10, 13, 14, 15})
+# Classes of SQLSTATE: connection, rollback (deadlock), resources (disk full), shutdown, system error.
+_POSTGRES_AWAY = frozenset({"08", "40", "53", "57", "58"})
+_READ_ONLY, _LOCK_NOT_AVAILABLE = "25006", "55P03"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +35,40 @@ _pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="relay databa
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that asks the database, and wait for it without holding up the loop."""
     return await asyncio.get_running_loop().run_in_executor(_pool, partial(_connected, partial(work, *args, **kwargs)))
+
+
+async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The same, tried again during an outage until the database is back. `work` must be safe to repeat.
+
+    No limit of time: what is to be stored is in memory anyway, and no new run can begin meanwhile. Who cannot wait
+    cancels this.
+    """
+    delay = FIRST_DELAY
+    while True:
+        try:
+            result = await in_database(work, *args, **kwargs)
+        except (DatabaseError, InterfaceError) as error:
+            if not is_database_away(error):
+                raise
+            if delay == FIRST_DELAY:
+                logger.warning("The database is away (%s). Trying again until it is back.", type(error).__name__)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_DELAY)
+        else:
+            if delay > FIRST_DELAY:
+                logger.warning("The database is back.")
+            return result
+
+
+def is_database_away(error: BaseException) -> bool:
+    """Whether the same may succeed later: stopped, restarting, locked, read-only, disk full. Not: a wrong statement."""
+    cause = error.__cause__
+    code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
+    if code is not None:
+        return code & 0xFF in _SQLITE_AWAY
+    if state:
+        return state[:2] in _POSTGRES_AWAY or state in (_READ_ONLY, _LOCK_NOT_AVAILABLE)
+    return isinstance(error, (OperationalError, InterfaceError))
 
 
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:

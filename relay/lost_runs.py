@@ -10,6 +10,7 @@ from history import exchanges
 from history.models import Exchange, Session
 from history.transactions import writing
 from relay import broadcast
+from relay.live_runs import running
 from relay.models import QueuedMessage, Run
 from relay.running import open_exchange_of
 
@@ -25,7 +26,8 @@ def sweep() -> None:
     finally:
         now = timezone.now()
         for run in Run.objects.filter(ended_at=None, heartbeat_at__lt=now - LIVES_FOR):
-            if not _is_being_kept(run) and _end_lost(run):
+            # After an outage of the database, one of our own has an old sign of life and is well.
+            if run.pk not in running and not _is_being_kept(run) and _end_lost(run):
                 broadcast.tell_session_from_thread(run.session, broadcast.CHANGED)
         with writing():
             Run.objects.filter(ended_at__lt=now - KEPT_FOR).delete()

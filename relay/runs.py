@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from uuid import UUID, uuid4
 
+from django.db.models import Q
 from django.utils import timezone
 
 from history import exchanges
@@ -23,7 +24,7 @@ from history.transactions import writing
 from relay import broadcast
 from relay.agent import loop
 from relay.agent.turn import Turn, TurnFailed
-from relay.database import in_database
+from relay.database import in_database, in_database_after_outages
 from relay.errors import RelayError
 from relay.live_runs import LiveRun, SoFar, keep, running
 from relay.models import Run
@@ -65,7 +66,7 @@ async def _answer_below(on_end: OnEnd | None, above: LiveRun, turn: Turn) -> Run
         live.stop(above.stop_reason or "stopped")
         await asyncio.wait([task])
         raise
-    return await in_database(Run.objects.get, pk=live.id)
+    return await in_database_after_outages(Run.objects.get, pk=live.id)
 
 
 def write_down(turn: Turn, *, follows: UUID | None = None) -> UUID:
@@ -106,14 +107,18 @@ async def _carry(live: LiveRun, on_end: OnEnd | None) -> None:
 
 
 async def _end(live: LiveRun, outcome: Run.Outcome, error: str, on_end: OnEnd | None) -> None:
+    """Whatever happens, it is not running here any more: without signs of life the sweep ends it."""
     try:
-        run = await in_database(_write_end, live.id, outcome, error)
+        run = await in_database_after_outages(_write_end, live.id, outcome, error)
     finally:
         running.pop(live.id, None)
     await live.ended(run)
     await _tell_others(live.turn)
     if on_end is not None and live.stop_reason != "server_stopped":
-        await on_end(run)
+        try:
+            await on_end(run)
+        except Exception:
+            logger.exception("What follows a run failed.")
 
 
 def _write_end(run_id: UUID, outcome: Run.Outcome, error: str) -> Run:
@@ -121,7 +126,9 @@ def _write_end(run_id: UUID, outcome: Run.Outcome, error: str) -> Run:
         run = Run.objects.get(pk=run_id)
         # A message that is sent just now joins the queue before this, or finds the run ended.
         list(Session.objects.select_for_update().order_by().filter(pk=run.session).values_list("pk"))
-        Run.objects.filter(pk=run_id, ended_at=None).update(ended_at=timezone.now(), outcome=outcome, error=error)
+        # One that was taken for lost during an outage has come to its end after all.
+        open_or_lost = Q(ended_at=None) | Q(outcome=Run.Outcome.LOST)
+        Run.objects.filter(open_or_lost, pk=run_id).update(ended_at=timezone.now(), outcome=outcome, error=error)
         run.refresh_from_db()
         if run.outcome not in ENDED_WELL:
             hold(run.session, run.leaf)
@@ -174,11 +181,11 @@ def running_in(session_id: UUID) -> list[Run]:
 
 
 def request_stop(run_id: UUID) -> None:
-    """Ask whichever process it lives in; ours at once."""
-    with writing():
-        Run.objects.filter(pk=run_id, ended_at=None, stop_requested_at=None).update(stop_requested_at=timezone.now())
+    """Ask whichever process it lives in; ours at once, also while the database is away."""
     if live := running.get(run_id):
         live.loop.call_soon_threadsafe(live.stop, "stopped")
+    with writing():
+        Run.objects.filter(pk=run_id, ended_at=None, stop_requested_at=None).update(stop_requested_at=timezone.now())
 
 
 def request_stop_session(session_id: UUID) -> None:
@@ -206,5 +213,8 @@ async def drain() -> None:
     tasks = [live.task for live in running.values() if live.task is not None]
     for live in list(running.values()):
         live.stop("server_stopped")
-    if tasks:
-        await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
+    if not tasks:
+        return
+    _, unfinished = await asyncio.wait(tasks, timeout=DRAIN_SECONDS)
+    if unfinished:
+        logger.error("%d answers could not be stored before the end of the process.", len(unfinished))

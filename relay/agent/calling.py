@@ -22,7 +22,7 @@ from relay.agent.opening import what_changed
 from relay.agent.settings import AgentSettings, callable_by
 from relay.agent.tools.base import ToolContext, ToolError
 from relay.agent.turn import Turn, Watcher
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.models import Run
 
 # What a called agent has besides its own tools, and what it has not.
@@ -39,7 +39,7 @@ HOW_IT_ENDED = {
 
 async def call_agent(turn: Turn, watcher: Watcher, seq: int, context: ToolContext, *, name: str, task: str) -> str:
     """The answer of the agent called `name`, which entry `seq` of the caller asks for; raises ToolError."""
-    agent = await in_database(_find, turn.agent, name.strip())
+    agent = await in_database_after_outages(_find, turn.agent, name.strip())
     if not task.strip():
         raise ToolError("There is no task: say what the agent is to do, with everything that it has to know.")
     if len(turn.above) >= settings.PARLEY_AGENT_DEPTH:
@@ -47,9 +47,9 @@ async def call_agent(turn: Turn, watcher: Watcher, seq: int, context: ToolContex
         raise ToolError(f"Agents may call each other {deep} deep, and that is reached here: do it without calling one.")
     if turn.budget.is_used_up or not turn.budget.take_call():
         raise ToolError("No more agents may be called in this turn: do the rest without them.")
-    below = await in_database(_open, turn, agent, task.strip(), seq, context.call_id)
+    below = await in_database_after_outages(_open, turn, agent, task.strip(), seq, context.call_id)
     run = await watcher.answer_below(below)
-    return await in_database(_answer, below, run)
+    return await in_database_after_outages(_answer, below, run)
 
 
 def _find(caller: AgentSettings, name: str) -> AgentSettings:

@@ -29,7 +29,7 @@ from relay.agent.settings import AgentSettings
 from relay.agent.summarising import summarise
 from relay.agent.tools.base import ToolContext
 from relay.agent.turn import Turn, Watcher, Wish
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.models import Run
 from relay.providers.base import Model, Route
 from relay.providers.registry import router
@@ -74,7 +74,7 @@ async def compress_alone(turn: Turn, watcher: Watcher, wish: Wish) -> Run.Outcom
 
 async def compress_if_asked(turn: Turn, watcher: Watcher, leaf: int) -> None:
     """A wish that came during the last call of a run."""
-    leaf, wish = await in_database(look_around, watcher.id, turn.session_id, leaf)
+    leaf, wish = await in_database_after_outages(look_around, watcher.id, turn.session_id, leaf)
     if wish is not None:
         route = router().route(turn.agent.model_for("executor", picked=turn.model))
         await compress(turn, watcher, leaf, route=route, wish=wish)
@@ -83,7 +83,7 @@ async def compress_if_asked(turn: Turn, watcher: Watcher, leaf: int) -> None:
 async def compress(turn: Turn, watcher: Watcher, leaf: int, *, route: Route, wish: Wish) -> int:
     """The entry to go on from: a summary, or `leaf` itself. Never raises but when it is cancelled."""
     try:
-        job = await in_database(plan_for, turn, leaf, model=route.model, wish=wish)
+        job = await in_database_after_outages(plan_for, turn, leaf, model=route.model, wish=wish)
         if not job.plan:
             return leaf
         written = await _written(turn, watcher, leaf, job=job, route=route) if job.plan.stretches else []
@@ -104,7 +104,7 @@ async def _written(turn: Turn, watcher: Watcher, leaf: int, *, job: Job, route: 
 
 
 async def _tell_of_it(watcher: Watcher, *, is_on: bool) -> None:
-    await in_database(note_summarising, watcher.id, is_on=is_on)
+    await in_database_after_outages(note_summarising, watcher.id, is_on=is_on)
     await watcher.summarising(is_on=is_on)
 
 

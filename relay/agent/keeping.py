@@ -11,24 +11,36 @@ from django.utils import timezone
 
 from history import recorder
 from history.entries import Entry
-from history.models import Session
+from history.models import Message, Session
 from history.transactions import writing
 from relay.agent.turn import Turn, Watcher
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.models import Run
 
 T = TypeVar("T")
 
 
 async def keep(turn: Turn, watcher: Watcher, *entries: Entry, after: int) -> int:
-    leaf = await to_the_end(in_database(_append, watcher.id, turn.session_id, entries, after))
+    tries = 0
+
+    def append() -> int:
+        nonlocal tries
+        tries += 1
+        return _append(watcher.id, turn.session_id, entries, after, is_repeated=tries > 1)
+
+    leaf = await to_the_end(in_database_after_outages(append))
     await watcher.stored(leaf=leaf)
     return leaf
 
 
-def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int) -> int:
+def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int, *, is_repeated: bool) -> int:
+    """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
     with writing():
         session = Session.objects.get(pk=session_id)
+        last = entries[-1]
+        stored = Message.objects.filter(session=session, seq__gt=after, kind=last.kind, created_at=last.at)
+        if is_repeated and (seq := stored.values_list("seq", flat=True).last()):
+            return move(run_id, seq)
         return move(run_id, recorder.append_behind(session, entries, after=after)[-1].seq)
 
 

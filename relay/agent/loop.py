@@ -20,7 +20,7 @@ from relay.agent.settings import RoleName
 from relay.agent.tools.running import answer_all
 from relay.agent.turn import Said, Turn, Watcher
 from relay.agent.using_tools import use_tools
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.errors import RelayError
 from relay.models import Run
 
@@ -37,7 +37,7 @@ async def answer(turn: Turn, watcher: Watcher) -> Run.Outcome:
     leaf = turn.leaf
     if turn.wish:
         return await compress_alone(turn, watcher, turn.wish)
-    asked = await in_database(_open_calls, turn.session_id, leaf) if turn.answers else None
+    asked = await in_database_after_outages(_open_calls, turn.session_id, leaf) if turn.answers else None
     if asked:
         return await _resume(turn, watcher, asked)
     for place, role in enumerate(turn.agent.roles):
@@ -79,8 +79,8 @@ async def _speak(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> tup
 
 async def close(turn: Turn, watcher: Watcher) -> None:
     """The turn was ended. If that was after an answer was stored and before its tools ran, its calls say so."""
-    leaf = await in_database(leaf_of, watcher.id)
-    asked = await in_database(_open_calls, turn.session_id, leaf)
+    leaf = await in_database_after_outages(leaf_of, watcher.id)
+    asked = await in_database_after_outages(_open_calls, turn.session_id, leaf)
     if asked:
         await keep(turn, watcher, answer_all(asked.output.tool_requests, {}, agent=turn.agent.name), after=leaf)
 
@@ -88,7 +88,7 @@ async def close(turn: Turn, watcher: Watcher) -> None:
 async def refuse(turn: Turn, watcher: Watcher, error: RelayError) -> None:
     """No model was asked, and the conversation says why: nobody offers it, or the person's allowance is used up."""
     said = ModelOutput(status="failed", end_reason="refused", error=words.of_error(error), agent=turn.agent.name)
-    leaf = await in_database(leaf_of, watcher.id)
+    leaf = await in_database_after_outages(leaf_of, watcher.id)
     await keep(turn, watcher, said, after=leaf)
 
 

@@ -43,7 +43,7 @@ from relay.agent.calls import ANSWER_TOKENS, UNKNOWN_WINDOW, room_of
 from relay.agent.keeping import to_the_end
 from relay.agent.settings import AgentSettings
 from relay.agent.turn import Turn
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.errors import RelayError
 from relay.prices import cost_of
 from relay.providers.base import CallNotes, Route
@@ -135,7 +135,7 @@ class _Asking:
 
 
 async def _answer_to(context: Context, asking: _Asking) -> ModelOutput:
-    exchange = await in_database(_open, context, asking)
+    exchange = await in_database_after_outages(_open, context, asking)
     route, notes, halves, begun = asking.route, CallNotes(), Halves(), time.monotonic()
     assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=asking.turn.agent.name)
     end_reason = "server_error"
@@ -154,7 +154,10 @@ async def _answer_to(context: Context, asking: _Asking) -> ModelOutput:
         raise
     finally:
         output = assembler.output(duration=time.monotonic() - begun)
-        await to_the_end(in_database(_end, exchange, output, asking, notes, end_reason))
+        with exchanges.being_stored(exchange.pk):
+            await to_the_end(in_database_after_outages(_end, exchange, output, asking, notes, end_reason))
+    if output.usage:
+        asking.turn.budget.spend(output.usage.input_tokens + output.usage.output_tokens)
     return output
 
 
@@ -189,4 +192,3 @@ def _end(exchange: Exchange, output: ModelOutput, asking: _Asking, notes: CallNo
         if usage:
             tokens = usage.input_tokens + usage.output_tokens
             allowances.note_usage(asking.turn.user, tokens=tokens, cost=cost)
-            asking.turn.budget.spend(tokens)

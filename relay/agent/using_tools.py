@@ -12,13 +12,13 @@ from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import Toolbox, toolbox
 from relay.agent.tools.running import answer_all, run_calls
 from relay.agent.turn import Said, Turn, Watcher
-from relay.database import in_database
+from relay.database import in_database_after_outages
 from relay.models import Run
 
 
 async def use_tools(turn: Turn, watcher: Watcher, said: Said) -> tuple[Run.Outcome | None, int]:
     """Run what an answer asks for. None: ask the model again."""
-    requests, box = said.output.tool_requests, await in_database(toolbox, turn.agent.tools)
+    requests, box = said.output.tool_requests, await in_database_after_outages(toolbox, turn.agent.tools)
     if any(_directive(box, request) == "ask_user" and request.call_id not in turn.answers for request in requests):
         return Run.Outcome.WAITING, said.seq
     await watcher.calling(seq=said.seq, requests=requests)
@@ -36,7 +36,7 @@ async def use_tools(turn: Turn, watcher: Watcher, said: Said) -> tuple[Run.Outco
         if result.status == "success"
     ]
     if "compress" in succeeded:
-        await in_database(note_wish, watcher.id)
+        await in_database_after_outages(note_wish, watcher.id)
     finished = "finish_task" in succeeded
     return (Run.Outcome.DONE if finished else None), leaf
 

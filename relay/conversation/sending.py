@@ -21,7 +21,7 @@ from relay.conversation import queue, typed
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
 from relay.conversation.places import Place, Seen, find_place
 from relay.conversation.turns import answered, append_input, model_for
-from relay.database import in_database
+from relay.database import in_database, in_database_after_outages
 from relay.errors import RelayError
 from relay.models import QueuedMessage, Run
 from relay.queued_messages import hold, release_all, waiting_at
@@ -146,15 +146,15 @@ def _append(
 async def go_on(run: Run) -> None:
     """A run has ended well: send the next message that waits for it. A refused one is held in its place."""
     if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
-        await _send_next(run.owner_id, run.session, Seen(after=run.leaf, run=run.pk, on_leaf=True))
+        seen = Seen(after=run.leaf, run=run.pk, on_leaf=True)
+        await _send_next(run.owner_id, run.session, seen, take=in_database_after_outages)
 
 
 async def send_queued(user: Any, session: Session, *, after: int, run: UUID | None = None) -> Sent:
     """The owner sends what waits, held or not, in order: the first now, the others as the answers end."""
     seen = Seen(after=after, run=run, on_leaf=True)
     await in_database(_release, session.pk, seen)
-    sent = await _send_next(user.pk, session.pk, seen, is_asked=True)
-    return sent or Sent()
+    return await _send_next(user.pk, session.pk, seen, is_asked=True) or Sent()
 
 
 def _release(session_id: UUID, seen: Seen) -> None:
@@ -195,18 +195,21 @@ class _ToolCommand:
             raise
 
 
-async def _send_next(owner_id: int, session_id: UUID, seen: Seen, *, is_asked: bool = False) -> Sent | None:
+async def _send_next(
+    owner_id: int, session_id: UUID, seen: Seen, *, is_asked: bool = False, take: Any = in_database
+) -> Sent | None:
     """Send the oldest message that waits there, and further ones as long as they are tool commands.
 
-    What is refused is held in its place; `is_asked`: and the error goes to the caller.
+    What is refused is held in its place; `is_asked`: and the error goes to the caller. `take` waits for the database
+    where no user waits for us.
     """
     follows = seen.run
     while True:
         try:
-            taken = await in_database(_take, owner_id, session_id, seen, follows)
+            taken = await take(_take, owner_id, session_id, seen, follows)
             if taken is None:
                 return None
-            sent = await taken.carry_out()
+            sent: Sent = await taken.carry_out()
         except (RelayError, HistoryError):
             await in_database(_hold, session_id, seen)
             await broadcast.tell_session(session_id, broadcast.CHANGED)
