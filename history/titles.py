@@ -38,6 +38,14 @@ NOISE_PATTERNS = (
     re.compile(r"\A(?:contents of|codebase and user instructions are shown) [^\n]{0,300}", re.IGNORECASE),
     re.compile(r"\Athis is the [^\n]{0,100}\. we are setting up the context for our chat", re.IGNORECASE),
 )
+# A list of tasks that an agent keeps for itself: its heading, and behind it nothing but items.
+TODO_HEADING = re.compile(
+    r"(?:#{1,6} ?|[*_]{2})?(?:(?:my|your|the|current|updated) )?"
+    r"(?:to-?dos?|to-?do list|task list|待办(?:事项|清单|列表)?) ?[:：]?[*_]{0,2}[:：]?",
+    re.IGNORECASE,
+)
+_TODO_WORD = re.compile(r"to-?do|task list|待办", re.IGNORECASE)
+LIST_ITEM = re.compile(r"[ \t]*(?:[-*+•☐☑☒✓✔◻◼□■]|\d{1,3}[.)]|\[[ xX~-]?\])(?:[ \t]|$)")
 SETUP_ENDS = "My setup is complete. I will provide my first command in the next turn."
 
 # The start of a text is enough for a title; what is cut off can only be more of the same noise.
@@ -54,7 +62,7 @@ EMPHASIS = re.compile(r"(?<!\*)\*\*(?!\*)|`")
 
 def title_from(text: str, *, limit: int = 80) -> str:
     """The first real line of what somebody said, short enough for a list; '' if it is only noise."""
-    said = _without_blocks(_printable(text[:READ_CHARS]))
+    said = _without_todos(_without_blocks(_printable(text[:READ_CHARS])))
     if _is_noise(said):
         return ""
     return _cut(_first_line(said), limit)
@@ -85,6 +93,21 @@ def _without_blocks(text: str) -> str:
             start = tag.end()
     if not depth:
         kept.append(text[start:])
+    return "\n".join(kept).strip()
+
+
+def _without_todos(said: str) -> str:
+    """Take out lists of tasks: a line that is such a heading, and the items right below it."""
+    if not _TODO_WORD.search(said):
+        return said
+    kept: list[str] = []
+    is_list = False
+    for line in said.splitlines():
+        is_list = bool(TODO_HEADING.fullmatch(line.strip())) or (
+            is_list and (not line.strip() or bool(LIST_ITEM.match(line)))
+        )
+        if not is_list:
+            kept.append(line)
     return "\n".join(kept).strip()
 
 

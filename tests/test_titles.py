@@ -37,6 +37,9 @@ My setup is complete. I will provide my first command in the next turn."""
         ("<SYSTEM-REMINDER kind='x'>a <system-reminder>b</system-reminder> c</system-reminder>Fix it", "Fix it"),
         ("<environment_context>\n<cwd>/srv</cwd>\n</environment_context>\nRun the tests", "Run the tests"),
         ("</system-reminder>Left over", "Left over"),
+        ("# Todos\n- [ ] fix the parser\n- [x] tests\n\nGo on with the second one", "Go on with the second one"),
+        ("Add a todo list to the page", "Add a todo list to the page"),
+        ("# Todo app\n\nWrite one in Django.", "Todo app"),
     ],
 )
 def test_a_title_is_the_first_real_line(text: str, title: str) -> None:
@@ -66,6 +69,12 @@ def test_a_title_is_the_first_real_line(text: str, title: str) -> None:
         "# CLAUDE.md\n\nThis file gives guidance.",
         "Contents of /srv/app/CLAUDE.md (project instructions):\n\nAlways test.",
         "[Request interrupted by user for tool use]",
+        "# Todos",
+        "# Todos\n\n- [ ] fix the parser\n- [x] run the tests",
+        "## Current TODO list:\n1. fix the parser\n2. run the tests",
+        "**Todos:**\n☐ fix the parser\n☒ run the tests",
+        "<system-reminder>x</system-reminder>\n# Todos\n* fix the parser",
+        "# 待办事项\n- [ ] 修复登录页面",
         SETUP,
     ],
 )

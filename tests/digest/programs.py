@@ -25,6 +25,11 @@ def captured(name: str) -> dict[str, Any]:
     return found
 
 
+def prose(length: int) -> str:
+    """An instruction of that many characters. Its words are ours: those of programs are theirs, and change."""
+    return ("Please look at what follows and deal with it in the usual way. " * (length // 60 + 1))[:length].strip()
+
+
 class Program:
     """`ask` says something (or only sends results), and takes the answer into the conversation."""
 
@@ -111,14 +116,35 @@ class ClaudeCode(Program):
     def side_headers(self) -> dict[str, str]:
         return self.headers
 
-    def ask_for_title(self, output: ModelOutput) -> UUID:
-        body = {
+    def title_request(self, text: str, *, field: str = "title") -> dict[str, Any]:
+        """As releases 2.1.112 to 2.1.326 send it: three blocks of instruction, an empty list of tools, one field."""
+        schema = {"type": "object", "properties": {field: {"type": "string"}}, "required": [field]}
+        return {
             "model": "claude-haiku-4-5",
-            "max_tokens": 512,
-            "system": [{"type": "text", "text": "Generate a concise, sentence-case title for this coding session."}],
-            "messages": [{"role": "user", "content": [{"type": "text", "text": "fix the parser"}]}],
+            "max_tokens": 32_000,
+            "system": [
+                {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.326.3c4; cc_entrypoint=cli;"},
+                {"type": "text", "text": prose(57)},
+                {"type": "text", "text": prose(3_059)},
+            ],
+            "messages": [{"role": "user", "content": [{"type": "text", "text": text}]}],
+            "tools": [],
+            "metadata": self.body["metadata"],
+            "output_config": {"format": {"type": "json_schema", "schema": {**schema, "additionalProperties": False}}},
             "stream": True,
         }
+
+    def send_title(self, text: str, **how: Any) -> UUID:
+        return self.relay.send(self.dialect, self.title_request(text, **how), self.headers)
+
+    def ask_for_title(self, text: str, output: ModelOutput) -> UUID:
+        return self.relay.ask(self.dialect, self.title_request(text), output, self.headers)
+
+    def ask_aside(self, text: str, output: ModelOutput) -> UUID:
+        """A question of the program's own after the conversation: behind the mark of what it will send again."""
+        body = self.request()
+        body["messages"][-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+        body["messages"].append({"role": "user", "content": text})
         return self.relay.ask(self.dialect, body, output, self.headers)
 
 
@@ -211,12 +237,15 @@ class OpenCode(Chat):
     def __init__(self, relay: Relay, *, session: str, **headers: str) -> None:
         ids = {"x-session-id": session, "x-session-affinity": session, "user-agent": "opencode/1.4.2"}
         super().__init__(relay, **ids, **headers)
-        self.body["messages"] = [{"role": "system", "content": "You are opencode, a coding agent."}]
+        self.body["messages"] = [{"role": "system", "content": prose(9_528)}]
+        parameters = {"type": "object", "properties": {"path": {"type": "string"}}}
+        self.body["tools"] = [{"type": "function", "function": {"name": "read_file", "parameters": parameters}}]
 
-    def ask_for_title(self, text: str, output: ModelOutput) -> UUID:
-        told = "You are a title generator. You output ONLY a thread title. Nothing else."
-        messages = [{"role": "system", "content": told}, {"role": "user", "content": text}]
-        return self.relay.ask(self.dialect, {"model": "m", "messages": messages, "stream": True}, output, self.headers)
+    def send_title(self, text: str) -> UUID:
+        """As release 1.18 sends it: before the first question, with what is to be named in a message of its own."""
+        told = [("system", prose(2_096)), ("user", prose(40)), ("user", text)]
+        messages = [{"role": role, "content": content} for role, content in told]
+        return self.relay.send(self.dialect, {"model": "m", "messages": messages, "stream": True}, self.headers)
 
 
 class AnthropicSdk(ClaudeCode):

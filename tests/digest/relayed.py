@@ -134,6 +134,12 @@ class Relay:
         for _ in range(4):
             self.digester.step()
 
+    def digest_later(self) -> None:
+        """After so long that no call waits for another any more."""
+        for call in self.digester.under.values():
+            call.seen_at -= 60
+        self.digest()
+
     def reborn(self) -> None:
         """Another digester takes over, which knows only what is on disk and in the database."""
         self.digester = Digester(self.folder, name=self.name, patience=0)

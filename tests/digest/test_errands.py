@@ -9,15 +9,13 @@ import pytest
 
 from history.entries import ModelOutput
 from history.models import Message
-from tests.digest.programs import ClaudeCode
+from tests.digest.programs import ClaudeCode, prose
 from tests.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
 
 PAGE = "\nWeb page content:\n---\n# Fjords\n\nThere are many.\n---\n\nHow many fjords are there?"
 COMMAND = "Command: git status\n\nCommand prefix?"
-NEXT = "[SUGGESTION MODE: Suggest what the user might naturally type next into Claude Code.]\n\nFIRST: Look."
-AWAY = "The user stepped away and is coming back. Write exactly 1-3 short sentences."
 OVERLOADED = b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}'
 
 
@@ -39,45 +37,39 @@ def errand(talk: ClaudeCode, text: str, output: ModelOutput) -> UUID:
     return talk.relay.ask(talk.dialect, small(text), output, talk.headers)
 
 
-@pytest.mark.parametrize(("text", "helper"), [(PAGE, "page"), (COMMAND, "errand")])
-def test_a_question_of_the_programs_own_leaves_the_conversation_where_it_is(
-    relay: Relay, text: str, helper: str
-) -> None:
+@pytest.mark.parametrize("text", [PAGE, COMMAND])
+def test_a_question_of_the_programs_own_leaves_the_conversation_where_it_is(relay: Relay, text: str) -> None:
     talk = begun(relay)
-    asked = [errand(talk, text, said(f"{helper} says {number}")) for number in range(2)]
+    asked = [errand(talk, text, said(f"It says {number}")) for number in range(2)]
     (session,) = sessions()
     assert (path_of(session), session.message_count) == (["u:Look up fjords", "a:"], 3)
     talk.find(c1="Many.")
     talk.ask("", said("There are many."))
     assert path_of(sessions()[0]) == ["u:Look up fjords", "a:", "t:Many.", "a:There are many."]
     assert not Message.objects.filter(kind="head_moved").exists()
-    assert [exchange_of(one).metadata["helper"] for one in asked] == [helper, helper]
-    assert Message.objects.filter(content__contains=f"{helper} says 1").exists()
+    assert [exchange_of(one).metadata["helper"] for one in asked] == ["errand", "errand"]
+    # A note, not a branch: a page would offer a branch as another version of the first message.
+    assert not Message.objects.filter(on_path=False).exclude(kind="debug_log").exists()
+    assert Message.objects.filter(kind="debug_log", content__contains="It says 1").exists()
 
 
-@pytest.mark.parametrize(("text", "helper"), [(NEXT, "suggestion"), (AWAY, "recap")])
-def test_what_it_asks_after_the_whole_conversation_is_nothing_that_somebody_said(
-    relay: Relay, text: str, helper: str
-) -> None:
+def test_what_it_asks_after_the_whole_conversation_is_nothing_that_somebody_said(relay: Relay) -> None:
     talk = begun(relay)
     talk.find(c1="Many.")
     talk.ask("", said("There are many."))
-    kept = list(talk.body["messages"])
-    exchange = talk.ask(text, said("count them"))
-    talk.body["messages"] = kept
+    exchange = talk.ask_aside(prose(6_912), said("count them"))
     talk.ask("Thanks", said("Gladly."))
     (session,) = sessions()
     assert path_of(session)[-3:] == ["a:There are many.", "u:Thanks", "a:Gladly."]
-    assert exchange_of(exchange).metadata["helper"] == helper
+    assert exchange_of(exchange).metadata["helper"] == "aside"
+    assert Message.objects.get(kind="debug_log").content.endswith("count them")
     assert not Message.objects.filter(kind="head_moved").exists()
 
 
-@pytest.mark.parametrize("text", ["Generate a title", COMMAND])
-def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Relay, text: str) -> None:
+@pytest.mark.parametrize("is_title", [True, False])
+def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Relay, is_title: bool) -> None:
     talk = begun(relay)
-    body = small(text)
-    if text != COMMAND:
-        body["system"][0]["text"] = "Generate a concise, sentence-case title for this coding session."
+    body = talk.title_request("Look up fjords") if is_title else small(COMMAND)
     first = relay.send(talk.dialect, body, {**talk.headers, "x-stainless-retry-count": "0"})
     relay.fail(first, 529, OVERLOADED)
     relay.digest()
@@ -93,4 +85,5 @@ def test_whoever_works_without_tools_runs_no_errands(relay: Relay) -> None:
     headers = {"user-agent": "claude-cli/2.1.80", "x-claude-code-session-id": "plain"}
     for text in ("one", "two"):
         relay.ask("anthropic-messages", small(text), said(f"Answer {text}"), headers)
+        relay.digest_later()
     assert path_of(sessions()[0]) == ["u:two", "a:Answer two"]

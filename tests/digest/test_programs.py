@@ -180,19 +180,18 @@ class TestClaudeCode:
         probe = {"model": "claude-haiku-4-5", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
         before = relay.ask("anthropic-messages", probe, said("#"), talk.headers)
         talk.ask("Fix the parser.", said("Done."))
-        title = talk.ask_for_title(said("Parser repair"))
+        title = talk.ask_for_title("fix the parser", said("Parser repair"))
         count = relay.send("anthropic-messages", talk.request(), talk.headers, kind="count")
         relay.end(count)
         relay.digest()
         (session,) = sessions()
         assert (session.title, session.message_count) == ("Fix the parser.", 3)
         assert [exchange_of(pk).metadata["helper"] for pk in (before, title, count)] == ["probe", "title", "count"]
-        assert exchange_of(title).session == exchange_of(count).session == session
-        assert exchange_of(before).session is None
-        (note,) = Message.objects.filter(kind="debug_log")
-        assert (note.content, note.is_internal, note.on_path) == (
-            "title call: fix the parser → Parser repair", True, False,
-        )  # fmt: skip
+        assert exchange_of(title).session == exchange_of(count).session == exchange_of(before).session == session
+        notes = Message.objects.filter(kind="debug_log", is_internal=True, on_path=False).order_by("seq")
+        assert [note.content for note in notes] == [
+            "probe call: quota → #", "title call: fix the parser → Parser repair",
+        ]  # fmt: skip
         talk.ask("Thanks.", said("Gladly."))
         assert path_of(session)[-1] == "a:Gladly."
 
@@ -241,11 +240,7 @@ class TestOthers:
 
     def test_the_title_that_opencode_asks_for_first_finds_its_session_in_the_end(self, relay: Relay) -> None:
         talk = OpenCode(relay, session="ses_1")
-        body = {"model": "m", "messages": [
-            {"role": "system", "content": "You are a title generator. You output ONLY a thread title."},
-            {"role": "user", "content": "Plan it."},
-        ]}  # fmt: skip
-        title = relay.send("openai-chat", body, talk.headers)
+        title = talk.send_title("Plan it.")
         relay.digest()
         talk.ask("Plan it.", said("Yes."))
         relay.answer(title, said("A plan"))

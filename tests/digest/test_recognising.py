@@ -182,6 +182,7 @@ class TestBranches:
             messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(turns)]
             body = {"model": "m", "messages": [{"role": "system", "content": instruction}, *messages]}
             relay.ask(CHAT, body, said(answer), {"x-session-id": "abcdefgh1"})
+            relay.digest_later()
             return Message.objects.filter(is_state=True, on_path=True).order_by("seq").reverse()[0].content
 
         assert ask("S1", "u1", answer="a1") == "S1"

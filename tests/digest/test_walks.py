@@ -7,10 +7,13 @@ what a client said against what the history holds.
 from __future__ import annotations
 
 import copy
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,6 +31,7 @@ from tests.digest.programs import (
     ClaudeCode,
     Codex,
     GeminiCli,
+    OpenCode,
     Program,
 )
 from tests.digest.relayed import Relay, call, half_bytes, path_of, said
@@ -36,7 +40,12 @@ from tests.examples import examples
 pytestmark = pytest.mark.django_db
 
 LIST: dict[type[Program], str] = {Codex: "input", GeminiCli: "contents"}
-STEPS = ("say", "say", "tool", "tools", "edit", "regenerate", "regenerate in vain", "return", "error", "half", "gone")
+STEPS = (
+    *("say", "say", "tool", "tools", "edit", "regenerate", "regenerate in vain", "return", "error", "half", "gone"),
+    "title",
+)
+# Claude Code's line for billing is left out, and said so.
+BILLING = re.compile("x-anthropic-billing-header:")
 THEN = ("digest", "digest", "later", "reborn")
 
 
@@ -86,7 +95,7 @@ class Talk:
 
 
 class Walk:
-    def __init__(self, relay: Relay, programs: list[type[Program]]) -> None:
+    def __init__(self, relay: Relay, programs: list[Callable[..., Program]]) -> None:
         self.relay = relay
         ids = ("X-Claude-Code-Session-Id", "thread-id", "session-id")
         self.talks = [
@@ -95,6 +104,9 @@ class Walk:
         ]
         self.answers: list[str] = []
         self.questions: list[str] = []
+        self.side_calls: dict[UUID, str] = {}
+        # Every text of each first request and of every new tail.
+        self.texts: set[str] = set()
 
     def step(self, talk: Talk, what: str, number: int) -> None:
         if what == "return":
@@ -123,20 +135,32 @@ class Walk:
             case "regenerate in vain":
                 talk.leave()
                 talk.cut("a:")
-                self.relay.end(talk.program.send(), "client_gone", status=0)
+                self.relay.end(self.send(talk), "client_gone", status=0)
                 talk.shown = list(talk.told)
                 talk.go_back(-1)
             case "error":
                 self.ask(talk)
-                self.relay.fail(talk.program.send(), 500, b'{"error": {"message": "broken"}}')
+                self.relay.fail(self.send(talk), 500, b'{"error": {"message": "broken"}}')
+                self.answer(talk)
+            case "title":
+                self.ask_for_title(talk)
+                self.ask(talk)
                 self.answer(talk)
             case "half" | "gone":
                 self.ask(talk)
-                exchange = talk.program.send()
+                exchange = self.send(talk)
                 if what == "half":
                     self.relay.journal.reply(exchange, half_bytes(talk.program.dialect, said(talk.word("Half"))))
                 self.relay.end(exchange, "client_gone")
                 self.answer(talk)
+
+    def ask_for_title(self, talk: Talk) -> None:
+        """Of a program that does so, also before the first question."""
+        program, word = talk.program, talk.word("Side call")
+        if isinstance(program, OpenCode) or type(program) is ClaudeCode:
+            exchange = program.send_title(word)
+            self.side_calls[exchange] = word
+            self.relay.answer(exchange, said(f"About {word}"))
 
     def ask(self, talk: Talk) -> None:
         text = talk.word("Question")
@@ -148,11 +172,18 @@ class Walk:
         self.hear(talk, said(talk.word("Answer")))
 
     def hear(self, talk: Talk, output: ModelOutput) -> None:
-        self.relay.answer(talk.program.send(), output)
+        self.relay.answer(self.send(talk), output)
         talk.program.hear(output)
         talk.tell(f"a:{output.text}")
         talk.shown = list(talk.told)
         self.answers.append(output.text)
+
+    def send(self, talk: Talk) -> UUID:
+        """Of a later request, what is said last is new: the reminders of messages that were sent before may change."""
+        exchange = talk.program.send()
+        is_first = talk.program.turns == 1
+        self.texts.update(texts_in(talk.program.request() if is_first else {"content": talk.said[-1:]}))
+        return exchange
 
     def use_tools(self, talk: Talk, count: int) -> None:
         calls = [call("read_file", f"c{place}", path=talk.word("file")) for place in range(count)]
@@ -162,8 +193,26 @@ class Walk:
         talk.tell("t:" + "\n\n".join(found.values()))
 
 
-PROGRAMS: list[type[Program]] = [
+def texts_in(value: Any, name: str = "") -> Iterator[str]:
+    """The texts that a request says: of its instruction, its messages and its results."""
+    if isinstance(value, str) and name in ("text", "content", "output"):
+        yield value.strip()
+    elif isinstance(value, list):
+        for one in value:
+            yield from texts_in(one, name)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key not in ("tools", "metadata", "client_metadata", "thinking", "functionCall"):
+                yield from texts_in(one, key)
+
+
+def opencode(relay: Relay, **headers: str) -> OpenCode:
+    return OpenCode(relay, session=headers["session-id"])
+
+
+PROGRAMS: list[Callable[..., Program]] = [
     Chat,
+    opencode,
     AnthropicSdk,
     ClaudeCode,
     Codex,
@@ -182,7 +231,7 @@ steps = st.lists(
 @given(programs=st.lists(st.sampled_from(PROGRAMS), min_size=1, max_size=3), walk=steps)
 @settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_programs_do_the_history_holds_what_they_said_once_and_on_one_path(
-    programs: list[type[Program]], walk: list[tuple[int, str, int, str]], key: ApiKey
+    programs: list[Callable[..., Program]], walk: list[tuple[int, str, int, str]], key: ApiKey
 ) -> None:
     for model in (Exchange, Message, Session):
         model.objects.all().delete()
@@ -209,5 +258,11 @@ def test_whatever_programs_do_the_history_holds_what_they_said_once_and_on_one_p
     for question in acted.questions:
         assert Message.objects.filter(kind="model_input", content__endswith=question).count() == 1
     assert not Exchange.objects.filter(ended_at=None).exists()
+    everything = "\n".join(Message.objects.values_list("content", flat=True))
+    assert [text for text in acted.texts if text not in everything and not BILLING.match(text)] == []
+    for exchange, word in acted.side_calls.items():
+        row = Exchange.objects.get(pk=exchange)
+        assert row.session is not None
+        assert Message.objects.get(session=row.session, content__endswith=f"About {word}").kind == "debug_log"
     assert not ToolCall.objects.filter(message__on_path=True, answered_by=None).exists()
     assert list(verify()) == []

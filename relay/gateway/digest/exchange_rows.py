@@ -16,6 +16,8 @@ from relay.gateway.digest.plans import NOTHING, Plan
 from relay.gateway.digest.retries import NAMED, TRY, cost_of_tries, name_of
 from relay.gateway.records import Ended
 
+# The kind of side call that an exchange is.
+HELPER = "helper"
 SHOWN_BODY, SHOWN_ERROR = 10_000, 500
 # Its sign of life is the journal. Should that never be read again, it counts as lost after so long.
 WAITS_FOR = timedelta(days=1)
@@ -56,7 +58,7 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
         "path": told(plan, record.path),
         "request_bytes": record.body_size,
         "streamed": record.stream,
-        "helper": asked.side,
+        HELPER: asked.side,
         "removed_session_field": record.removed_session_field,
         "translated_to": record.upstream_dialect if record.upstream_dialect != record.dialect else "",
         "problem": asked.problem,

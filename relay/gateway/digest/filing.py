@@ -22,9 +22,9 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import notes, parents, pieces, prefills, retries, windows
+from relay.gateway.digest import named_side_calls, notes, parents, pieces, prefills, retries, windows
 from relay.gateway.digest.answers import Answer, read_answer
-from relay.gateway.digest.exchange_rows import ENDING, cost_of, mode_of, name_told, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import ENDING, HELPER, cost_of, mode_of, name_told, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
@@ -34,7 +34,7 @@ from relay.gateway.ids import new_session_id
 from relay.gateway.records import Ended
 from relay.gateway.uses import Use
 
-OFF, ERRAND = "off", "errand"
+OFF = "off"
 
 
 @dataclass(slots=True)
@@ -70,6 +70,7 @@ class Wave:
             self._write_exchanges(plans)
             name_replies(plans)
             notes.write_notes(plans)
+            notes.adopt_earlier(plans)
             uses.add_tokens(_uncounted([*plans, *self.unkept]))
             keep_position(self.outcome)
         return self.outcome
@@ -122,7 +123,7 @@ class Wave:
             retries.go_on(plan, earlier)
             if prefills.PREFILLED in plan.metadata:
                 plan.under.asked = asked.prefilled()
-        elif asked.side:
+        elif asked.side or (plan.keeps_texts and self._is_side_call(plan)):
             notes.plan_side_call(plan)
         elif plan.copy is not None:
             plan.session_id, plan.after = plan.copy.session_id, plan.copy.after
@@ -138,9 +139,17 @@ class Wave:
             self._plan_entries(plan, spot)
         return True
 
+    def _is_side_call(self, plan: Plan) -> bool:
+        """Whether a request turns out to be one beside the conversation that it names."""
+        kind = named_side_calls.side_call_kind(plan.asked)
+        if kind:
+            plan.under.asked = plan.asked.as_side_call(kind)
+            plan.metadata[HELPER] = kind
+        return bool(kind)
+
     def _plan_entries(self, plan: Plan, spot: Spot) -> None:
         session_id = spot.session_id or new_session_id()
-        if session_id in self.grown and not spot.is_beside:
+        if session_id in self.grown:
             spot = replace(spot, move=spot.move or "edit")
         self.grown.add(session_id)
         if spot.session is None:
@@ -150,8 +159,6 @@ class Wave:
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
-        if spot.is_beside:
-            plan.metadata["helper"] = ERRAND
         if plan.asked.is_prefilled:
             plan.metadata[prefills.PREFILLED] = prefills.length_of(plan.asked)
         if changed:

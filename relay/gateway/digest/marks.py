@@ -60,7 +60,7 @@ class Memory:
             while len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
         if found.version != version:
-            found.states, found.version = _states_at_head(session_id), version
+            found.states, found.version = states_at_head(session_id), version
         self._sessions.move_to_end(session_id)
         return found
 
@@ -93,11 +93,15 @@ def new_states(request: DecodedRequest, remembered: Remembered, *, at: datetime)
 
 def _states(request: DecodedRequest, *, at: datetime) -> Iterable[SystemInstructionSet | ToolsOffered]:
     if request.system:
-        mark = {MARK: _mark(request.system).hex()}
+        mark = {MARK: mark_of_instruction(request.system)}
         yield SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata=mark)
     if request.tools:
         said = compact([[tool.name, tool.description, thawed(tool.parameters)] for tool in request.tools])
         yield ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: _mark(said).hex()})
+
+
+def mark_of_instruction(instruction: str) -> str:
+    return _mark(instruction).hex()
 
 
 def changed_results(asked: Asked, remembered: Remembered, *, known: int, session: Session | None) -> list[str]:
@@ -151,7 +155,7 @@ def states_at(session_id: UUID, leaf: int) -> dict[str, str]:
     return {row.kind: str(row.metadata.get(MARK, "")) for row in rows}
 
 
-def _states_at_head(session_id: UUID) -> dict[str, str]:
+def states_at_head(session_id: UUID) -> dict[str, str]:
     rows = Message.objects.filter(session_id=session_id, is_state=True, on_path=True).order_by("-seq")
     found: dict[str, str] = {}
     for kind, metadata in rows.values_list("kind", "metadata")[:20]:

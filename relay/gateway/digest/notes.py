@@ -1,29 +1,41 @@
-"""Side calls in the record: a note beside the conversation they belong to, folded away, and a tag on the exchange."""
+"""Side calls in the record: a note beside the conversation that they belong to, and a tag on the exchange.
+
+A side call that has ended before its conversation begins is an exchange without a session. It is filed with the
+conversation as soon as the first request of the same name opens that: session, cost and note.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from uuid import UUID
 
-from history import recorder
-from history.entries import DebugLog, ModelInput
-from history.models import Session
+from django.db.models import F
+
+from history import recorder, storage
+from history.entries import DebugLog
+from history.models import Exchange, Session
 from history.recorder import Append
-from relay.gateway.digest.exchange_rows import mode_of, redacted
+from relay.gateway.digest.exchange_rows import HELPER, mode_of, redacted
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.recognising import FINGERPRINT, STICKY, current_session, recognise
+from relay.gateway.digest.retries import NAMED, name_of
 
 SHOWN = 2_000
 WORDLESS = ("count",)
+ASKED, ANSWERED = "asked", "answered"
+# How old a side call may be that is filed with a conversation which begins later.
+ADOPT_WITHIN = timedelta(days=1)
 
 
 def plan_side_call(plan: Plan) -> None:
-    """Its conversation, if that is known, and the last thing that it asks."""
-    asked = plan.asked
+    """Its conversation, if that is known, and what it asks."""
     session = _session_of(plan)
     plan.session_id = session.pk if session else None
-    said = [entry for entry in asked.entries if isinstance(entry, ModelInput)]
-    if said and plan.keeps_texts and asked.side not in WORDLESS:
-        plan.metadata["asked"] = _shown(redacted(plan, said[-1].text))
+    if plan.asked.side_words and plan.keeps_texts and plan.asked.side not in WORDLESS:
+        plan.metadata[ASKED] = _shown(redacted(plan, plan.asked.side_words))
 
 
 def finish_side_call(plan: Plan) -> None:
@@ -31,10 +43,8 @@ def finish_side_call(plan: Plan) -> None:
     if plan.session_id is None and plan.asked.record.session is not None:
         session = current_session(plan.asked.record.session, key=plan.asked.record.key)[1]
         plan.session_id = session.pk if session else None
-    output = plan.answer.output if plan.answer else None
-    keeps_reply = plan.keeps_texts and mode_of(plan) != "no_replies"
-    if output is not None and keeps_reply and plan.asked.side not in WORDLESS:
-        plan.metadata["answered"] = _shown(redacted(plan, output.text))
+    if _keeps_answer(plan) and plan.answer is not None and plan.answer.output is not None:
+        plan.metadata[ANSWERED] = _shown(redacted(plan, plan.answer.output.text))
 
 
 def keep_prefill(plan: Plan) -> None:
@@ -45,9 +55,40 @@ def keep_prefill(plan: Plan) -> None:
 
 
 def write_notes(plans: Sequence[Plan]) -> None:
-    wishes = [wish for plan in plans if plan.answer is not None and (wish := _note(plan)) is not None]
-    if wishes:
-        recorder.append_batch(wishes)
+    appends = [append for plan in plans if plan.answer is not None and (append := _note(plan)) is not None]
+    if appends:
+        recorder.append_batch(appends)
+
+
+def adopt_earlier(plans: Iterable[Plan]) -> None:
+    """File side calls with the conversations that begin now, where they came before them under the same name."""
+    begun = {
+        (plan.key.pk, name_of(plan.asked)): plan
+        for plan in plans
+        if plan.new_session is not None and plan.asked.session
+    }
+    if not begun:
+        return
+    since = min(plan.asked.at for plan in begun.values()) - ADOPT_WITHIN
+    loose = Exchange.objects.filter(session=None, ended_at__gte=since, api_key__in={key for key, _ in begun})
+    costs: defaultdict[UUID, Decimal] = defaultdict(Decimal)
+    appends = []
+    for row in loose.filter(metadata__named__in=[name for _, name in begun]).order_by("started_at"):
+        plan = begun.get((row.api_key_id or 0, str(row.metadata.get(NAMED))))
+        if plan is None or plan.session_id is None or not row.metadata.get(HELPER):
+            continue
+        Exchange.objects.filter(pk=row.pk).update(session=plan.session_id)
+        costs[plan.session_id] += row.cost
+        if ASKED in row.metadata:
+            appends.append(Append(plan.session_id, _note_of_row(row), _head_of(plan.session_id), mode_of(plan)))
+    for session, cost in costs.items():
+        storage.change(session, cost=F("cost") + cost)
+    if appends:
+        recorder.append_batch(appends)
+
+
+def _keeps_answer(plan: Plan) -> bool:
+    return plan.keeps_texts and mode_of(plan) != "no_replies" and plan.asked.side not in WORDLESS
 
 
 def _shown(text: str) -> str:
@@ -56,18 +97,33 @@ def _shown(text: str) -> str:
 
 
 def _note(plan: Plan) -> Append | None:
+    """All of what was asked and answered: the exchange has only the beginning."""
     if not plan.asked.side or plan.session_id is None or not plan.keeps_texts or plan.asked.side in WORDLESS:
         return None
-    told = " → ".join(filter(None, [plan.metadata.get("asked", ""), plan.metadata.get("answered", "")]))
+    output = plan.answer.output if plan.answer else None
+    texts = [plan.asked.side_words, output.text if output and _keeps_answer(plan) else ""]
     entry = DebugLog(
-        at=plan.answer.output.at if plan.answer and plan.answer.output else plan.asked.at,
+        at=output.at if output else plan.asked.at,
         category=f"{plan.asked.side} call",
-        message=told,
+        message=" → ".join(filter(None, texts)),
         is_internal=True,
         metadata={"exchange": str(plan.under.id)},
     )
-    head = Session.objects.filter(pk=plan.session_id).values_list("head", flat=True).first()
-    return Append(plan.session_id, entry, head or 0, mode_of(plan))
+    return Append(plan.session_id, entry, _head_of(plan.session_id), mode_of(plan))
+
+
+def _note_of_row(row: Exchange) -> DebugLog:
+    return DebugLog(
+        at=row.ended_at or row.started_at,
+        category=f"{row.metadata[HELPER]} call",
+        message=" → ".join(filter(None, [row.metadata[ASKED], row.metadata.get(ANSWERED, "")])),
+        is_internal=True,
+        metadata={"exchange": str(row.pk)},
+    )
+
+
+def _head_of(session: UUID) -> int:
+    return Session.objects.filter(pk=session).values_list("head", flat=True).first() or 0
 
 
 def _session_of(plan: Plan) -> Session | None:

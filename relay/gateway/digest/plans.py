@@ -15,7 +15,7 @@ from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolResul
 from history.fingerprints import essence_of
 from history.models import ApiKey, Exchange, Session
 from relay.gateway.digest.answers import Answer
-from relay.gateway.digest.marks import Memory, Remembered, changed_results, new_states, states_at
+from relay.gateway.digest.marks import Memory, changed_results, new_states, states_at
 from relay.gateway.digest.reading import Asked, read
 from relay.gateway.digest.recognising import Spot
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
@@ -152,9 +152,6 @@ class Plan:
 
 def entries_to_add(asked: Asked, spot: Spot, memory: Memory, *, session_id: UUID) -> tuple[list[Entry], list[str]]:
     """The way back to where the client goes on, what holds from there, and the new tail; and which results differ."""
-    if spot.is_beside:
-        states = new_states(asked.request, Remembered(), at=asked.at) if asked.request else []
-        return [*states, *(replace(entry, is_internal=True) for entry in asked.entries)], []
     remembered = memory.of(session_id, version=spot.session.version if spot.session else 0)
     entries: list[Entry] = []
     if spot.move:

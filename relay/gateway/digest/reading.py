@@ -20,7 +20,7 @@ from history.dialects.vocabulary import Said
 from history.dialects.writing import taking_text
 from history.entries import ModelOutput, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
-from relay.gateway.digest.side_calls import side_call
+from relay.gateway.digest.side_calls import new_words, side_call
 from relay.gateway.naming import session_id
 from relay.gateway.records import Accepted
 
@@ -35,6 +35,7 @@ class Asked:
     is one: the model goes on with it (`prefills`). `is_prefilled`: the client wrote that, and it is no entry.
 
     `of_text` are the tools that its client calls with plain text, whatever the model writes (`as_told`).
+    `side` is the kind of side call that it is, and `side_words` what it asks then.
     `asks` is what it ends with, in a few words; `retry` is which try of the client's this is, from 0;
     `session` is the one that the call itself names, by a header, an id of its program or the vendor's conversation."""
 
@@ -51,6 +52,7 @@ class Asked:
     asks: str = ""
     client: str = ""
     side: str = ""
+    side_words: str = ""
     parent: UUID | None = None
     retry: int = 0
     body_hash: str = ""
@@ -154,6 +156,9 @@ class Asked:
         """What came before is kept by the vendor, under a name, and is not sent again."""
         return bool(self.name("previous_response_id") or self.name("conversation"))
 
+    def as_side_call(self, kind: str) -> Asked:
+        return replace(self, side=kind, side_words=new_words(self.request) if self.request else "")
+
     def without_body(self) -> Asked:
         """What is still of interest once the request is in the record."""
         record = msgspec.structs.replace(self.record, body=b"")
@@ -165,7 +170,8 @@ def read(record: Accepted) -> Asked:
     request, problem = _decoded(record)
     chain = tuple(_chain(record, request.entries if request else (), after=fingerprints.START))
     above = parent_of(headers, named=request.session_hints.get("session_id", "") if request else "")
-    return Asked(
+    client = client_of(headers)
+    asked = Asked(
         record=record,
         at=datetime.fromtimestamp(record.at, UTC),
         session=record.session or _conversation(record, request),
@@ -176,12 +182,13 @@ def read(record: Accepted) -> Asked:
         begun=_begun(request),
         of_text=taking_text(request.tools) if request else frozenset(),
         asks=words_of(request.entries[-1]) if request and request.entries else "",
-        client=client_of(headers),
-        side=side_call(record, request, headers),
+        client=client,
         parent=session_id(above[:LONGEST_NAME], key=record.key) if above else None,
         retry=_number(headers.get("x-stainless-retry-count", "")),
         body_hash=hashlib.sha256(record.body).hexdigest() if record.body else "",
     )
+    kind = side_call(record, request, headers, client=client)
+    return asked.as_side_call(kind) if kind else asked
 
 
 def _decoded(record: Accepted) -> tuple[DecodedRequest | None, str]:

@@ -15,16 +15,18 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.entries import LEAVES, ModelInput, ModelOutput, ToolsOffered
+from history import fingerprints
+from history.entries import LEAVES, ModelInput, ModelOutput
 from history.models import Message, Session
 from relay.gateway.digest import compaction, references
-from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.digest.reading import Asked
-from relay.gateway.naming import session_id
+from relay.gateway.digest.session_tools import has_other_instruction, offers_tools
+from relay.gateway.naming import HEADER, session_id
 from relay.models import NamedReply
 
 CLIENT_ID, REPLY, CACHE_KEY = "client id", "previous response", "cache key"
 FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
+COMPLETE = "complete"
 # Most requests add one to three entries to what is known: the newest are looked for first.
 NEWEST = 6
 MOST_GENERATIONS = 20
@@ -35,8 +37,8 @@ class Spot:
     """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
 
     `known` entries of the request are in the record already. `move` says why the head has to go back first.
-    `is_guess`: the answer that the request names is not in the record, or not yet. `is_beside`: it is an errand of the
-    program's, which leaves the conversation where it is.
+    `is_guess`: the answer that the request names is not in the record, or not yet. `is_appended`: the request names a
+    session and does not resend what was said in it, so it goes on where the session ends.
     """
 
     session: Session | None
@@ -47,7 +49,7 @@ class Spot:
     move: str = ""
     answered_at: datetime | None = None
     is_guess: bool = False
-    is_beside: bool = False
+    is_appended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,9 @@ def _named(asked: Asked) -> Spot | None:
     if asked.session is not None:
         pk, session = current_session(asked.session, key=record.key)
         by = record.recognised_by or CLIENT_ID
-        if session is not None and _is_errand(asked, session):
-            return Spot(session=session, session_id=pk, by=by, is_beside=True)
         if asked.sends_new_alone:
             return _going_on(asked, session, reply, pk=pk, by=by)
-        return _in_session(asked, session, pk=pk, by=by)
+        return _in_named_session(asked, session, pk=pk, by=by)
     if reply is not None and (session := _own(reply.session_id, key=record.key)):
         return _after(session, reply.seq, by=REPLY)
     if name := asked.name("prompt_cache_key"):
@@ -88,12 +88,52 @@ def _named(asked: Asked) -> Spot | None:
     return None
 
 
-def _is_errand(asked: Asked, session: Session) -> bool:
-    """Claude Code asks small questions for itself (whether a command is harmless, what a page says) under the name of
-    its conversation: without tools, and with nothing before them."""
-    if asked.client != CLAUDE_CODE or asked.request is None or asked.request.tools or asked.first_answer is not None:
-        return False
-    return Message.objects.filter(session=session, kind=ToolsOffered.kind).exists()
+def _in_named_session(asked: Asked, session: Session | None, *, pk: UUID, by: str) -> Spot:
+    spot = _in_session(asked, session, pk=pk, by=by)
+    if session is None or not session.version or asked.first_answer is not None:
+        return spot
+    if asked.record.recognised_by == HEADER:
+        return _appended(asked, session, spot)
+    return _begun_again(asked, session, spot)
+
+
+def _appended(asked: Asked, session: Session, spot: Spot) -> Spot:
+    """The caller chose the session's name and sends no answer: it goes on where the session ends, whatever it resends.
+
+    A question is asked again only if it has no answer yet. With an answer, the same words are said once more: a script
+    that asks "continue" each time means a turn each time.
+    """
+    if not spot.move:
+        return spot
+    if (question := _unanswered_question(asked, session)) is not None:
+        move = "" if question == session.head else "regenerate"
+        return replace(spot, after=question, known=len(asked.entries), move=move, answered_at=None)
+    end = _after(session, session.head, by=spot.by)
+    known = spot.known if spot.known < len(asked.entries) else 0
+    return replace(end, known=known, is_appended=True)
+
+
+def _unanswered_question(asked: Asked, session: Session) -> int | None:
+    """The end of the session, if it is this request and has no answer, or one that failed."""
+    rows = Message.objects.filter(session=session, on_path=True, seq__lte=session.head).exclude(kind__in=LEAVES)
+    columns = ("seq", "kind", "status", "fingerprint")
+    end = list(rows.order_by("-seq").values_list(*columns)[: 2 * len(asked.entries) + NEWEST])
+    if end and end[0][1] == ModelOutput.kind and end[0][2] != COMPLETE:
+        del end[0]
+    if not end or end[0][1] == ModelOutput.kind:
+        return None
+    befores = [*(bytes(row[3]) for row in end[1:]), fingerprints.START]
+    is_same = any(asked.chained_after(before).end == bytes(end[0][3]) for before in befores)
+    return int(end[0][0]) if is_same else None
+
+
+def _begun_again(asked: Asked, session: Session, spot: Spot) -> Spot:
+    """A session that a side call has opened, because its first question came late: the question is stored whole, though
+    it begins with the same words."""
+    is_question = asked.request is not None and bool(asked.request.tools) and spot.known > 0
+    if not is_question or offers_tools(session) or not has_other_instruction(asked, session):
+        return spot
+    return Spot(session=session, session_id=spot.session_id, by=spot.by, move=_why(asked, known=0))
 
 
 def _named_reply(asked: Asked) -> NamedReply | None:

@@ -15,6 +15,7 @@ from django.conf import settings
 
 from history.exchanges import SERVER_LOST
 from history.models import Exchange
+from relay.gateway.digest.exchange_rows import HELPER
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
 from relay.gateway.digest.prefills import PREFILLED
@@ -33,6 +34,8 @@ def calls_under_way(folder: Path, position: Position) -> OrderedDict[UUID, Under
                 session_id=row.session_id, after=row.after, attempts=row.attempts - 1, metadata=row.metadata
             )
             asked = call.asked.prefilled() if PREFILLED in row.metadata else call.asked
+            if helper := str(row.metadata.get(HELPER, "")):
+                asked = asked.as_side_call(helper)
             call.asked = asked.without_body()
         elif row is not None or position.filed.get(exchange):  # done, or erased in the meantime
             del calls[exchange]

@@ -1,7 +1,10 @@
-"""Calls that a program makes for itself: a title, a probe, a router, a count, what a page says, what somebody may want
-next. They are no part of what people say.
+"""Side calls: requests that a program makes for itself (titles, probes, routers, counts) beside its conversation.
 
-They are tagged and stand as notes beside the conversation that they belong to, never in its path or its title.
+They are recognised by their shape, because programs change their wording with every release. This module looks at one
+request alone; `named_side_calls` compares a request with the conversation whose name it carries. Words are looked at
+only where a request names no conversation: then there is nothing to compare it with.
+
+A side call is stored as a note beside its conversation, never in its path or its title.
 """
 
 from __future__ import annotations
@@ -11,92 +14,118 @@ from collections.abc import Mapping, Sequence
 
 from history.dialects import DecodedRequest
 from history.dialects.loose import obj
-from history.entries import Entry, ModelInput, ModelOutput, Text
+from history.entries import Entry, ModelInput, ModelOutput
+from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.records import Accepted
 
-# What such calls are told to do, by the programs that make them.
-_TITLE = re.compile(
+COUNT, PROBE, TITLE, ROUTER, ASIDE, SIDE_CALL = "count", "probe", "title", "router", "aside", "errand"
+
+# Title prompts of programs that do not name their conversations (chat front ends).
+_TITLE_PROMPT = re.compile(
     r"you are a title generator|isnewtopic|new conversation topic"
     r"|(?:generate|write|create) (?:a|an|the)\b[^.\n]{0,60}\btitle\b[^.\n]{0,40}"
     r"\b(?:conversation|chat|session|thread)\b"
     r"|summari[sz]e this (?:coding )?conversation in under \d+ characters",
     re.IGNORECASE,
 )
-# opencode says in a message of its own that a title is wanted, before what is to be named.
-_HEADED = re.compile(r"\s*you are a title generator", re.IGNORECASE)
-# A few programs put it where a person would speak, under a heading that no person writes.
-_TASK = re.compile(r"\A\s*#+ task:\s*generate [^.\n]{0,60}\b(?:title|tags|queries)\b", re.IGNORECASE)
-# Claude Code reads pages for its tool with a call apart, and asks after the whole conversation what may come next, or
-# what somebody who was away should know: in the place of a person, with words that none would use.
-_PAGE = re.compile(r"\s*Web page content:\n---\n")
-_AFTERTHOUGHTS = {
-    "suggestion": re.compile(r"\s*\[SUGGESTION MODE:"),
-    "recap": re.compile(r"\s*The user stepped away and is coming back\."),
-}
-_ROUTER = re.compile(r"\btask rout(?:er|ing)\b|complexity_(?:score|reasoning)|next_speaker", re.IGNORECASE)
-# Kinds of Codex's own errands that are no conversation.
-_ERRANDS = frozenset({"compact", "memory_consolidation"})
+_TITLE_HEADING = re.compile(r"\s*you are a title generator", re.IGNORECASE)
+_TASK_HEADING = re.compile(r"\A\s*#+ task:\s*generate [^.\n]{0,60}\b(?:title|tags|queries)\b", re.IGNORECASE)
+# Fields of the JSON that Gemini CLI's router and its check for the next speaker ask for.
+_ROUTER_FIELDS = re.compile(r"complexity_(?:score|reasoning)|next_speaker", re.IGNORECASE)
+# The only field of the JSON that a program asks for when it names a conversation.
+_TITLE_FIELDS = frozenset({"title", "name", "topic", "summary"})
+# Values of Codex's header for calls that are not part of a conversation.
+_CODEX_SIDE_CALLS = frozenset({"compact", "memory_consolidation"})
 READ_CHARS = 4_000
-# Claude Code asks "quota".
+# Claude Code's probe says "quota".
 PROBE_CHARS = 32
+CACHE_MARKER = "cache_control"
 
 
-def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping[str, str]) -> str:
-    """Which kind of side call it is; '' for what people and agents say."""
-    if record.kind == "count":
-        return "count"
+def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping[str, str], *, client: str) -> str:
+    """The kind of side call that a request is by itself; '' if it may be part of a conversation."""
+    if record.kind == COUNT:
+        return COUNT
     if request is None:
         return ""
-    if (errand := headers.get("x-openai-subagent", "")) in _ERRANDS:
-        return errand
-    if afterthought := _afterthought(request):
-        return afterthought
+    if (kind := headers.get("x-openai-subagent", "")) in _CODEX_SIDE_CALLS:
+        return kind
+    if client == CLAUDE_CODE and _is_left_out_of_cache(request):
+        return ASIDE
     if request.tools or any(isinstance(entry, ModelOutput) and entry.tool_requests for entry in request.entries):
-        return _router(request)
+        return ""
     if _is_probe(request):
-        return "probe"
-    if _PAGE.match(_only_words(request)):
-        return "page"
-    return "title" if _is_title(request) else _router(request)
+        return PROBE
+    if _is_router(request):
+        return ROUTER
+    return TITLE if record.session is None and _is_title(request) else ""
 
 
-def _afterthought(request: DecodedRequest) -> str:
-    last = request.entries[-1] if request.entries else None
-    texts = [part.text for part in last.parts if isinstance(part, Text)] if isinstance(last, ModelInput) else []
-    return next((kind for kind, words in _AFTERTHOUGHTS.items() if any(map(words.match, texts))), "")
+def is_answerless(request: DecodedRequest) -> bool:
+    """Whether a request holds questions alone: no answer, no tools, no results. A prefilled answer does not count."""
+    entries = without_prefill(request)
+    return bool(entries) and not request.tools and all(isinstance(entry, ModelInput) for entry in entries)
 
 
-def _is_probe(request: DecodedRequest) -> bool:
-    """Whether a key works, or how much of a quota is left; a long question with one word for an answer is none."""
-    return request.options.max_tokens == 1 and 0 < len(_only_words(request)) <= PROBE_CHARS
+def kind_by_form(request: DecodedRequest) -> str:
+    """What to call a side call: a title if the JSON that it asks for has one field with such a name."""
+    schema = obj(request.options.form.schema if request.options.form else None)
+    fields = list(obj(schema.get("properties")))
+    return TITLE if len(fields) == 1 and fields[0] in _TITLE_FIELDS else SIDE_CALL
 
 
-def _is_title(request: DecodedRequest) -> bool:
-    """A program sends what is to be named once and hears a title once: where somebody has answered, people talk."""
-    told = request.system[:READ_CHARS]
-    if _TASK.match(_only_words(request)):
-        return True
-    most = 2 if _HEADED.match(told) else 1
-    said = _without_prefill(request)
-    are_inputs = all(isinstance(entry, ModelInput) for entry in said)
-    return are_inputs and len(said) <= most and bool(_TITLE.search(told))
+def new_words(request: DecodedRequest) -> str:
+    """What a request says after the last answer in it."""
+    said: list[str] = []
+    for entry in reversed(without_prefill(request)):
+        if isinstance(entry, ModelOutput):
+            break
+        said.insert(0, entry.text)
+    return "\n\n".join(filter(None, said))
 
 
-def _without_prefill(request: DecodedRequest) -> Sequence[Entry]:
-    """A program that wants an object may begin it itself."""
+def without_prefill(request: DecodedRequest) -> Sequence[Entry]:
+    """The entries without an answer at the end: a program that wants an object may begin it itself."""
     is_begun = bool(request.entries) and isinstance(request.entries[-1], ModelOutput)
     return request.entries[:-1] if is_begun else request.entries
 
 
-def _router(request: DecodedRequest) -> str:
-    """Gemini CLI asks a small model which model to ask, and who is to speak next: it wants an object of that shape."""
-    config = obj(request.extra.get("generationConfig"))
-    schema = config.get("responseJsonSchema") or config.get("responseSchema")
-    return "router" if schema and not request.tools and _ROUTER.search(str(schema)) else ""
+def _is_left_out_of_cache(request: DecodedRequest) -> bool:
+    """Claude Code marks the end of what it will send again for the vendor's cache. Questions that it asks for itself
+    after a conversation (summaries, suggestions, recaps, `/btw`) come behind that mark."""
+    if len(request.entries) < 2:
+        return False
+    before, last = request.entries[-2:]
+    is_question = isinstance(before, ModelOutput) and isinstance(last, ModelInput)
+    return is_question and _has_cache_marker(before) and not _has_cache_marker(last)
+
+
+def _has_cache_marker(entry: Entry) -> bool:
+    parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
+    return any(CACHE_MARKER in getattr(part, "extra", ()) for part in parts)
+
+
+def _is_probe(request: DecodedRequest) -> bool:
+    """A check whether a key works or how much quota is left. A long question with a one-word answer is not one."""
+    return request.options.max_tokens == 1 and 0 < len(_only_words(request)) <= PROBE_CHARS
+
+
+def _is_router(request: DecodedRequest) -> bool:
+    schema = request.options.form.schema if request.options.form else None
+    return bool(schema) and bool(_ROUTER_FIELDS.search(" ".join(obj(obj(schema).get("properties")))))
+
+
+def _is_title(request: DecodedRequest) -> bool:
+    """A title is asked for once, in one message that has no answer."""
+    instruction = request.system[:READ_CHARS]
+    if _TASK_HEADING.match(_only_words(request)):
+        return True
+    most = 2 if _TITLE_HEADING.match(instruction) else 1
+    return is_answerless(request) and len(without_prefill(request)) <= most and bool(_TITLE_PROMPT.search(instruction))
 
 
 def _only_words(request: DecodedRequest) -> str:
-    """What was said, if that is one thing."""
-    entries = _without_prefill(request)
+    """The text of the request, if it is a single message."""
+    entries = without_prefill(request)
     said = entries[0] if len(entries) == 1 else None
     return said.text[:READ_CHARS] if isinstance(said, ModelInput) else ""

@@ -15,6 +15,7 @@ from django.db.models import F
 
 from history.entries import ModelOutput
 from history.models import Exchange
+from relay.gateway.digest.named_side_calls import hold_seconds
 from relay.gateway.digest.neighbours import Neighbours
 from relay.gateway.digest.plans import Under
 from relay.gateway.digest.reading import words_of
@@ -43,12 +44,14 @@ class Waiting:
 
     def must_wait(self, call: Under, spot: Spot) -> bool:
         """Whether what it goes on from is probably on its way: then a few seconds are well spent."""
+        asked = call.asked
+        if spot.session is None and time.monotonic() - call.seen_at < hold_seconds(asked):
+            return True
         if _is_over(call):
             return False
-        asked = call.asked
         if asked.name("previous_response_id"):
             return spot.is_guess and (self._has_others_of_key(call) or self._may_be_elsewhere(call))
-        if asked.sends_new_alone:
+        if asked.sends_new_alone or spot.is_appended:
             return call.rounds < 2 or self._is_open_here(call) or self._may_be_elsewhere(call)
         last = asked.last_answer
         if last is None or spot.known > last:

@@ -1,0 +1,47 @@
+"""Side calls under the name of a conversation: a request is compared with the session whose name it carries.
+
+Programs send titles, checks and summaries under the name of their conversation (Claude Code, opencode). Such a request
+holds no answer and no tools, has another instruction than the conversation, and either the conversation offers tools
+or the request asks for JSON. Only names that a client derives itself count: a name that the caller chose is obeyed.
+
+Titles often come before the first question. So a first request of that shape waits for another request of the same
+name. If none comes in time, it opens the conversation after all: nothing is lost.
+"""
+
+from __future__ import annotations
+
+from relay.gateway.digest import session_tools
+from relay.gateway.digest.reading import Asked
+from relay.gateway.digest.recognising import current_session
+from relay.gateway.digest.side_calls import is_answerless, kind_by_form
+from relay.gateway.naming import CLIENT_ID
+
+# Claude Code and opencode send the first question 0.05 to 0.15 s after the title call. Claude Code runs its hooks in
+# between, which may take long; a real conversation rarely begins with a request for JSON.
+HOLD_SECONDS, HOLD_JSON_SECONDS = 2.0, 30.0
+
+
+def side_call_kind(asked: Asked) -> str:
+    """The kind of side call that a request is beside the session that it names; '' if it is part of it."""
+    if not _may_be_side_call(asked) or asked.request is None or asked.session is None:
+        return ""
+    session = current_session(asked.session, key=asked.record.key)[1]
+    if session is None or not session.version or not session_tools.has_other_instruction(asked, session):
+        return ""
+    is_side_call = asked.request.options.form is not None or session_tools.offers_tools(session)
+    return kind_by_form(asked.request) if is_side_call else ""
+
+
+def hold_seconds(asked: Asked) -> float:
+    """How long a first request of its name waits for the conversation that it may belong to."""
+    if not _may_be_side_call(asked) or asked.request is None:
+        return 0.0
+    if asked.request.options.form is not None:
+        return HOLD_JSON_SECONDS
+    return HOLD_SECONDS if asked.request.system else 0.0
+
+
+def _may_be_side_call(asked: Asked) -> bool:
+    if asked.record.recognised_by != CLIENT_ID or asked.request is None or asked.sends_new_alone:
+        return False
+    return is_answerless(asked.request)

@@ -1,0 +1,177 @@
+"""Side calls under the name of a conversation, which often come before its first question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from history.models import Exchange, Message
+from history.verification import verify
+from tests.digest.programs import ClaudeCode, OpenCode, Program
+from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
+
+pytestmark = pytest.mark.django_db
+
+QUESTION = "Fix the parser."
+Titled = tuple[Program, UUID]
+
+
+def claude_code(relay: Relay, text: str = QUESTION) -> Titled:
+    talk = ClaudeCode(relay)
+    return talk, talk.send_title(text)
+
+
+def claude_code_latest(relay: Relay) -> Titled:
+    return claude_code(relay, f"<session>\n{QUESTION}\n</session>\n\nUse the language of the session.")
+
+
+def opencode(relay: Relay) -> Titled:
+    talk = OpenCode(relay, session="ses_1")
+    return talk, talk.send_title(QUESTION)
+
+
+EVERY = [claude_code, claude_code_latest, opencode]
+
+
+@pytest.mark.parametrize("begin", EVERY)
+@pytest.mark.parametrize("ends", ["before", "during", "after"])
+def test_a_title_call_that_comes_first_is_a_note_of_the_conversation(
+    relay: Relay, begin: Callable[[Relay], Titled], ends: str
+) -> None:
+    talk, title = begin(relay)
+    cost: dict[str, Any] = {"metadata": {"cost": "0.25"}}
+    if ends == "before":
+        relay.answer(title, said('{"title": "Parser repair"}'), **cost)
+    relay.digest()
+    assert sessions() == []
+    question = talk.send(QUESTION)
+    relay.digest()
+    if ends == "during":
+        relay.answer(title, said('{"title": "Parser repair"}'), **cost)
+    relay.answer(question, said("Done."))
+    relay.digest()
+    if ends == "after":
+        relay.answer(title, said('{"title": "Parser repair"}'), **cost)
+        relay.digest()
+    talk.hear(said("Done."))
+    talk.ask("Thanks.", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session) == ["u:Fix the parser.", "a:Done.", "u:Thanks.", "a:Gladly."]
+    assert (session.title, session.cost) == (QUESTION, Decimal("0.25"))
+    assert exchange_of(title).session == session
+    assert not Message.objects.filter(on_path=False).exclude(kind="debug_log").exists()
+    assert Message.objects.get(kind="debug_log").content.endswith('{"title": "Parser repair"}')
+    instruction = Message.objects.filter(kind="system_instruction_set").get()
+    assert instruction.on_path
+    assert list(verify()) == []
+
+
+def test_the_first_message_keeps_all_of_its_texts_after_a_title_call(relay: Relay) -> None:
+    talk, title = claude_code(relay)
+    relay.answer(title, said('{"title": "Parser repair"}'))
+    talk.ask(QUESTION, said("Done."))
+    first = Message.objects.filter(kind="model_input", on_path=True).order_by("seq")[0]
+    assert first.content == f"<system-reminder>\nTurn 1.\n</system-reminder>\n\n{QUESTION}"
+
+
+@pytest.mark.parametrize("begin", EVERY)
+def test_a_title_call_survives_a_restart_while_it_waits(relay: Relay, begin: Callable[[Relay], Titled]) -> None:
+    talk, title = begin(relay)
+    relay.answer(title, said("Parser repair"))
+    relay.digest()
+    relay.reborn()
+    relay.digest()
+    talk.ask(QUESTION, said("Done."))
+    assert exchange_of(title).session == sessions()[0]
+    assert path_of(sessions()[0]) == ["u:Fix the parser.", "a:Done."]
+
+
+@pytest.mark.parametrize("begin", EVERY)
+def test_a_first_call_without_another_opens_a_conversation_in_the_end(
+    relay: Relay, begin: Callable[[Relay], Titled]
+) -> None:
+    _talk, title = begin(relay)
+    relay.answer(title, said("Parser repair"))
+    relay.digest()
+    assert not Exchange.objects.exists()
+    relay.digest_later()
+    (session,) = sessions()
+    assert exchange_of(title).session == session
+    assert path_of(session)[-1] == "a:Parser repair"
+    assert QUESTION in path_of(session)[-2]
+
+
+@pytest.mark.parametrize("begin", EVERY)
+def test_a_question_that_comes_late_is_the_path_and_is_stored_whole(
+    relay: Relay, begin: Callable[[Relay], Titled]
+) -> None:
+    talk, title = begin(relay)
+    relay.answer(title, said("Parser repair"))
+    relay.digest()
+    relay.digest_later()
+    talk.ask(QUESTION, said("Done."))
+    talk.ask("Thanks.", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session) == ["u:Fix the parser.", "a:Done.", "u:Thanks.", "a:Gladly."]
+    inputs = Message.objects.filter(kind="model_input", on_path=True).order_by("seq")
+    if isinstance(talk, ClaudeCode):
+        assert inputs[0].content.startswith("<system-reminder>\nTurn 1.")
+
+
+@pytest.mark.parametrize("field", ["title", "name"])
+def test_a_title_that_is_asked_for_later_leaves_the_conversation_alone(relay: Relay, field: str) -> None:
+    talk = ClaudeCode(relay)
+    talk.ask(QUESTION, said("Done."))
+    title = talk.send_title(QUESTION, field=field)
+    relay.answer(title, said("{}"))
+    relay.digest()
+    talk.ask("Thanks.", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session) == ["u:Fix the parser.", "a:Done.", "u:Thanks.", "a:Gladly."]
+    assert exchange_of(title).metadata["helper"] == "title"
+
+
+def test_a_probe_that_ended_long_before_is_filed_with_its_conversation(relay: Relay) -> None:
+    talk = ClaudeCode(relay)
+    body = {"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}]}
+    probe = relay.send(talk.dialect, body, talk.headers)
+    relay.answer(probe, said("#"), metadata={"cost": "0.5"})
+    relay.digest()
+    relay.digest_later()
+    relay.reborn()
+    assert (sessions(), exchange_of(probe).session) == ([], None)
+    talk.ask(QUESTION, said("Done."))
+    (session,) = sessions()
+    assert exchange_of(probe).session == session
+    assert session.cost == Decimal("0.5")
+    assert Message.objects.get(kind="debug_log").content == "probe call: quota → #"
+
+
+def test_a_conversation_of_json_answers_is_a_conversation(relay: Relay) -> None:
+    """A program without tools that always asks for JSON, and resends what was said."""
+    headers = {"x-session-id": "extraction-1"}
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"properties": {"title": {}}}}}
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Extract."}, {"role": "user", "content": "One"}]
+    body = {"model": "m", "messages": messages, "response_format": form}
+    relay.ask("openai-chat", body, said("{}"), headers)
+    relay.digest_later()
+    messages += [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "Two"}]
+    relay.ask("openai-chat", body, said("{1}"), headers)
+    (session,) = sessions()
+    assert path_of(session) == ["u:One", "a:{}", "u:Two", "a:{1}"]
+
+
+def test_a_request_with_foreign_answers_is_a_branch(relay: Relay) -> None:
+    talk = OpenCode(relay, session="ses_1")
+    talk.ask(QUESTION, said("Done."))
+    other = OpenCode(relay, session="ses_1")
+    other.say("What is a fjord?")
+    other.hear(said("A bay."))
+    other.ask("How deep?", said("Deep."))
+    (session,) = sessions()
+    assert path_of(session) == ["u:What is a fjord?", "a:A bay.", "u:How deep?", "a:Deep."]
+    assert Message.objects.filter(content="Done.", on_path=False).exists()
