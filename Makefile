@@ -26,7 +26,7 @@ PIN := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
-	bench faults messages requirements audit screenshots browser clean
+	bench faults messages prices requirements audit screenshots browser clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -37,6 +37,7 @@ help:
 	@echo "make faults        outages and crashes (long)"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"
+	@echo "make prices        generate relay/prices.toml from the package genai-prices"
 	@echo "make requirements  pin versions and hashes; UPGRADE=1 takes the newest allowed ones"
 	@echo "make audit         look up known vulnerabilities of the pinned packages"
 	@echo "make clean         remove everything that can be made again; data/ stays"
@@ -95,6 +96,9 @@ faults: .venv/.dev
 
 messages: .venv/.dev
 	$(BIN)/python manage.py messages
+
+prices: .venv/.dev
+	$(BIN)/python scripts/make_prices.py
 
 screenshots: .venv/.dev browser
 	$(BIN)/python docs/images/take.py

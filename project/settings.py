@@ -136,6 +136,9 @@ if _prices != Path():
         PARLEY_PRICES = read_prices(_prices)
     except WrongPrices as error:
         env.refuse("PARLEY_PRICES", str(error))
+PARLEY_UNKNOWN_INPUT_PRICE = env.amount("PARLEY_UNKNOWN_INPUT_PRICE", Decimal(15))
+PARLEY_UNKNOWN_OUTPUT_PRICE = env.amount("PARLEY_UNKNOWN_OUTPUT_PRICE", Decimal(75))
+PARLEY_RELAY_RESERVED_TOKENS = env.whole_number("PARLEY_RELAY_RESERVED_TOKENS", 8_192, least=1, most=10**9)
 PARLEY_RELAY_BODY_MB = env.whole_number("PARLEY_RELAY_BODY_MB", 64, least=1, most=1024)
 PARLEY_RELAY_KEEPALIVE_SECONDS = env.whole_number("PARLEY_RELAY_KEEPALIVE_SECONDS", 15, most=3600)
 PARLEY_RELAY_ON_DISCONNECT = env.choice("PARLEY_RELAY_ON_DISCONNECT", "abort", among=("abort", "drain"))

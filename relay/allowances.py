@@ -1,9 +1,9 @@
-"""How much one person may use: messages in a minute, tokens and money in a day.
+"""How much one person may use: messages in a minute, tokens and money in a day, in chats and with all of their keys.
 
-What they may use stands in their `Allowance`, or else in the settings. What they used is counted in rows of its own and
-not summed up from their sessions, so deleting those gives nothing back. Messages are counted and held against the limit
-in one step that nobody else of the same name can come between, in any process. Tokens and cost are known only when a
-call has ended: whoever has a little left may start one more call, and is stopped after it.
+What they may use is in their `Allowance`, or else in the settings. What they used is counted in rows of its own and
+not summed up from sessions or keys, so deleting those gives nothing back. Messages are counted and checked against the
+limit in one step, in any process. Tokens and cost of a chat are known only when its call has ended: a person who has a
+little left may start one more call, and is stopped after it. Relayed calls reserve first (`relay.gateway.budgets`).
 
 The minute is any 60 seconds. The day is that of the server's time zone (PARLEY_TIME_ZONE), so that nobody begins a new
 one by moving to another zone.
@@ -45,7 +45,7 @@ class Limits:
 
 
 def limits_of(user: Any) -> Limits:
-    """The person's own, and where they have none the general ones."""
+    """Of a user or of a user's id: the person's own, and where they have none the general ones."""
     own = Allowance.objects.filter(user=user).first() or Allowance()
     names = ("messages_per_minute", "tokens_per_day", "cost_per_day")
     general = {name: getattr(settings, f"PARLEY_CHAT_{name.upper()}") for name in names}
@@ -54,6 +54,10 @@ def limits_of(user: Any) -> Limits:
 
 def _given(own: Any, general: Any) -> Any:
     return general if own is None else own
+
+
+def has_money_budget(user: Any) -> bool:
+    return bool(limits_of(user).cost_per_day)
 
 
 def spent_today(user: Any) -> Spending:

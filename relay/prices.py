@@ -1,8 +1,9 @@
-"""What a call costs: a dated table of prices, in dollars for a million tokens, and each vendor's way of counting.
+"""Prices of models: what a call costs, in dollars, by a dated table and each vendor's way of counting.
 
-The table comes with Parley (`prices.toml`) and a file of the operator's (PARLEY_PRICES) is looked at first. A model
-that is in neither costs nothing here, rather than a guess. What a call cost is written down with it, once: a price
-that changes later changes nothing that was.
+The operator's file (PARLEY_PRICES) is looked at first, then `prices_own.toml`, which is written by hand, then
+`prices.toml`, which `make prices` generates. A model that is in none of them costs 0. Under a budget in money it is
+charged at a ceiling (PARLEY_UNKNOWN_INPUT_PRICE, PARLEY_UNKNOWN_OUTPUT_PRICE), because a budget that counts 0 does not
+hold. The cost of a call is written down once: a price that changes later changes nothing that was.
 
 Our counts have all input in `input_tokens`, with what was read from a cache and written to one beside it (the dialects
 see to that, since the vendors do not agree). So each token is paid for once: fresh input, cache reads, cache writes
@@ -25,7 +26,7 @@ from django.conf import settings
 from history.dialects.loose import count, obj
 from history.entries import Usage
 
-SHIPPED = Path(__file__).with_name("prices.toml")
+OWN, SHIPPED = Path(__file__).with_name("prices_own.toml"), Path(__file__).with_name("prices.toml")
 MILLION = Decimal(1_000_000)
 SMALLEST = Decimal("0.000001")
 DOLLARS = "dollars for a million tokens, like 2.50"
@@ -62,11 +63,15 @@ class Price:
         return is_it and self.provider in ("", provider) and self.since <= day
 
 
-def cost_of(usage: Usage, *, provider: str, model: str, on: date | None = None) -> Decimal:
-    """In dollars, to the millionth; 0 where nobody knows the price."""
+def cost_of(
+    usage: Usage, *, provider: str, model: str, on: date | None = None, has_money_budget: bool = False
+) -> Decimal:
+    """In dollars, to the millionth. An unknown model costs 0, or the ceiling where a budget in money has to hold."""
     price = price_of(provider=provider, model=model, tokens=usage.input_tokens, on=on)
     if price is None:
-        return Decimal(0)
+        if not has_money_budget:
+            return Decimal(0)
+        price = ceiling()
     hour = min(count(obj(usage.raw.get("cache_creation")).get("ephemeral_1h_input_tokens")), usage.cache_write_tokens)
     fresh = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
     paid = (
@@ -79,6 +84,11 @@ def cost_of(usage: Usage, *, provider: str, model: str, on: date | None = None) 
     return (paid / MILLION).quantize(SMALLEST)
 
 
+def ceiling() -> Price:
+    """The price of a model that no table knows, under a budget in money."""
+    return Price(model="*", input=settings.PARLEY_UNKNOWN_INPUT_PRICE, output=settings.PARLEY_UNKNOWN_OUTPUT_PRICE)
+
+
 def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = None) -> Price | None:
     """The operator's before ours; of one file the longest name, of that the provider's own, the latest and the highest
     step that holds."""
@@ -88,7 +98,7 @@ def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = No
 
 @lru_cache(maxsize=2_000)
 def _steps(written: tuple[Price, ...], provider: str, model: str, day: date) -> tuple[Price, ...]:
-    for table in (written, shipped()):
+    for table in (written, *shipped()):
         if fitting := [price for price in table if price.fits(provider=provider, model=model, day=day)]:
             best = max(map(_rank, fitting))
             return tuple(sorted((p for p in fitting if _rank(p) == best), key=lambda price: -price.above))
@@ -102,8 +112,8 @@ def _rank(price: Price) -> tuple[int, bool, bool, date]:
 
 
 @lru_cache(maxsize=1)
-def shipped() -> tuple[Price, ...]:
-    return read_prices(SHIPPED)
+def shipped() -> tuple[tuple[Price, ...], ...]:
+    return read_prices(OWN), read_prices(SHIPPED)
 
 
 def read_prices(path: Path) -> tuple[Price, ...]:

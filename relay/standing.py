@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.models import ApiKey, Session
 from history.selectors import sessions_owned_by
+from relay.allowances import limits_of, spent_today
 from relay.gateway import uses
 from relay.gateway.uses import Use
 from relay.models import KeyUse
@@ -81,6 +82,18 @@ class Standing:
         use = {"day": self.day, "month": self.month}.get(period)
         used = None if use is None else Decimal(use.cost if is_cost else use.tokens)
         return Limit(words=words, most=Decimal(self._most(name)), used=used, is_cost=is_cost)
+
+
+def budget_of(user: Any) -> list[Limit]:
+    """What a person may use today, in chats and with all keys together; nothing where that is not limited."""
+    limits, spent = limits_of(user), spent_today(user)
+    found = (
+        Limit(
+            words=_("tokens per day"), most=Decimal(limits.tokens_per_day), used=Decimal(spent.tokens), is_cost=False
+        ),
+        Limit(words=_("cost per day"), most=limits.cost_per_day, used=spent.cost, is_cost=True),
+    )
+    return [limit for limit in found if limit.most]
 
 
 def standings(keys: Sequence[ApiKey]) -> list[Standing]:

@@ -126,7 +126,12 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> 
         if (stored := _stored_answer(exchange)) is not None:
             return stored
         outcome = outcome_of(call.prepared, call.notes)
-        cost = cost_of(output.usage, provider=exchange.provider, model=exchange.model) if output.usage else Decimal(0)
+        cost = Decimal(0)
+        if output.usage:
+            has_money_budget = allowances.has_money_budget(call.turn.user)
+            cost = cost_of(
+                output.usage, provider=exchange.provider, model=exchange.model, has_money_budget=has_money_budget
+            )
         appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
         if output.usage:
             tokens = output.usage.input_tokens + output.usage.output_tokens

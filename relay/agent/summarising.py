@@ -183,7 +183,10 @@ def _open(context: Context, asking: _Asking) -> Exchange:
 def _end(exchange: Exchange, output: ModelOutput, asking: _Asking, notes: CallNotes, end_reason: str) -> None:
     """Nothing is said in the conversation, but it was used and has its price."""
     usage = output.usage
-    cost = cost_of(usage, provider=exchange.provider, model=exchange.model) if usage else Decimal(0)
+    cost = Decimal(0)
+    if usage:
+        has_money_budget = allowances.has_money_budget(asking.turn.user)
+        cost = cost_of(usage, provider=exchange.provider, model=exchange.model, has_money_budget=has_money_budget)
     told: dict[str, Any] = {"attempts": max(1, notes.attempts), "request_hash": notes.request_hash}
     if usage:
         told["usage"] = thawed(entry_to_json(output)["usage"])

@@ -1,8 +1,9 @@
-"""What keys use, as this process counts it: it looks and counts in memory, so a call waits for nobody.
+"""Use of keys and of their owners, counted in the memory of this process, so that no call waits for the database.
 
-What the processes count comes together within a second: more than twice in it, each writes what it has and reads what
-all have (`sync`). The tokens of a key that has no limit are counted by the digester instead, who reads the reply anyway
-and writes them together with the exchange: `note` is for those that have one, and for what is not recorded.
+Each process writes what it counted and reads what all have counted every 0.4 seconds (`sync`). The tokens of a key
+without limits are counted by the digester instead, which reads the reply anyway and writes them together with the
+exchange: `note` is for keys with limits, and for what is not recorded. A budget may belong to the key or to its owner;
+`relay.gateway.budgets` checks both.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from operator import attrgetter
-from typing import Any, Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from django.db import DatabaseError, InterfaceError
 
 from history.models import ApiKey
+from relay.allowances import Limits, limits_of
 from relay.database import in_database
 from relay.gateway import shared, uses
 from relay.gateway.uses import NO_USE, Total, Use, this_minute, today
@@ -31,6 +33,9 @@ logger = logging.getLogger(__name__)
 ACTIVE_SECONDS = 120.0
 # One that was not seen for so long need not be kept up to date: its next call reads what others have counted.
 BUSY_SECONDS = 5.0
+NEVER = float("-inf")
+# How long a call waits to learn what the owner of its key may use.
+OWNER_SECONDS = 1.0
 P = TypeVar("P", int, date)
 
 
@@ -60,27 +65,58 @@ class Count(Generic[P]):
 
 @dataclass(slots=True)
 class Account:
-    """One key in this process."""
+    """One key in this process. `open` is what its running calls have reserved, by their names."""
 
     minute: Count[int]
     day: Count[date]
     month_before: Use = NO_USE
     running: set[str] = field(default_factory=set)
+    open: dict[str, Use] = field(default_factory=dict)
     elsewhere: int = 0
     key: ApiKey | None = None  # as it was last seen
     seen: float = 0.0
-    is_limited: bool = False
+    has_limits: bool = False  # of its own
+    is_limited: bool = False  # by its own limits or by those of its owner
     is_loaded: bool = False
 
     @property
     def prefix(self) -> str:
         return self.key.prefix if self.key else ""
 
+    @property
+    def owner(self) -> int:
+        return self.key.owner_id if self.key else 0
+
+
+@dataclass(slots=True)
+class Owner:
+    """The person who owns keys: what all processes have written of the day, and what may be used on it."""
+
+    day: date
+    known: Use = NO_USE
+    limits: Limits = field(default_factory=Limits)
+    open: dict[str, Use] = field(default_factory=dict)
+    read_at: float = NEVER
+    seen: float = 0.0
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.limits.tokens_per_day or self.limits.cost_per_day)
+
+    @property
+    def must_be_read(self) -> bool:
+        """Before the first call, and after a rest where there is a budget. Else `sync` reads it, and no call waits."""
+        rested = _rests(self.read_at, BUSY_SECONDS)
+        return rested and (self.is_limited or self.read_at == NEVER)
+
 
 _lock = threading.Lock()
 _accounts: dict[int, Account] = {}
-# Of days that have ended. As they are: what is just being written of one is not to be written again.
-_over: list[tuple[int, Count[date]]] = []
+_owners: dict[int, Owner] = {}
+# How many processes carry calls, this one included.
+_processes = 1
+# Of days that have ended: key, owner and count. As they are: what is just being written is not to be written again.
+_over: list[tuple[int, int, Count[date]]] = []
 # Goes up when `sync` begins to write and when it has read back: what was read while it is odd, or while it went up, may
 # lack what is being written or have it twice.
 _turns = 0
@@ -101,11 +137,12 @@ def is_limited(key: ApiKey) -> bool:
 
 
 def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> Account:
-    """Count a call in, unless the key has limits that must be checked first."""
+    """Count a call in, unless the key or its owner has limits that must be checked first."""
     with _lock:
         account = account_of(key.id, is_locked=True)
         if account.key is not key:
-            account.key, account.is_limited = key, is_limited(key)
+            account.key, account.has_limits = key, is_limited(key)
+        account.is_limited = account.has_limits or owner_of(key.owner_id, is_locked=True).is_limited
         if is_checked or not account.is_limited:
             account.minute.requests += 1
             account.day.requests += 1
@@ -134,11 +171,25 @@ def account_of(key: int, *, is_locked: bool = False, is_seen: bool = True) -> Ac
     return account
 
 
+def owner_of(owner: int, *, is_locked: bool = False) -> Owner:
+    """The owner on the present day."""
+    if not is_locked:
+        with _lock:
+            return owner_of(owner, is_locked=True)
+    found, day = _owners.get(owner), today()
+    if found is None:
+        found = _owners[owner] = Owner(day=day)
+    if found.day != day:
+        found.day, found.known, found.read_at = day, NO_USE, NEVER
+    found.seen = time.monotonic()
+    return found
+
+
 def _turn(key: int, account: Account, minute: int) -> None:
     """A new minute has begun, and with some of them a day."""
     account.minute, day = Count(minute), today()
     if account.day.period != day:
-        _over.append((key, account.day))
+        _over.append((key, account.owner, account.day))
         account.day, account.is_loaded = Count(day), False
 
 
@@ -154,6 +205,63 @@ def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
         shared.note_tokens(key.prefix, tokens)
 
 
+# Budgets.
+
+
+class Pool(NamedTuple):
+    """One budget as this process sees it. `known` was written by all processes, `unwritten` is ours and not yet
+    written, `open` is reserved by running calls of ours, `processes` is how many processes share what is left."""
+
+    known: Use
+    unwritten: Use
+    open: Use
+    is_idle: bool
+    processes: int
+
+    @property
+    def used(self) -> Use:
+        return self.known + self.unwritten
+
+
+def pools(key: ApiKey, *, name: str = "", is_locked: bool = False) -> dict[str, Pool]:
+    """What the key has used today and this month, and its owner today; without the reservation of the call `name`."""
+    if not is_locked:
+        with _lock:
+            return pools(key, name=name, is_locked=True)
+    account, owner = account_of(key.id, is_locked=True), owner_of(key.owner_id, is_locked=True)
+    day = account.day
+    unwritten = day.writing + day.new
+    of_owner = sum((one.day.writing + one.day.new for one in _accounts.values() if one.owner == key.owner_id), NO_USE)
+    by_key = [use for call, use in account.open.items() if call != name]
+    by_owner = [use for call, use in owner.open.items() if call != name]
+    reserved, reserved_by_owner = sum(by_key, NO_USE), sum(by_owner, NO_USE)
+    return {
+        "key_day": Pool(day.known, unwritten, reserved, not by_key, _processes),
+        "key_month": Pool(account.month_before + day.known, unwritten, reserved, not by_key, _processes),
+        "owner_day": Pool(owner.known, of_owner, reserved_by_owner, not by_owner, _processes),
+    }
+
+
+V = TypeVar("V")
+
+
+def reserve(key: ApiKey, name: str, amount: Use, *, check: Callable[[dict[str, Pool]], V | None]) -> V | None:
+    """Reserve the amount for a call unless the check objects; returns the objection."""
+    with _lock:
+        objection = check(pools(key, name=name, is_locked=True))
+        if objection is None:
+            account_of(key.id, is_locked=True).open[name] = amount
+            owner_of(key.owner_id, is_locked=True).open[name] = amount
+        return objection
+
+
+def release(key: ApiKey, name: str) -> bool:
+    """The call has ended, or was refused. False where it had reserved nothing."""
+    with _lock:
+        owner_of(key.owner_id, is_locked=True).open.pop(name, None)
+        return account_of(key.id, is_locked=True).open.pop(name, None) is not None
+
+
 def sync() -> None:
     """The background's job: write what this process counted, read what all of them did."""
     global _turns
@@ -165,13 +273,16 @@ def sync() -> None:
 
 
 def _write_and_read() -> None:
+    global _processes
     with _lock:
         active = {key: account for key, account in _accounts.items() if _is_active(account)}
         for key in _accounts.keys() - active.keys():
             del _accounts[key]
+        for owner in [pk for pk, one in _owners.items() if not one.open and _rests(one.seen, ACTIVE_SECONDS)]:
+            del _owners[owner]
         over = list(_over)
-        days = [*over, *((key, account.day) for key, account in active.items())]
-        for _, day in days:
+        days = [*over, *((key, account.owner, account.day) for key, account in active.items())]
+        for _, _, day in days:
             day.begin_writing()
         for account in active.values():
             account.minute.begin_writing()
@@ -179,19 +290,34 @@ def _write_and_read() -> None:
         for key in active.keys() - minutes.keys():
             active[key].is_loaded = False
         running = {key: len(active[key].running) for key in minutes}
+        owners = {pk: one for pk, one in _owners.items() if one.open or not _rests(one.seen, BUSY_SECONDS)}
     # First: without the database, Redis must not forget them.
-    shared.keep_alive({active[key].prefix: active[key].running for key in minutes})
-    uses.add_days((key, count.period, count.writing) for key, count in days)
-    _written(count for _, count in days)
+    of_owners = {shared.scope_of_owner(pk): one.open.keys() for pk, one in owners.items() if one.open}
+    shared.keep_alive({**{active[key].prefix: active[key].running for key in minutes}, **of_owners})
+    uses.add_days((key, owner, count.period, count.writing) for key, owner, count in days)
+    _written(days)
     del _over[: len(over)]
     if minutes:
         uses.add_minutes({key: (count.period, count.writing) for key, count in minutes.items()}, running=running)
-        _written(minutes.values())
+        _written_minutes(minutes.values())
         for key in minutes:
             _take(key, uses.total_of(key, minute=this_minute(), day=today()))
+        _processes = 1 if shared.is_there() else 1 + uses.other_processes()
+    for pk in owners:
+        _take_owner(pk, *_read_owner(pk))
 
 
-def _written(counts: Iterable[Count[Any]]) -> None:
+def _written(days: Iterable[tuple[int, int, Count[date]]]) -> None:
+    """What was just written is known, of the keys and of their owners."""
+    with _lock:
+        for _, owner, count in days:
+            found = _owners.get(owner)
+            if found is not None and found.day == count.period:
+                found.known += count.writing
+            count.known, count.writing = count.known + count.writing, NO_USE
+
+
+def _written_minutes(counts: Iterable[Count[int]]) -> None:
     with _lock:
         for count in counts:
             count.known, count.writing = count.known + count.writing, NO_USE
@@ -208,6 +334,20 @@ def _take(key: int, total: Total, *, read_in: int | None = None) -> bool:
         return True
 
 
+def _read_owner(owner: int) -> tuple[Use, Limits]:
+    return uses.spent_by(owner, day=today()), limits_of(owner)
+
+
+def _take_owner(pk: int, spent: Use, limits: Limits, *, read_in: int | None = None) -> bool:
+    with _lock:
+        if read_in is not None and (read_in != _turns or read_in % 2):
+            return False
+        found = _owners.get(pk)
+        if found is not None:
+            found.known, found.limits, found.read_at = spent, limits, time.monotonic()
+        return True
+
+
 def running_here() -> int:
     """How many calls this process is carrying."""
     with _lock:
@@ -215,19 +355,26 @@ def running_here() -> int:
 
 
 def forget_all() -> None:
+    global _processes
     with _lock:
         _accounts.clear()
+        _owners.clear()
         _over.clear()
+        _processes = 1
 
 
 def _is_active(account: Account) -> bool:
     unwritten = account.day.new + account.day.writing
-    return bool(account.running or unwritten) or time.monotonic() - account.seen < ACTIVE_SECONDS
+    return bool(account.running or unwritten) or not _rests(account.seen, ACTIVE_SECONDS)
 
 
 def _is_busy(account: Account) -> bool:
     unwritten = account.minute.new + account.minute.writing
-    return bool(account.running or unwritten) or time.monotonic() - account.seen < BUSY_SECONDS
+    return bool(account.running or unwritten) or not _rests(account.seen, BUSY_SECONDS)
+
+
+def _rests(seen: float, seconds: float) -> bool:
+    return time.monotonic() - seen >= seconds
 
 
 async def load(key: int) -> None:
@@ -242,3 +389,17 @@ async def load(key: int) -> None:
         if _take(key, total, read_in=turn):
             return
         await asyncio.sleep(READ_AFTER)
+
+
+async def load_owner(owner: int) -> None:
+    """What the owner may use and has used. While the database cannot say, calls pass, and wait once in 5 seconds."""
+    try:
+        async with asyncio.timeout(OWNER_SECONDS):
+            for _ in range(READ_AGAIN):
+                turn = _turns
+                if _take_owner(owner, *await in_database(_read_owner, owner), read_in=turn):
+                    return
+                await asyncio.sleep(READ_AFTER)
+    except (DatabaseError, InterfaceError, TimeoutError):
+        logger.warning("What the owner %d of a key may use cannot be read; the call passes.", owner)
+        owner_of(owner).read_at = time.monotonic()

@@ -19,6 +19,7 @@ from relay.errors import NoSuchModel, ProviderError
 from relay.gateway import (
     addresses,
     bodies,
+    budgets,
     callers,
     glances,
     limits,
@@ -156,6 +157,7 @@ async def _send_on(call: Call, client: Client) -> None:
         upstreams = _able(call, whereabouts.those_that_have(call, upstreams))
     if call.refers:
         upstreams = await ownership.reaching(call, upstreams)
+    await budgets.reserve(call, upstreams[0])
     recording = Recording(call)
     recording.accept(upstreams[0])
     leaving = Leaving(client.loop)

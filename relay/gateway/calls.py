@@ -17,6 +17,7 @@ from relay.gateway.bodies import looked_into
 from relay.gateway.naming import NOT_NAMED, Naming
 from relay.gateway.records import Attempt
 from relay.gateway.references import Reference
+from relay.gateway.uses import NO_USE, Use
 
 Scope = Mapping[str, Any]
 
@@ -40,6 +41,7 @@ class Call:
     key: ApiKey
     recording: str = "off"
     is_limited: bool = False
+    spent: Use = NO_USE
     address: Address
     body: bytes = b""
     told: bytes = b""

@@ -99,6 +99,10 @@ async def _standing(key: ApiKey) -> dict[str, Any]:
         total = await in_database(uses.total_of, key.pk, minute=uses.this_minute(), day=uses.today())
     except (DatabaseError, InterfaceError):
         total = Total()
+    owner = accounts.owner_of(key.owner_id)
+    if owner.must_be_read:
+        await accounts.load_owner(key.owner_id)
+    of_owner = accounts.pools(key)["owner_day"].used
     minute = total.minute
     if not accounts.is_limited(key):
         # Its tokens are counted by the digester, its requests by this process alone.
@@ -117,6 +121,14 @@ async def _standing(key: ApiKey) -> dict[str, Any]:
             "day": _told(day),
             "month": _told(total.month_before + day),
             "running": len(account.running) + total.elsewhere,
+        },
+        # Chats and all keys of the person who owns this one.
+        "owner": {
+            "limits": {
+                "tokens_per_day": owner.limits.tokens_per_day or None,
+                "cost_per_day": _plain(owner.limits.cost_per_day or None),
+            },
+            "use": {"day": {"tokens": of_owner.tokens, "cost": _plain(of_owner.cost)}},
         },
     }
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from history import counters
 from history.entries import Usage
 from history.models import ApiKey
-from relay.gateway import accounts
+from relay.gateway import accounts, budgets
 from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.edges import Copy, Edges
@@ -27,7 +27,8 @@ from relay.gateway.journal import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Loss
 from relay.gateway.records import Accepted, Ended, without_credentials
 from relay.gateway.routes import Upstream
 from relay.gateway.usage import name_in, usage_of, usage_told
-from relay.prices import cost_of
+from relay.gateway.uses import Use
+from relay.prices import cost_of, price_of
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +70,13 @@ class Recording:
 
     __slots__ = (
         *("_has_ended", "_instead", "call", "cost", "edges", "encoding", "first_byte_at", "is_counted_here", "is_kept"),
-        *("journal", "names", "size", "upstream", "usage"),
+        *("is_assumed_price", "journal", "names", "size", "upstream", "usage"),
     )
 
     def __init__(self, call: Call) -> None:
         self.call = call
         self.journal = journal()
-        self.is_kept = self.is_counted_here = self._has_ended = False
+        self.is_kept = self.is_counted_here = self.is_assumed_price = self._has_ended = False
         self.edges: Edges | None = None
         self.encoding = ""
         self.names: Names | None = None
@@ -134,10 +135,13 @@ class Recording:
         is_used = self.size > 0 and status < 400 and self.call.address.kind != "count"
         if is_used and self.is_counted_here:
             self._try_to_count(is_done=reason == "done")
+        budgets.settle(self.call)
         if self._instead is not None:
             metadata |= self._instead
         if self.usage is not None:
             metadata["cost"] = str(self.cost)
+            if self.is_assumed_price:
+                metadata["price"] = "assumed"
         if self.call.recording == NO_REPLIES and self.edges is not None and (name := name_in(self.beginning)):
             metadata["reply_id"] = name
         if self.is_kept:
@@ -190,8 +194,13 @@ class Recording:
         else:
             self.usage = usage_told(upstream.dialect, self.edges, encoding=self.encoding)
         if self.usage is not None:
-            self.cost = cost_of(self.usage, provider=upstream.provider.name, model=upstream.model)
-            accounts.note(call.key, self.usage.input_tokens + self.usage.output_tokens, self.cost)
+            name, model = upstream.provider.name, upstream.model
+            has_money_budget = call.is_limited and budgets.has_money_budget(call.key)
+            self.cost = cost_of(self.usage, provider=name, model=model, has_money_budget=has_money_budget)
+            self.is_assumed_price = has_money_budget and price_of(provider=name, model=model) is None
+            tokens = self.usage.input_tokens + self.usage.output_tokens
+            accounts.note(call.key, tokens, self.cost)
+            call.spent = Use(0, tokens, self.cost)
 
 
 def _is_counted_unrecorded(call: Call) -> bool:

@@ -1,4 +1,4 @@
-"""The minute and the calls at once of keys with limits, in Redis: exact across processes.
+"""Rate limits and budgets in Redis, exact across processes: the minute, the calls at once, what running calls reserve.
 
 Redis is asked only for keys that have such limits. Where it is not there or does not answer, nobody is refused for it:
 each process counts for itself, and the database brings the counts together once a second. Its client is loaded with
@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -89,7 +88,7 @@ def note_tokens(key: str, tokens: int) -> None:
     _soon(_try(pipeline.execute()))
 
 
-def keep_alive(running: Mapping[str, AbstractSet[str]]) -> None:
+def keep_alive(running: Mapping[str, Collection[str]]) -> None:
     """The background's: the calls of this process go on, also where Redis has forgotten them. The sets are live."""
     kept = {key: names for key, live in running.items() if (names := tuple(live))}
     if not kept or not is_there():
@@ -108,6 +107,117 @@ def keep_alive(running: Mapping[str, AbstractSet[str]]) -> None:
         pipeline.execute()
     except _faults() as error:
         logger.warning("Redis does not answer (%s).", type(error).__name__)
+
+
+# Budgets.
+
+# How long a counter of a budget and the reservations are kept without use: longer than a month, and than any call.
+COUNTER_KEPT_SECONDS, RESERVED_KEPT_SECONDS = 35 * 86_400, 86_400
+
+# KEYS: running calls of the owner and of the key, their reservations, then one counter per budget. ARGV: the time, the
+# time until which the call counts, its name, what it reserves; then five values per budget (`Meter`). Returns the place
+# of the budget that objects (-1 for none) and whether it is used up. A counter never knows less than the process that
+# asks, which reads what chats have used from the database.
+_RESERVE = """
+local now, till, name = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local open = {}
+for scope = 1, 2 do
+  local tokens, micros, calls = 0, 0, 0
+  redis.call('ZREMRANGEBYSCORE', KEYS[scope], '-inf', now)
+  for _, other in ipairs(redis.call('ZRANGE', KEYS[scope], 0, -1)) do
+    local held = other ~= name and redis.call('HGET', KEYS[scope + 2], other)
+    if held then
+      local first, second = string.match(held, '(%d+):(%d+)')
+      tokens, micros, calls = tokens + first, micros + second, calls + 1
+    end
+  end
+  open[scope] = {tokens, micros, calls}
+end
+for place = 0, #KEYS - 5 do
+  local base = 5 + place * 5
+  local scope, unit = tonumber(ARGV[base + 1]), tonumber(ARGV[base + 2])
+  local used, limit, amount = tonumber(ARGV[base + 3]), tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5])
+  local counter = KEYS[place + 5]
+  local counted = tonumber(redis.call('GET', counter) or '0')
+  if used > counted then
+    counted = used
+    redis.call('SET', counter, ARGV[base + 3], 'EX', COUNTER_KEPT)
+  end
+  if counted >= limit then return {place, 1} end
+  if open[scope][3] > 0 and counted + open[scope][unit] + amount > limit then return {place, 0} end
+end
+for scope = 1, 2 do
+  redis.call('ZADD', KEYS[scope], till, name)
+  redis.call('EXPIRE', KEYS[scope], RUNNING_KEPT)
+  redis.call('HSET', KEYS[scope + 2], name, ARGV[4] .. ':' .. ARGV[5])
+  redis.call('EXPIRE', KEYS[scope + 2], RESERVED_KEPT)
+end
+return {-1, 0}
+"""
+_RESERVE = (
+    _RESERVE.replace("COUNTER_KEPT", str(COUNTER_KEPT_SECONDS))
+    .replace("RUNNING_KEPT", str(KEPT_SECONDS))
+    .replace("RESERVED_KEPT", str(RESERVED_KEPT_SECONDS))
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meter:
+    """One budget in whole numbers, of tokens or of millionths of a dollar; `used` as this process knows it."""
+
+    counter: str
+    is_owners: bool
+    is_cost: bool
+    used: int
+    limit: int
+    amount: int
+
+
+def scope_of_owner(owner: int) -> str:
+    """Beside the keys, which go by their prefixes; those have no dash."""
+    return f"owner-{owner}"
+
+
+async def reserve(
+    name: str, scopes: tuple[str, str], held: tuple[int, int], meters: Sequence[Meter]
+) -> tuple[int, bool] | None:
+    """Reserve for the owner and the key. Which budget objects (-1 for none), and whether it is used up; None where
+    Redis does not answer."""
+    now = time.time()
+    names = [*map(_running, scopes), *map(_reserved, scopes), *(_counter(meter.counter) for meter in meters)]
+    values: list[Any] = [now, now + ALIVE_SECONDS, name, *held]
+    for meter in meters:
+        values += [1 if meter.is_owners else 2, 2 if meter.is_cost else 1, meter.used, meter.limit, meter.amount]
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            place, is_used_up = await _client().eval(_RESERVE, len(names), *names, *values)
+    except _faults() as error:
+        logger.warning("Redis does not count budgets (%s); this process does.", type(error).__name__)
+        return None
+    except asyncio.CancelledError:
+        settle(name, scopes, [])
+        raise
+    return int(place), bool(is_used_up)
+
+
+def settle(name: str, scopes: tuple[str, str], counters: Sequence[tuple[str, int]]) -> None:
+    """Without waiting: add what the call used to each counter, and forget what it had reserved."""
+    pipeline = _client().pipeline(transaction=True)
+    for counter, amount in counters:
+        pipeline.incrby(_counter(counter), amount)
+        pipeline.expire(_counter(counter), COUNTER_KEPT_SECONDS)
+    for scope in scopes:
+        pipeline.hdel(_reserved(scope), name)
+    pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
+    _soon(_try(pipeline.execute()))
+
+
+def _reserved(scope: str) -> str:
+    return f"{PREFIX}:{scope}:reserved"
+
+
+def _counter(name: str) -> str:
+    return f"{PREFIX}:{name}"
 
 
 async def close() -> None:

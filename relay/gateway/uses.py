@@ -1,4 +1,4 @@
-"""What keys have used, in the database: added to by every process, read back by every process.
+"""Use of keys and of their owners in the database, added to and read back by every process.
 
 By minutes, which are the clock's and counted since 1970, and by days, which are those of PARLEY_TIME_ZONE.
 """
@@ -24,7 +24,7 @@ from django.db.models import F, Sum
 from django.utils import timezone
 
 from history.transactions import writing
-from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse
+from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse, Spending
 
 MOST_TOKENS = 10**12
 # Several times a second wherever a key is in use, hence by hand. What others have added is added to.
@@ -32,6 +32,14 @@ ADD_DAY = """
     INSERT INTO relay_keyuse (key_id, day, requests, tokens, cost) VALUES (%s, %s, %s, %s, %s)
     ON CONFLICT (key_id, day) DO UPDATE SET requests = relay_keyuse.requests + excluded.requests,
         tokens = relay_keyuse.tokens + excluded.tokens, cost = relay_keyuse.cost + excluded.cost
+"""
+# The same for the owner of the key: chats and keys count together, and the use of a deleted key stays. An owner who was
+# removed meanwhile gets no row.
+ADD_SPENDING = """
+    INSERT INTO relay_spending (user_id, day, messages, tokens, cost)
+    SELECT id, %s, 0, %s, %s FROM accounts_user WHERE id = %s
+    ON CONFLICT (user_id, day) DO UPDATE SET
+        tokens = relay_spending.tokens + excluded.tokens, cost = relay_spending.cost + excluded.cost
 """
 ADD_MINUTE = """
     INSERT INTO relay_keyminute (key_id, minute, requests, tokens) VALUES (%s, %s, 0, %s)
@@ -91,13 +99,30 @@ def today() -> date:
 _token = secrets.token_hex(4)
 
 
-def add_days(days: Iterable[tuple[int, date, Use]]) -> None:
-    """Add to the rows of these keys, whoever else is adding to them."""
-    # In one order, against deadlocks.
-    rows = [_row(key, day, use) for key, day, use in sorted(days) if use]
-    if rows:
+def add_days(days: Iterable[tuple[int, int, date, Use]]) -> None:
+    """Add to the rows of these keys and of their owners: key, owner, day and use of each."""
+    of_keys: dict[tuple[int, date], Use] = defaultdict(Use)
+    of_owners: dict[tuple[int, date], Use] = defaultdict(Use)
+    for key, owner, day, use in days:
+        if use:
+            of_keys[key, day] += use
+            of_owners[owner, day] += use
+    if of_keys:
         with writing(), connection.cursor() as cursor:
-            cursor.executemany(ADD_DAY, rows)
+            _add(cursor, of_keys, of_owners)
+
+
+def _add(cursor: Any, of_keys: Mapping[tuple[int, date], Use], of_owners: Mapping[tuple[int, date], Use]) -> None:
+    """In one order, against deadlocks."""
+    cursor.executemany(ADD_DAY, [_row(key, day, use) for (key, day), use in sorted(of_keys.items())])
+    spent = [(owner, day, use) for (owner, day), use in sorted(of_owners.items()) if use.tokens or use.cost]
+    if spent:
+        cursor.executemany(ADD_SPENDING, [_spending_row(*one) for one in spent])
+
+
+def _spending_row(owner: int, day: date, use: Use) -> tuple[Any, ...]:
+    _, written_day, _, tokens, cost = _row(owner, day, use)
+    return written_day, tokens, cost, owner
 
 
 def _row(key: int, day: date, use: Use) -> tuple[Any, ...]:
@@ -109,17 +134,19 @@ def _bounded(tokens: int) -> int:
     return max(0, min(tokens, MOST_TOKENS))
 
 
-def add_tokens(amounts: Iterable[tuple[int, float, Use]]) -> None:
-    """What the digester has counted: key, moment and tokens of each call, within its transaction."""
+def add_tokens(amounts: Iterable[tuple[int, int, float, Use]]) -> None:
+    """What the digester has counted: key, owner, moment and use of each call, within its transaction."""
     days: dict[tuple[int, date], Use] = defaultdict(Use)
+    owners: dict[tuple[int, date], Use] = defaultdict(Use)
     minutes: dict[tuple[int, int], int] = defaultdict(int)
-    for key, moment, use in amounts:
+    for key, owner, moment, use in amounts:
         minute = int(moment) // 60
         days[key, day_of(minute)] += use
+        owners[owner, day_of(minute)] += use
         minutes[key, minute] += use.tokens
     if days:
         with connection.cursor() as cursor:
-            cursor.executemany(ADD_DAY, [_row(key, day, use) for (key, day), use in sorted(days.items())])
+            _add(cursor, days, owners)
             cursor.executemany(ADD_MINUTE, [(*place, _bounded(tokens)) for place, tokens in sorted(minutes.items())])
 
 
@@ -153,6 +180,17 @@ def total_of(key: int, *, minute: int, day: date) -> Total:
         ),
         elsewhere=alive.aggregate(total=Sum("count"))["total"] or 0,
     )
+
+
+def spent_by(owner: int, *, day: date) -> Use:
+    """By one person on one day, in chats and with all keys, those that have ended or were deleted included."""
+    return _use(Spending.objects.filter(user_id=owner, day=day).values("tokens", "cost").first())
+
+
+def other_processes() -> int:
+    """How many other processes carry calls of keys with limits."""
+    alive = KeyStreams.objects.filter(at__gt=timezone.now() - ALIVE).exclude(process=_process())
+    return alive.values("process").distinct().count()
 
 
 def tidy() -> None:

@@ -25,8 +25,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from history import changes, keys
 from history.models import ApiKey
-from relay.allowances import limits_of
-from relay.standing import LIMITS, Standing, sessions_of, standings
+from relay.standing import LIMITS, Standing, budget_of, sessions_of, standings
 
 MOST_KEYS = 50
 MOST_SHOWN = 200
@@ -101,7 +100,6 @@ def all_keys(request: HttpRequest) -> HttpResponse:
             expires_at=_expiry(form.cleaned_data["days"]),
             actor=request.user,  # type: ignore[arg-type]
             once=form.cleaned_data["once"],
-            **_first_limits(request.user),
         )
     except keys.AlreadyMadeError:
         told = gettext(
@@ -125,14 +123,6 @@ def may_make(user: Any) -> bool:
     return keys.listed().filter(owner=user).count() < MOST_KEYS
 
 
-def _first_limits(user: Any) -> keys.Limits:
-    """Whoever may use so much a day in the chat gets no more by a key of their own making; staff may change it."""
-    if user.is_staff:
-        return {}
-    chat = limits_of(user)
-    return {"tokens_per_day": chat.tokens_per_day or None, "cost_per_day": chat.cost_per_day or None}
-
-
 def _expiry(days: int | None) -> Any:
     return timezone.now() + timedelta(days=days) if days else None
 
@@ -151,6 +141,7 @@ def _list(
         "form": form,
         "modes": RECORDING,
         "may_make": may_make(request.user),
+        "budget": budget_of(request.user),
         "address": settings.PARLEY_URL,
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
     }

@@ -25,7 +25,7 @@ from history.dialects import DIALECTS
 from history.models import ApiKey
 from project.accounts.models import User
 from project.background import JOBS
-from relay.gateway import accounts, limits, uses
+from relay.gateway import accounts, budgets, uses
 from relay.gateway.digest.digester import Digester
 from relay.gateway.refusals import Refusal
 from relay.models import KeyMinute, KeyStreams, KeyUse
@@ -136,7 +136,7 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     assert 0 < int(answered.headers["retry-after"]) <= 31 * 86_400
     told = answered.json["error"]["message"]
-    assert told.startswith(f"This key is over its limit of {words}. It goes on in ")
+    assert told.startswith(f"This key is over its limit of {words}. Try again in ")
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     ],
 )
 def test_how_long_a_limit_holds_is_said_as_people_say_it_and_never_too_short(seconds: int, words: str) -> None:
-    refusal = limits.over("5 tokens per day", seconds)
-    assert refusal.message == f"This key is over its limit of 5 tokens per day. It goes on in {words}."
+    refusal = budgets.over("5 tokens per day", seconds)
+    assert refusal.message == f"This key is over its limit of 5 tokens per day. Try again in {words}."
     assert ("retry-after", str(seconds)) in refusal.headers
 
 
@@ -166,7 +166,7 @@ def test_it_goes_on_at_midnight_also_when_the_clocks_change(
     moment = datetime.fromisoformat(now).replace(tzinfo=ZoneInfo(settings.TIME_ZONE)).timestamp()
     monkeypatch.setattr(time, "time", lambda: moment)
     with pytest.raises(Refusal) as refused:
-        limits._check_budget(ApiKey(tokens_per_day=0), accounts.account_of(0))
+        budgets.check_used_up(ApiKey(pk=0, owner_id=0, tokens_per_day=0))
     assert dict(refused.value.headers)["retry-after"] == str(int(hours * 3_600))
     accounts.forget_all()
 

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from history import keys, retention
 from history.models import ApiKey, AuditEvent, Session
+from relay.allowances import note_usage
 from relay.gateway import uses
 from relay.models import Allowance, KeyUse
 from tests.history.test_rights import with_right
@@ -61,17 +62,19 @@ def test_a_key_is_made_and_shown_in_that_answer_alone(reader: Client, ada: Any) 
     assert made.prefix in again
 
 
-def test_a_key_of_ones_own_making_may_use_no_more_a_day_than_the_chat(
-    reader: Client, ada: Any, staff: Any, settings: Any
-) -> None:
+def test_keys_share_the_budget_of_their_owner_and_the_page_shows_it(reader: Client, ada: Any, settings: Any) -> None:
+    assert "Your budget today" not in read(reader, "/keys/")
     settings.PARLEY_CHAT_TOKENS_PER_DAY = 5_000
     Allowance.objects.create(user=ada, cost_per_day=Decimal("0.5"))
     reader.post("/keys/", NEW)
     made = ApiKey.objects.get()
-    assert (made.tokens_per_day, made.cost_per_day, made.tokens_per_month) == (5_000, Decimal("0.5"), None)
-    reader.force_login(staff)
-    reader.post("/keys/", NEW)
-    assert ApiKey.objects.get(owner=staff).tokens_per_day is None
+    # A copy on the key would not bind the next key, and would not follow when staff change the allowance.
+    assert (made.tokens_per_day, made.cost_per_day) == (None, None)
+    note_usage(ada, tokens=1_234, cost=Decimal("0.5"))
+    page = read(reader, "/keys/")
+    assert "Your budget today" in page
+    assert "1\u202f234 / 5\u202f000" in page
+    assert page.count("used up") == 1
 
 
 def test_a_form_makes_one_key_however_often_it_is_sent(reader: Client, ada: Any) -> None:

@@ -64,6 +64,27 @@ def test_gemini_counts_thoughts_beside_the_answer() -> None:
     assert cost(gemini_usage(raw)) == 100 * 10 + 1_000 * 1 + 10 * 100
 
 
+def test_the_price_table_covers_what_programs_ask_for_beyond_the_three_vendors(settings: Any) -> None:
+    settings.PARLEY_PRICES = ()
+    for provider, model in (
+        ("deepseek", "deepseek-chat"),
+        ("mistral", "mistral-large-latest"),
+        ("openrouter", "openai/gpt-4o-mini"),
+        ("anthropic", "claude-opus-4-8-20260101"),
+    ):
+        price = price_of(provider=provider, model=model)
+        assert price is not None, model
+        assert price.output > 0
+
+
+def test_models_on_this_machine_are_free_also_under_a_money_budget(settings: Any) -> None:
+    settings.PARLEY_PRICES = ()
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    for provider in ("local", "ollama", "lmstudio"):
+        assert cost_of(usage, provider=provider, model="qwen3:8b", has_money_budget=True) == 0
+    assert cost_of(usage, provider="acme", model="qwen3:8b", has_money_budget=True) == 90
+
+
 def test_a_model_without_a_price_costs_nothing() -> None:
     assert cost_of(Usage(input_tokens=9, output_tokens=9), provider="acme", model="unheard-of") == 0
     assert price_of(provider="acme", model="unheard-of") is None
@@ -116,7 +137,7 @@ def test_the_well_known_models_have_prices(settings: Any) -> None:
         if price_of(provider=vendor.name, model=model.name) is None
     }
     assert unpriced == set()
-    assert "2026" in SHIPPED.read_text(encoding="utf-8").splitlines()[0]
+    assert "genai-prices" in SHIPPED.read_text(encoding="utf-8").splitlines()[0]
 
 
 @pytest.mark.parametrize(

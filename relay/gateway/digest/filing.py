@@ -300,13 +300,13 @@ def _further(plan: Plan) -> list[Append]:
     return [Append(plan.session_id, message, plan.after, mode_of(plan)) for message in messages if message]
 
 
-def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, float, Use]]:
+def _uncounted(plans: Iterable[Plan]) -> Iterator[tuple[int, int, float, Use]]:
     """What is known of the tokens of calls only now that they are read; with the same moment as their end."""
     for plan in plans:
         ended, answer = plan.under.ended, plan.answer
         if ended is not None and not ended.is_counted and answer is not None and (usage := answer.usage):
             used = Use(tokens=usage.input_tokens + usage.output_tokens, cost=plan.cost)
-            yield plan.key.pk, ended.at, used
+            yield plan.key.pk, plan.key.owner_id, ended.at, used
 
 
 def _files(plans: Iterable[Plan]) -> dict[str, bytes]:
