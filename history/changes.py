@@ -25,11 +25,16 @@ def listen(listener: Listener) -> None:
 
 
 def change(
-    session: Session, *, title: str | None = None, pinned: bool | None = None, archived: bool | None = None
+    session: Session,
+    *,
+    title: str | None = None,
+    pinned: bool | None = None,
+    archived: bool | None = None,
+    by: Any = None,
 ) -> None:
     """None: as it is."""
     if title is not None:
-        recorder.rename(session, title=title)
+        recorder.rename(session, title=title, by=by)
     if pinned is not None:
         recorder.pin(session, pinned=pinned)
     if archived is not None:

@@ -23,11 +23,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from history import seals
+from history.append_only import AppendOnly, Kept
 from history.fields import HashField, TokensField
-
-
-class ImmutableError(TypeError):
-    """Somebody tried to change a stored entry. Append a new one instead."""
 
 
 class ApiKey(models.Model):
@@ -81,7 +79,7 @@ BEYOND_RECALL = datetime(1970, 1, 1, tzinfo=UTC)
 IN_THE_MAKING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
-class Session(models.Model):
+class Session(Kept):
     """One conversation. `version` counts its entries, `head` is the entry that the next one follows."""
 
     class Source(models.TextChoices):
@@ -146,6 +144,10 @@ class Session(models.Model):
     anchor_seal = HashField(max_length=32, default=bytes)
     # The texts up to here were dropped by policy, but for instructions, tools and notebooks that held on.
     dropped_through = models.PositiveBigIntegerField(default=0)
+    # The title that it began with (`seals.title_mark_of`); empty where the title is taken from its entries.
+    given_title = HashField(max_length=16, default=bytes)
+    # Over owner, key, source and given title: `verification` compares.
+    begin_seal = HashField(max_length=32, default=bytes)
     # What the next append needs to know of the head, so that it does not have to read it.
     head_fingerprint = HashField(max_length=16, default=bytes)
     head_has_open_calls = models.BooleanField(default=False)
@@ -165,7 +167,7 @@ class Session(models.Model):
     expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
 
-    class Meta:
+    class Meta(Kept.Meta):
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
         # Beside `view_session`, which shows no text, and `delete_session`: history.rights has the table.
@@ -206,6 +208,24 @@ class Session(models.Model):
     def __str__(self) -> str:
         return self.title or str(self.id)
 
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if self._state.adding:
+            self.seal_beginning(given_title=self.title)
+        super().save(*args, **kwargs)
+
+    def seal_beginning(self, *, given_title: str) -> None:
+        self.given_title = seals.title_mark_of(self.pk, given_title)
+        self.begin_seal = self.expected_begin_seal()
+
+    def expected_begin_seal(self) -> bytes:
+        return seals.begin_seal_of(
+            self.pk,
+            owner_id=self.owner_id,
+            api_key_id=self.api_key_id,
+            source=self.source,
+            given_title=bytes(self.given_title),
+        )
+
     def get_absolute_url(self) -> str:
         return reverse("session", args=[self.pk])
 
@@ -214,7 +234,7 @@ class Session(models.Model):
         return self.input_tokens + self.output_tokens
 
 
-class Message(models.Model):
+class Message(AppendOnly):
     """One entry of a session's history: written once, then only read, or dropped by policy as a whole."""
 
     class Role(models.TextChoices):
@@ -268,7 +288,7 @@ class Message(models.Model):
     seal = HashField(max_length=32)
     blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField("Blob", related_name="messages", blank=True)
 
-    class Meta:
+    class Meta(AppendOnly.Meta):
         verbose_name = _("message")
         verbose_name_plural = _("messages")
         ordering = ["session", "seq"]
@@ -293,13 +313,8 @@ class Message(models.Model):
     def __str__(self) -> str:
         return f"#{self.seq} {self.kind}"
 
-    def save(self, *args: Any, **kwargs: Any) -> None:
-        if not self._state.adding:
-            raise ImmutableError("A stored entry never changes: append a new one.")
-        super().save(*args, **kwargs)
 
-
-class ToolCall(models.Model):
+class ToolCall(AppendOnly):
     """One call and its outcome, for people, admin and REST: taken from the results that answer it on the path."""
 
     class Status(models.TextChoices):
@@ -330,7 +345,7 @@ class ToolCall(models.Model):
     answered_by = models.PositiveBigIntegerField(_("answered by entry"), null=True, blank=True)
     answer_index = models.PositiveIntegerField(null=True, blank=True)
 
-    class Meta:
+    class Meta(AppendOnly.Meta):
         verbose_name = _("tool call")
         verbose_name_plural = _("tool calls")
         ordering = ["message", "index"]
@@ -350,7 +365,7 @@ class ToolCall(models.Model):
         return f"{self.name} ({self.status})"
 
 
-class Exchange(models.Model):
+class Exchange(Kept):
     """One call to a model: opened before anything is sent, ended exactly once, whatever the end was."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -399,7 +414,7 @@ class Exchange(models.Model):
     cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
 
-    class Meta:
+    class Meta(Kept.Meta):
         verbose_name = _("exchange")
         verbose_name_plural = _("exchanges")
         ordering = ["-started_at", "-id"]
@@ -431,7 +446,7 @@ class EarlierTry(models.Model):
         return str(self.pk)
 
 
-class Blob(models.Model):
+class Blob(Kept):
     """A long payload under the hash of its bytes, stored once however often it is referred to."""
 
     sha256 = models.CharField(max_length=64, primary_key=True)
@@ -440,7 +455,7 @@ class Blob(models.Model):
     media_type = models.CharField(_("media type"), max_length=100, default="text/plain")
     created_at = models.DateTimeField(_("created"), default=timezone.now, db_index=True)
 
-    class Meta:
+    class Meta(Kept.Meta):
         verbose_name = _("blob")
         verbose_name_plural = _("blobs")
 
@@ -462,7 +477,7 @@ class SearchRow(models.Model):
         return f"{self.message_id}: {self.start}–{self.end}"
 
 
-class AuditEvent(models.Model):
+class AuditEvent(AppendOnly):
     """Who read, exported, held or removed what, and why. A chain of its own, of ids instead of names."""
 
     id = models.BigAutoField(primary_key=True)
@@ -476,7 +491,7 @@ class AuditEvent(models.Model):
     details = models.TextField(_("details"), blank=True)
     seal = HashField(max_length=32)
 
-    class Meta:
+    class Meta(AppendOnly.Meta):
         verbose_name = _("audit event")
         verbose_name_plural = _("audit events")
         ordering = ["-seq"]

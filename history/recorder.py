@@ -21,7 +21,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils import timezone
 
-from history import rows, storage
+from history import audit, rows, storage
 from history.branches import behind_notes
 from history.context import edges_of
 from history.copying import copy_entries
@@ -33,6 +33,7 @@ from history.paths import Path
 from history.policies import expiry_of
 from history.reading import read_nodes
 from history.redaction import stricter
+from history.seals import title_mark_of
 from history.selectors import chain_to
 from history.transactions import writing
 
@@ -195,10 +196,13 @@ def link(session: Session, *, to: Session | None) -> None:
         storage.change(session.pk, continues=to)
 
 
-def rename(session: Session, *, title: str) -> None:
-    session.title = rows.fitting_text(Session, "title", " ".join(title.split()))
+def rename(session: Session, *, title: str, by: Any = None) -> None:
+    """Give it a title by hand, as its key lets texts be kept. `by` is a user or a key; without it, the owner."""
+    session.title = storage.kept_title(title, api_key=session.api_key)
+    who = {"key": by.pk} if isinstance(by, ApiKey) else {"actor": by.pk if by else session.owner_id}
     with writing():
         storage.change(session.pk, title=session.title, marked_at=timezone.now())
+        audit.record("rename", session=session.pk, title=title_mark_of(session.pk, session.title).hex(), **who)
 
 
 def assign(session: Session, *, agent: str) -> None:

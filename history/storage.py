@@ -11,11 +11,12 @@ from django.db import connection
 from django.db.models import prefetch_related_objects
 from django.utils import timezone
 
-from history import paths, projections, rows, search, tallies
+from history import paths, projections, redaction, rows, search, tallies
+from history.append_only import writable
 from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
-from history.models import BEYOND_RECALL, IN_THE_MAKING, Blob, Message, SearchRow, Session, ToolCall
+from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Blob, Message, SearchRow, Session, ToolCall
 from history.policies import set_expiries
 from history.selectors import entries_of
 
@@ -82,8 +83,11 @@ def flush(drafts: Sequence[Draft]) -> None:
 
 
 def insert_sessions(sessions: Sequence[Session]) -> None:
+    """New ones, whose titles are taken from their entries."""
     if sessions:
         _stamp(sessions)
+        for session in sessions:
+            session.seal_beginning(given_title="")
         rows.insert(Session, sessions)
 
 
@@ -103,6 +107,13 @@ def _stamp(sessions: Sequence[Session]) -> None:
 def change(session_id: UUID, **columns: Any) -> None:
     """Something about a session that no entry says."""
     Session.objects.filter(pk=session_id).update(**columns, changed_at=timezone.now())
+
+
+def kept_title(title: str, *, api_key: ApiKey | None) -> str:
+    """A title that somebody wrote, on one line, without what the key keeps out of the record."""
+    line = " ".join(title.split())
+    redactors = redaction.redactors_for(api_key.recording) if api_key else ()
+    return rows.fitting_text(Session, "title", redaction.redacted_text(line, redactors)[0] if redactors else line)
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
@@ -142,13 +153,13 @@ def move_head(session: Session, *, to: int) -> None:
     entries = Message.objects.filter(session=session)
     left = entries.filter(on_path=True, seq__gt=joins)
     session.message_count -= left.filter(kind__in=CONVERSATION).count()
-    left.update(on_path=False)
+    writable(left).update(on_path=False)
     if joins:  # what still holds below the anchor of a trim is on every path that begins there
-        entries.filter(seq__lte=min(joins, session.trimmed_through)).update(on_path=True)
+        writable(entries.filter(seq__lte=min(joins, session.trimmed_through))).update(on_path=True)
     for start in range(0, len(beside), 500):
         joined = entries.filter(seq__in=beside[start : start + 500])
         session.message_count += joined.filter(kind__in=CONVERSATION).count()
-        joined.update(on_path=True)
+        writable(joined).update(on_path=True)
     _project_outcomes(session, since=_conversation_before(session, joins))
     session.head, session.head_has_open_calls = to, True  # true until looked at
     stand_at(session, footing=look_up(session, to), seq=to)
@@ -242,7 +253,7 @@ def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, 
         before = tallies.Outcome.of(call)
         for name, value in outcome.items():
             setattr(call, name, value)
-        if call.pk and ToolCall.objects.filter(pk=call.pk, answered_by=None).update(**outcome):
+        if call.pk and writable(ToolCall.objects.filter(pk=call.pk, answered_by=None)).update(**outcome):
             tallies.count_call(session, call, before=before)
 
 
@@ -273,7 +284,7 @@ def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
         status = ToolCall.Status.INTERRUPTED if interrupted else ToolCall.Status.PENDING
         for name, value in (projections.NO_OUTCOME | {"status": status}).items():
             setattr(call, name, value)
-    ToolCall.objects.bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
+    writable(ToolCall.objects.all()).bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
     for call, outcome in zip(calls, before, strict=True):
         tallies.count_call(session, call, before=outcome)
 

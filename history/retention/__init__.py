@@ -28,6 +28,7 @@ explanation for something that is missing.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -120,7 +121,10 @@ def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by
     with writing():
         changed = Session.objects.filter(only_if, pk=session.pk).update(**to, changed_at=timezone.now())
         if changed:
-            audit.record(action, session=session.pk, reason=why, **_who(by))
+            times: dict[str, Any] = {
+                name: moment.isoformat() for name, moment in to.items() if isinstance(moment, datetime)
+            }
+            audit.record(action, session=session.pk, reason=why, **_who(by), **times)
     for name, value in to.items():
         if changed:
             setattr(session, name, value)

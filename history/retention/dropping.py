@@ -15,6 +15,7 @@ from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from history import audit, projections
+from history.append_only import writable
 from history.entries import ToolResults
 from history.models import Exchange, Message, Session, ToolCall
 from history.retention import removal, turns
@@ -86,11 +87,11 @@ def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[in
         failures = texts.filter(kind=ToolResults.kind, body__contains='"status":"failed"').values_list("pk", "body")
         failed = {pk: failures_in(body) for pk, body in failures}
         # First, so that it waits for a rebuild of the search index that is at these rows; then its rows are seen, too.
-        dropped = texts.update(**nothing)
+        dropped = writable(texts).update(**nothing)
         for pk, number in failed.items():
-            Message.objects.filter(pk=pk).update(metadata={projections.FAILED_RESULTS: number})
+            writable(Message.objects.filter(pk=pk)).update(metadata={projections.FAILED_RESULTS: number})
         removal.unlink_blobs(ids)
-        ToolCall.objects.filter(message_id__in=ids).update(arguments="", result="", error="")
+        writable(ToolCall.objects.filter(message_id__in=ids)).update(arguments="", result="", error="")
         return dropped, removal.remove_search_rows(ids)
 
 

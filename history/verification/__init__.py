@@ -89,7 +89,7 @@ def _check_session(session: Session, blobs: Blobs, progress: Progress | None) ->
 
 
 def _is_the_same(now: Session, then: Session) -> bool:
-    names = ("version", "trimmed_through", "hidden_at")
+    names = ("version", "trimmed_through", "hidden_at", "owner_id", "hold", "title", "expires_at")
     return all(getattr(now, name) == getattr(then, name) for name in names)
 
 

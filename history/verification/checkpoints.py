@@ -26,6 +26,7 @@ class Standing(NamedTuple):
     session: str
     version: int
     seal: str
+    begin: str = ""  # the seal of its owner, key and source; checkpoints of earlier versions have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class Checkpoint:
     def from_json(cls, value: Mapping[str, Any]) -> Checkpoint:
         """Raises ValueError for something that is no checkpoint."""
         try:
-            standings = tuple(Standing(str(pk), int(version), str(seal)) for pk, version, seal in value["sessions"])
+            standings = tuple(
+                Standing(str(pk), int(version), str(seal), *map(str, begin))
+                for pk, version, seal, *begin in value["sessions"]
+            )
             entries, last, root, tip = value["entries"], value["last_message_id"], value["root"], value["audit"]
             return cls(int(entries), int(last), str(root), int(tip["seq"]), str(tip["seal"]), standings)
         except (KeyError, TypeError, ValueError) as error:
@@ -61,16 +65,19 @@ def checkpoint() -> Checkpoint:
     """The record as it stands now. Empty sessions are left out, and so are those whose removal has begun."""
     # The tip first: what is removed while we read is then explained by an event after it.
     tip = AuditEvent.objects.order_by("-seq").values_list("seq", "seal").first() or (0, b"")
-    rows = Session.objects.filter(version__gt=0).order_by("pk").values_list("pk", "version", "last_seal")
-    standings = tuple(Standing(str(pk), version, seal.hex()) for pk, version, seal in rows.iterator(chunk_size=2_000))
+    rows = Session.objects.filter(version__gt=0).order_by("pk").values_list("pk", "version", "last_seal", "begin_seal")
+    standings = tuple(
+        Standing(str(pk), version, seal.hex(), bytes(begin).hex())
+        for pk, version, seal, begin in rows.iterator(chunk_size=2_000)
+    )
     last = Message.objects.aggregate(last=Max("pk"))["last"] or 0
     return Checkpoint(Message.objects.count(), last, root_of(standings), tip[0], tip[1].hex(), standings)
 
 
 def root_of(standings: Iterable[Standing]) -> str:
     root = sha256()
-    for session, version, seal in standings:
-        root.update(f"{session} {version} {seal}\n".encode())
+    for standing in standings:
+        root.update(" ".join(str(fact) for fact in standing if fact != "").encode() + b"\n")
     return root.hexdigest()
 
 
@@ -99,13 +106,15 @@ def _something_went_since(known: Checkpoint) -> bool:
 
 def _compare_session(standing: Standing) -> Iterator[Finding]:
     name, version = UUID(standing.session), standing.version
-    session = Session.objects.filter(pk=name).only("version", "trimmed_through", "anchor_seal", "hidden_at").first()
+    session = Session.objects.filter(pk=name).only(*_COMPARED).first()
     if session is None:
         if not excuses_for(name).is_removed:
             yield Finding(
                 name, version, "missing_session", "the session is gone, and no audit event tells of its removal"
             )
         return
+    if standing.begin and standing.begin != bytes(session.begin_seal).hex():
+        yield Finding(name, 0, "altered_owner", "its owner, key or source is not the one of the checkpoint")
     if version < session.trimmed_through:
         return
     seal = _seal_at(session, version)
@@ -113,6 +122,9 @@ def _compare_session(standing: Standing) -> Iterator[Finding]:
         yield Finding(name, version, "missing_entry", "it was there at the checkpoint and is missing")
     elif seal is not None and seal.hex() != standing.seal:
         yield Finding(name, version, "rewritten", "its seal is not the one of the checkpoint: history was written anew")
+
+
+_COMPARED = ("version", "trimmed_through", "anchor_seal", "hidden_at", "begin_seal")
 
 
 def _seal_at(session: Session, seq: int) -> bytes | None:

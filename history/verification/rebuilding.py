@@ -18,8 +18,10 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from history import projections, search, tallies
+from history.append_only import writable
 from history.entries import Entry, ModelOutput, ToolResults
 from history.models import Message, Session, ToolCall
+from history.policies import expiry_of
 from history.reading import entries_of
 from history.transactions import writing
 from history.verification.claims import call_ids
@@ -129,7 +131,17 @@ def _put_right(session: Session, account: _Account) -> None:
         _stand_at_head(locked, account.replay)
         _count(locked, account)
         locked.dropped_through = 0  # the next purge looks again
-        locked.save(update_fields=["head", "head_fingerprint", "head_has_open_calls", "dropped_through", *COUNTERS])
+        locked.expires_at = expiry_of(locked)
+        locked.save(
+            update_fields=[
+                "head",
+                "head_fingerprint",
+                "head_has_open_calls",
+                "dropped_through",
+                "expires_at",
+                *COUNTERS,
+            ]
+        )
 
 
 def _wrong_marks(session: Session, replay: Replay) -> Right:
@@ -144,7 +156,7 @@ def _wrong_marks(session: Session, replay: Replay) -> Right:
 
 def _each(entries: QuerySet[Message], numbers: Sequence[int], **mark: bool) -> None:
     for start in range(0, len(numbers), PAGE):
-        entries.filter(seq__in=numbers[start : start + PAGE]).update(**mark)
+        writable(entries.filter(seq__in=numbers[start : start + PAGE])).update(**mark)
 
 
 def _stand_at_head(session: Session, replay: Replay) -> None:
@@ -195,7 +207,7 @@ def _replace_calls(calls: QuerySet[ToolCall], *, by: Sequence[ToolCall] = ()) ->
     ids = list(calls.order_by().values_list("message_id", flat=True).distinct())
     ids += [row.message_id for row in by]
     with tallies.repairing(Message.objects.filter(pk__in=set(ids))):
-        calls.delete()
+        calls._raw_delete(calls.db)
         ToolCall.objects.bulk_create(by)
 
 

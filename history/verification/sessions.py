@@ -11,6 +11,7 @@ from history.seals import digest_of
 from history.verification.claims import Claims
 from history.verification.entries import Chain, read_body, texts_left, wrong_columns
 from history.verification.findings import Finding, Severity
+from history.verification.session_facts import SessionFacts
 from history.verification.sources import Blobs, Excuses, Row, excuses_for, pages_of
 
 
@@ -25,12 +26,14 @@ class Walk:
         self.last = session.trimmed_through
         self.last_seal = session.anchor_seal
         self.entries = 0
+        self.facts = SessionFacts(session)
 
     @cached_property
     def excuses(self) -> Excuses:
         return excuses_for(self.session.pk)
 
     def check(self) -> Iterator[Finding]:
+        yield from self.facts.check_audited(self.excuses)
         yield from self._check_anchor()
         for rows in pages_of(self.session):
             for row in rows:
@@ -38,6 +41,7 @@ class Walk:
             yield from self.claims.check_page(rows)
         yield from self._check_end()
         yield from self.claims.check_end()
+        yield from self.facts.check_derived(self.excuses)
 
     def _found(self, seq: int, code: str, sentence: str) -> Finding:
         return Finding(self.session.pk, seq, code, sentence)
@@ -52,6 +56,7 @@ class Walk:
         kept = row.seq <= self.session.trimmed_through
         yield from self._check_kept(row) if kept else self._check_link(row)
         if row.body is None:
+            self.facts.note_dropped()
             yield from self._check_dropped(row)
             yield from self.claims.add(row, None, frozenset())
             return
@@ -62,6 +67,7 @@ class Walk:
             sentence = "the session says that the texts up to here were dropped, but its own was not"
             yield Finding(self.session.pk, row.seq, "undropped_text", sentence, Severity.PROJECTION)
         if entry is not None:
+            self.facts.note_entry(entry)
             yield from self._check_columns(row, entry)
         yield from self.claims.add(row, entry, names)
 

@@ -104,20 +104,34 @@ class Excuses:
     trimmed: tuple[int, str] = (0, "")  # the newest trim, and the seal of its anchor
     kept: dict[int, str] = field(default_factory=dict)  # entries before the anchor that still hold: their digests
     is_removed: bool = False
+    is_held: bool = False
+    hidden_at: datetime | None = None  # when its owner deleted it
+    title: str | None = None  # the mark of the title that was set by hand last
 
 
 def excuses_for(session_id: UUID) -> Excuses:
-    events = AuditEvent.objects.filter(session=session_id, action__in=["drop", "trim", "remove"]).order_by("seq")
+    events = AuditEvent.objects.filter(session=session_id, action__in=_TOLD).order_by("seq")
     dropped, trimmed, kept, removed = 0, (0, ""), {}, False
-    for action, text in events.values_list("action", "details").iterator():
-        details = json.loads(text)
-        if action == "drop":
+    held, hidden_at, title = False, None, None
+    for action, text, at in events.values_list("action", "details", "at").iterator():
+        details = json.loads(text) if text else {}
+        if action in ("hold", "release"):
+            held = action == "hold"
+        elif action in ("hide", "unhide"):
+            told = details.get("hidden_at")
+            hidden_at = None if action == "unhide" else datetime.fromisoformat(told) if told else at
+        elif action == "rename":
+            title = details["title"]
+        elif action == "drop":
             dropped = max(dropped, details["through"])
         elif action == "trim":
             trimmed = (details["through"], details["seal"])
             kept = {int(seq): digest for seq, digest in details["kept"].items()}
         removed = removed or action == "remove"
-    return Excuses(dropped, trimmed, kept, removed)
+    return Excuses(dropped, trimmed, kept, removed, held, hidden_at, title)
+
+
+_TOLD = ("drop", "trim", "remove", "hold", "release", "hide", "unhide", "rename")
 
 
 def linked_blobs(message_ids: Iterable[int]) -> set[tuple[int, str]]:

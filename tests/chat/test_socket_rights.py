@@ -19,6 +19,7 @@ from tests.chat.conftest import Talk
 from tests.chat.test_page_socket import cookie_of, open_page
 from tests.chat.test_program_socket import Program, connect, key_for
 from tests.talk import chat_of
+from tests.tampering import by_hand
 
 
 async def said_by(ada: User) -> Session:
@@ -94,7 +95,7 @@ def without_the_right(staff: User) -> None:
 
 def an_hour_later(staff: User) -> None:
     event = AuditEvent.objects.get(action="session.read")
-    AuditEvent.objects.filter(pk=event.pk).update(at=event.at - timedelta(hours=2))
+    by_hand(AuditEvent.objects.filter(pk=event.pk)).update(at=event.at - timedelta(hours=2))
 
 
 ENDS: list[tuple[Callable[[User], None], str]] = [

@@ -25,6 +25,7 @@ from history.formats import jsonl
 from history.models import ApiKey, Blob, DayTally, Exchange, Message, SearchRow, Session, ToolCall
 from project.accounts.models import User
 from tests.talk import answered, call, result, results, said
+from tests.tampering import by_hand
 
 
 def rich_session(owner: User, **fields: Any) -> Session:
@@ -69,7 +70,7 @@ def wipe() -> None:
         model._default_manager.all()._raw_delete(connection.alias)
     Session.objects.update(parent=None, forked_from=None)
     for rows in (DayTally, SearchRow, ToolCall, Exchange, Message, Session, Blob, ApiKey):
-        rows._default_manager.all().delete()
+        by_hand(rows._default_manager.all()).delete()
 
 
 def restored(file: bytes | Iterable[bytes], **how: Any) -> list[jsonl.Restored]:

@@ -25,6 +25,7 @@ from project.accounts.models import User
 from relay.models import Agent
 from tests.formats.exported import everything, restored, rich_session, wipe
 from tests.talk import answered, call, chat_of, result, results, said
+from tests.tampering import by_hand
 
 pytestmark = pytest.mark.django_db
 
@@ -75,7 +76,7 @@ def test_what_policy_took_away_is_explained_after_a_restore(ada: User) -> None:
     before = everything()
     calls = list(ToolCall.objects.order_by("message__seq", "index").values_list("message__seq", "name", "status"))
     wipe()
-    AuditEvent.objects.all().delete()
+    by_hand(AuditEvent.objects.all()).delete()
     restored(before)
     again = Session.objects.get(pk=session.pk)
     assert everything() == before
@@ -533,7 +534,7 @@ def test_calls_without_a_session_are_no_conversations_of_the_report(ada: User) -
     *lines, end = everything().splitlines(keepends=True)
     file = b"".join([*lines, loose, end])
     assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
-    Exchange.objects.all().delete()
+    by_hand(Exchange.objects.all()).delete()
     assert [item.outcome for item in restored(file, owner=ada)] == ["already there"]
     assert Exchange.objects.count() == 3
 

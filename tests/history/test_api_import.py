@@ -18,6 +18,7 @@ from project.request_size import largest, limited
 from tests.history.rest import HISTORY, Api, secret_of
 from tests.importing.files import claude_code, lines, text, zipped
 from tests.talk import chat_of
+from tests.tampering import by_hand
 
 pytestmark = pytest.mark.django_db
 TALK = lines(claude_code("user", "u1", None, "Hi there."), claude_code("assistant", "a1", "u1", [text("Hello.")]))
@@ -76,8 +77,8 @@ def test_what_cannot_be_read_is_refused_in_the_report(ada: User) -> None:
 def test_the_whole_way_round(ada: User) -> None:
     chat_of(ada, "hello", "hello!")
     exported = b"".join(begin(ada, Selection(mine=True), "jsonl").pieces())
-    Session.objects.get().messages.all().delete()
-    Session.objects.all().delete()
+    by_hand(Session.objects.get().messages.all()).delete()
+    by_hand(Session.objects.all()).delete()
     send(Api(ada), exported)
     turns.work()
     assert b"".join(begin(ada, Selection(mine=True), "jsonl").pieces()) == exported

@@ -13,6 +13,7 @@ from history.models import Exchange, Session, ToolCall
 from project.accounts.models import User
 from tests.history.rest import Api, secret_of
 from tests.talk import answered, call, chat_of, result, results, said
+from tests.tampering import by_hand
 
 pytestmark = pytest.mark.django_db
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -100,7 +101,7 @@ def test_rows_cost_the_same_few_queries_however_many(ada: User, django_assert_ma
 
 def test_a_long_result_is_cut_and_says_so(ada: User) -> None:
     session = talk_with_tools(ada, "alpha")
-    ToolCall.objects.filter(session=session).update(result="x" * 2_001)
+    by_hand(ToolCall.objects.filter(session=session)).update(result="x" * 2_001)
     (row,) = Api(ada).get("/tool-calls")["tool_calls"]
     assert (len(row["result"]), row["is_cut"]) == (2_000, True)
 

@@ -37,6 +37,7 @@ from history.entries import (
 from history.models import Message, Session
 from history.opening import open_for_reading
 from tests.talk import answered, call, chat_of, result, results, said
+from tests.tampering import by_hand
 
 pytestmark = pytest.mark.django_db
 
@@ -353,7 +354,9 @@ def test_reasoning_and_bookkeeping_are_folded_and_there_is_a_template_for_every_
 
 def test_texts_that_were_dropped_leave_a_note(reader: Client, ada: Any) -> None:
     session = chat_of(ada, "secret", "answer")
-    Message.objects.filter(session=session, seq=1).update(body=None, salt=None, content="", dropped_at=timezone.now())
+    by_hand(Message.objects.filter(session=session, seq=1)).update(
+        body=None, salt=None, content="", dropped_at=timezone.now()
+    )
     html = read(reader, session)
     assert "no longer kept" in html
     assert shown(html) == [1, 2]

@@ -10,6 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from history import recorder, selectors
+from history.append_only import ImmutableError
 from history.entries import (
     DebugLog,
     HeadMoved,
@@ -25,8 +26,9 @@ from history.entries import (
     now,
 )
 from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry, PairingError
-from history.models import Blob, ImmutableError, Message, SearchRow, Session, ToolCall
+from history.models import Blob, Message, SearchRow, Session, ToolCall
 from tests.talk import answered, call, chat_of, result, results, said
+from tests.tampering import by_hand
 
 pytestmark = pytest.mark.django_db
 
@@ -169,7 +171,7 @@ def test_the_database_refuses_two_entries_with_one_number(ada: Any) -> None:
 def test_the_database_refuses_a_parent_that_is_not_older(ada: Any, parent: int) -> None:
     session = chat_of(ada, "one")
     with pytest.raises(IntegrityError), transaction.atomic():
-        Message.objects.filter(session=session, seq=1).update(parent_seq=parent)
+        by_hand(Message.objects.filter(session=session, seq=1)).update(parent_seq=parent)
 
 
 def test_a_parent_in_another_session_cannot_be_written_down() -> None:
@@ -180,14 +182,14 @@ def test_the_database_refuses_an_outcome_without_the_entry_that_holds_it(ada: An
     session = chat_of(ada, "look")
     recorder.append(session, answered("", call("c1")), after=1)
     with pytest.raises(IntegrityError), transaction.atomic():
-        ToolCall.objects.filter(session=session).update(status="success")
+        by_hand(ToolCall.objects.filter(session=session)).update(status="success")
 
 
 def test_the_database_refuses_one_result_for_two_calls(ada: Any) -> None:
     session = chat_of(ada, "look")
     recorder.append_many(session, [answered("", call("c1"), call("c2")), results(result("c1"), result("c2"))], after=1)
     with pytest.raises(IntegrityError), transaction.atomic():
-        ToolCall.objects.filter(session=session, index=1).update(answer_index=0)
+        by_hand(ToolCall.objects.filter(session=session, index=1)).update(answer_index=0)
 
 
 # Tool calls.

@@ -537,7 +537,7 @@ def test_a_hold_that_comes_an_instant_after_the_removal_began_is_refused(ada: An
 def test_a_hold_released_while_somebody_erases_does_not_empty_the_session_untold(ada: Any, staff: Any) -> None:
     session = chat_of(ada, "a word")
     retention.hold(session, actor=staff, reason="a lawsuit")
-    release = partial(Session.objects.filter(pk=session.pk).update, hold=False)
+    release = partial(retention.release, session, actor=staff, reason="settled")
     with just_before("SELECT %s", release), pytest.raises(retention.UnderHold):
         retention.erase(session, actor=ada, reason="asked for")
     assert Message.objects.count() == 1

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.utils import timezone
 
-from history import exchanges, recorder, retention, verification
+from history import audit, exchanges, keys, recorder, retention, verification
 from history.entries import DebugLog, Media, ModelInput, SystemInstructionSet, Text, UnknownEntry, Usage
-from history.models import ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
+from history.models import BEYOND_RECALL, ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
 from history.seals import digest_of, seal_of
 from history.verification import Checkpoint, Finding, Severity
 from tests.history.meanwhile import before_statements, over_another_connection
 from tests.talk import answered, call, chat_of, result, results, said
+from tests.tampering import by_hand
 
 pytestmark = pytest.mark.django_db
 
@@ -72,7 +74,7 @@ def first() -> Finding:
 def remove(session: Session, *seqs: int) -> None:
     """Rows out by hand, behind everybody's back."""
     rows = Message.objects.filter(session=session, seq__in=seqs)
-    ToolCall.objects.filter(message__in=rows).delete()
+    by_hand(ToolCall.objects.filter(message__in=rows)).delete()
     SearchRow.objects.filter(message__in=rows).delete()
     Message.blobs.through.objects.filter(message__in=rows).delete()
     rows._raw_delete(rows.db)
@@ -280,7 +282,7 @@ def test_an_instruction_before_the_anchor_cannot_be_exchanged(ada: Any, settings
 
 def test_a_missing_blob_is_named_by_the_entry_that_needs_it(session: Session) -> None:
     Message.blobs.through.objects.filter(message__seq=15).delete()
-    Blob.objects.filter(size__gt=50_000).delete()
+    by_hand(Blob.objects.filter(size__gt=50_000)).delete()
     assert found()[0] == (15, "broken_blob")
 
 
@@ -346,7 +348,7 @@ def test_a_wrong_row_of_a_tool_call_is_found(session: Session, column: str, valu
 
 
 def test_a_missing_row_of_a_tool_call_is_found(session: Session) -> None:
-    ToolCall.objects.filter(message__seq=7).delete()
+    by_hand(ToolCall.objects.filter(message__seq=7)).delete()
     assert projections() == [(7, "wrong_call")]
 
 
@@ -392,11 +394,11 @@ def made() -> Iterator[list[Any]]:
 
 def test_projections_made_anew_are_the_same_rows(session: Session) -> None:
     before = list(made())
-    Message.objects.update(on_path=False, moved_head=False)
+    by_hand(Message.objects.all()).update(on_path=False, moved_head=False)
     Session.objects.update(
         head=0, head_fingerprint=b"", message_count=9, tool_call_count=9, error_count=9, input_tokens=9
     )
-    ToolCall.objects.update(status="pending", answered_by=None, answer_index=None, name="", result="")
+    by_hand(ToolCall.objects.all()).update(status="pending", answered_by=None, answer_index=None, name="", result="")
     SearchRow.objects.all().delete()
     assert len(found()) > 10
     verification.rebuild(session)
@@ -413,11 +415,11 @@ def shaken(ada: Any) -> Session:
     session = chat_of(ada, *["word"] * 500)
     talk = [entry for _ in range(100) for entry in (answered("", call("a")), results(result("a")))]
     recorder.append_many(session, talk, after=500)
-    Message.objects.update(on_path=False)
+    by_hand(Message.objects.all()).update(on_path=False)
     Session.objects.update(message_count=9, tool_call_count=9)
-    ToolCall.objects.filter(message__seq__gt=650).update(name="", result="")
-    ToolCall.objects.filter(message__seq=501).update(answered_by=None, answer_index=None, status="pending")
-    ToolCall.objects.filter(message__seq=503).update(answered_by=502)  # holds the place of the one before it
+    by_hand(ToolCall.objects.filter(message__seq__gt=650)).update(name="", result="")
+    by_hand(ToolCall.objects.filter(message__seq=501)).update(answered_by=None, answer_index=None, status="pending")
+    by_hand(ToolCall.objects.filter(message__seq=503)).update(answered_by=502)  # holds the place of the one before it
     return session
 
 
@@ -477,7 +479,7 @@ def test_a_session_that_vanished_is_known_from_the_checkpoint(ada: Any, session:
     other = chat_of(ada, "one")
     known = verification.checkpoint()
     remove(other, 1)
-    Session.objects.filter(pk=other.pk).delete()
+    by_hand(Session.objects.filter(pk=other.pk)).delete()
     assert [(item.session, item.code) for item in verification.verify(checkpoint=known) if item.session] == [
         (other.pk, "missing_session")
     ]
@@ -519,9 +521,9 @@ def test_what_policy_removed_since_is_not_missing(ada: Any, session: Session, se
 
 
 def test_an_audit_chain_that_was_cut_off_is_known_from_the_checkpoint(ada: Any, session: Session) -> None:
-    retention.hide(session, actor=ada)
+    audit.record("read", actor=ada.pk, session=session.pk)
     known = verification.checkpoint()
-    AuditEvent.objects.all().delete()
+    by_hand(AuditEvent.objects.all()).delete()
     assert found() == []
     assert (1, "audit_cut") in found(checkpoint=known)
 
@@ -533,3 +535,88 @@ def test_a_checkpoint_that_was_altered_says_so(session: Session) -> None:
     assert found(checkpoint=Checkpoint.from_json(value)) == [(0, "altered_checkpoint")]
     with pytest.raises(ValueError, match="no checkpoint"):
         Checkpoint.from_json({"entries": 1})
+
+
+# The session's own columns.
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "code"),
+    [
+        ("hold", True, "altered_hold"),
+        ("hidden_at", timezone.now(), "altered_deletion"),
+        ("hidden_at", BEYOND_RECALL, "altered_deletion"),
+        ("title", "something else", "altered_title"),
+        ("title", "", "altered_title"),
+        ("source", "relay", "altered_owner"),
+        ("given_title", b"x" * 16, "altered_owner"),
+    ],
+)
+def test_a_column_of_a_session_that_was_changed_by_hand_is_found(
+    session: Session, column: str, value: Any, code: str
+) -> None:
+    assert found() == []
+    Session.objects.filter(pk=session.pk).update(**{column: value})
+    assert (0, code) in found()
+
+
+def test_another_owner_is_found_even_with_a_seal_that_fits(ada: Any, bob: Any, session: Session) -> None:
+    known = verification.checkpoint()
+    Session.objects.filter(pk=session.pk).update(owner=bob)
+    assert (0, "altered_owner") in found()
+    session.refresh_from_db()
+    Session.objects.filter(pk=session.pk).update(begin_seal=session.expected_begin_seal())
+    assert (0, "altered_owner") not in found()
+    assert (0, "altered_owner") in found(checkpoint=known)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_still_understood(session: Session) -> None:
+    value = verification.checkpoint().to_json()
+    value["sessions"] = [standing[:3] for standing in value["sessions"]]
+    value["root"] = sha256(" ".join(map(str, value["sessions"][0])).encode() + b"\n").hexdigest()
+    assert found(checkpoint=Checkpoint.from_json(value)) == []
+
+
+def test_a_hold_or_deletion_that_the_audit_chain_knows_cannot_be_undone_untold(ada: Any, session: Session) -> None:
+    retention.hold(session, actor=ada, reason="a lawsuit")
+    retention.hide(session, actor=ada)
+    assert found() == []
+    Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now() - timedelta(days=1))
+    assert found() == [(0, "altered_deletion")]
+    Session.objects.filter(pk=session.pk).update(hidden_at=None, hold=False)
+    assert found() == [(0, "altered_hold"), (0, "altered_deletion")]
+
+
+def test_a_title_set_by_hand_is_an_audit_event_without_the_words(ada: Any, session: Session) -> None:
+    recorder.rename(session, title="My plans for Friday")
+    event = AuditEvent.objects.get(action="rename")
+    assert (event.actor, event.session) == (ada.pk, session.pk)
+    assert "Friday" not in event.details
+    assert found() == []
+    Session.objects.filter(pk=session.pk).update(title="My plans for Monday")
+    assert found() == [(0, "altered_title")]
+
+
+def test_titles_that_a_session_began_with_are_known(ada: Any) -> None:
+    session = chat_of(ada, "hello", title="From a file")
+    fork = recorder.fork(session, at=1, owner=ada)
+    assert found() == []
+    Session.objects.filter(pk=fork.pk).update(title="hello")
+    assert found() == [(0, "altered_title")]
+
+
+def test_a_title_that_was_dropped_with_its_texts_is_no_finding(ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada, keep_body_days=1).api_key
+    chat_of(ada, "hello", "hi", source="relay", api_key=key)
+    retention.purge(dry_run=False, now=timezone.now() + timedelta(days=3))
+    assert Session.objects.get().title == ""
+    assert found() == []
+
+
+def test_an_expiry_that_was_moved_is_found_and_made_anew(ada: Any) -> None:
+    session = chat_of(ada, "hello", source="relay")
+    Session.objects.update(expires_at=timezone.now())
+    [finding] = verification.verify()
+    assert (finding.code, finding.severity) == ("altered_expiry", Severity.PROJECTION)
+    verification.rebuild(session)
+    assert found() == []

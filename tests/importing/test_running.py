@@ -44,6 +44,7 @@ from tests.importing.files import (
     zipped,
 )
 from tests.talk import chat_of, said
+from tests.tampering import by_hand
 from tests.vendors.rules import problem_with
 
 pytestmark = pytest.mark.django_db
@@ -156,7 +157,7 @@ def test_what_was_trimmed_by_policy_is_not_brought_back(bring: Any) -> None:
     talk = [record for pair in zip(turns, answers, strict=True) for record in pair]
     bring("talk.jsonl", lines(*talk[:-2]))
     session = only_session()
-    Message.objects.filter(session=session, seq__lte=4).delete()
+    by_hand(Message.objects.filter(session=session, seq__lte=4)).delete()
     Session.objects.filter(pk=session.pk).update(trimmed_through=4)
     _, items = bring("talk.jsonl", lines(*talk))
     assert [(item.outcome, item.entries) for item in items] == [(Outcome.GROWN, 2)]
@@ -436,8 +437,8 @@ def test_our_own_export_is_restored_under_the_ids_that_it_had(bring: Any, ada: U
     writer = jsonl.Writer()
     exported = b"".join([writer.head(), *writer.session(session), writer.end()])
     name = session.pk
-    session.messages.all().delete()
-    session.delete()
+    by_hand(session.messages.all()).delete()
+    by_hand(Session.objects.filter(pk=session.pk)).delete()
     _, items = bring("parley.zip", zipped({"parley.jsonl": exported}))
     assert [(item.outcome, item.session, item.format) for item in items] == [(Outcome.IMPORTED, name, "parley")]
     assert bring("talk.jsonl", lines(*TALK))[1][0].outcome == Outcome.THERE, "the source's ids came back with it"

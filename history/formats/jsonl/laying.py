@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from history import fingerprints, projections, storage
+from history.append_only import writable
 from history.bodies import Packed
 from history.drafts import Draft, Footing, Row, advance, following, look_up
 from history.entries import CONVERSATION, LEAVES, Gap, ModelOutput
@@ -61,7 +62,8 @@ class Laying(Draft):
         path = entries.filter(on_path=True, seq__gt=session.trimmed_through).order_by("seq")
         first = path.values_list("parent_seq", flat=True).first() or 0
         is_anchored = 0 < (first or session.head) <= session.trimmed_through
-        entries.filter(seq__lte=session.trimmed_through).exclude(on_path=is_anchored).update(on_path=is_anchored)
+        wrong = entries.filter(seq__lte=session.trimmed_through).exclude(on_path=is_anchored)
+        writable(wrong).update(on_path=is_anchored)
 
     def _moves(self, laid: Laid) -> bool:
         session = self.session
@@ -75,7 +77,8 @@ class Laying(Draft):
         if not 0 < to <= session.trimmed_through:
             storage.move_head(session, to=to)
             return
-        Message.objects.filter(session=session, on_path=True, seq__gt=session.trimmed_through).update(on_path=False)
+        path = Message.objects.filter(session=session, on_path=True, seq__gt=session.trimmed_through)
+        writable(path).update(on_path=False)
         session.head, session.message_count, session.head_has_open_calls = to, 0, False
         session.head_fingerprint = fingerprints.START
 

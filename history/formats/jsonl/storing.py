@@ -23,6 +23,7 @@ from history.formats.jsonl.laying import Laying
 from history.formats.jsonl.people import People
 from history.models import IN_THE_MAKING, Blob, EarlierTry, Exchange, Message, Session
 from history.retention import removal
+from history.seals import title_mark_of
 from history.transactions import writing
 
 FACTS = ("model", "metadata", "cost", "last_activity_at")
@@ -169,9 +170,18 @@ def _finish(incoming: Incoming, people: People) -> None:
             seal = incoming.fields["anchor_seal"].hex()
             trimmed = {"through": incoming.trimmed_through, "entries": 0, "seal": seal, "kept": incoming.kept}
             audit.record("trim", session=incoming.id, restored=True, **trimmed)
+        _tell_state(incoming)
         storage.change(incoming.id, hidden_at=incoming.fields.get("hidden_at"))
     else:
         _follow(incoming)
+
+
+def _tell_state(incoming: Incoming) -> None:
+    """That it is held or in the trash is known from the audit chain alone."""
+    if incoming.fields.get("hold"):
+        audit.record("hold", session=incoming.id, restored=True)
+    if hidden_at := incoming.fields.get("hidden_at"):
+        audit.record("hide", session=incoming.id, restored=True, hidden_at=hidden_at.isoformat())
 
 
 def _follow(incoming: Incoming) -> None:
@@ -183,6 +193,9 @@ def _follow(incoming: Incoming) -> None:
         incoming.is_marked = True
     if names:
         storage.change(incoming.id, **{name: incoming.fields.get(name) for name in names})
+    if "title" in names:
+        mark = title_mark_of(incoming.id, incoming.fields.get("title") or "")
+        audit.record("rename", session=incoming.id, restored=True, title=mark.hex())
 
 
 def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
