@@ -37,7 +37,7 @@ if _modules["requests"] is None:
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from project import background  # noqa: E402
-from project.pacing import paced  # noqa: E402
+from project.pacing import paced, paced_socket  # noqa: E402
 from project.request_size import limited  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
 from relay.mcp.serving import application as mcp  # noqa: E402
@@ -97,4 +97,6 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         if gateway.serves(scope["path"]):
             await gateway.application(scope, receive, send)
             return
+    elif scope["type"] == "websocket":
+        send = paced_socket(send)
     await protocols(scope, receive, send)

@@ -26,7 +26,9 @@ from django.db import connections
 from django.utils.module_loading import import_string
 
 from project.leases import Held, name_of_process
+from project.shutdown import end_before_the_server
 from relay import runs
+from relay.consumers import sockets
 from relay.gateway import recording, shared
 from relay.mcp.using import connections as mcp_servers
 from relay.providers.registry import close_all
@@ -213,6 +215,7 @@ def _start() -> None:
     _crew, _pid = Crew(ours, lease_seconds=LEASE_SECONDS), os.getpid()
     atexit.register(stop)
     _stop_with_daphne()
+    end_before_the_server(end_live_work, loop=_running_loop())
     _crew.start()
 
 
@@ -233,12 +236,18 @@ async def drain() -> None:
     no call to a model goes on, the processes of the demo model and of MCP servers are gone, and the relay's journal is
     left to its readers.
     """
-    await runs.drain()
+    await end_live_work()
     await asyncio.to_thread(stop)
     await asyncio.to_thread(mcp_servers.close)
     await close_all()
     await shared.close()
     recording.begin_anew()
+
+
+async def end_live_work() -> None:
+    """End the answers that are being written, tell their clients, and close the sockets. A second call does nothing."""
+    await runs.drain()
+    await sockets.close_all()
 
 
 def start_with_daphne() -> None:
@@ -252,6 +261,17 @@ def _stop_with_daphne() -> None:
     reactor = sys.modules.get("twisted.internet.reactor")
     if reactor is not None and reactor.running:
         reactor.addSystemEventTrigger("before", "shutdown", _drain_under_twisted)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of the server. Daphne's runs a moment after the reactor has started."""
+    reactor = sys.modules.get("twisted.internet.reactor")
+    if reactor is not None and reactor.running:
+        return getattr(reactor, "_asyncioEventloop", None)
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _drain_under_twisted() -> object:

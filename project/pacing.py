@@ -22,6 +22,17 @@ def paced(send: Send) -> Send:
     return send if request is None else _Paced(send, request)
 
 
+def paced_socket(send: Send) -> Send:
+    """The same for a socket: each message waits until the client has read most of those before it."""
+    protocol = _socket_behind(send) if isinstance(send, partial) else None
+    return send if protocol is None else _PacedSocket(send, protocol)
+
+
+def _socket_behind(send: partial[Awaitable[None]]) -> Any:
+    """The protocol of a socket, where Daphne is the server."""
+    return next((one for one in send.args if hasattr(one, "sendMessage") and hasattr(one, "transport")), None)
+
+
 def _request_behind(send: partial[Awaitable[None]]) -> Any:
     """Twisted's request, where Daphne is the server: its `send` is a function with the request already filled in."""
     return next((one for one in send.args if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
@@ -56,6 +67,38 @@ class _Paced:
         self._register(False)
         if self.request.channel is not None:
             self.request.channel.transport.loseConnection()
+
+    def pauseProducing(self) -> None:  # noqa: N802 - their names
+        self.may_go_on.clear()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        self.may_go_on.set()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        self.may_go_on.set()
+
+
+class _PacedSocket:
+    """A producer of the connection, in the place of the HTTP request that it began as."""
+
+    def __init__(self, send: Send, protocol: Any) -> None:
+        self.send, self.protocol = send, protocol
+        self.may_go_on = asyncio.Event()
+        self.may_go_on.set()
+        self.is_registered = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "websocket.send":
+            self._register()
+            await self.may_go_on.wait()
+        await self.send(message)
+
+    def _register(self) -> None:
+        transport = self.protocol.transport
+        if not self.is_registered and transport is not None and transport.connected:
+            self.is_registered = True
+            transport.unregisterProducer()
+            transport.registerProducer(self, True)
 
     def pauseProducing(self) -> None:  # noqa: N802 - their names
         self.may_go_on.clear()

@@ -244,22 +244,15 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 # Redis, where there are several processes
 
 REDIS_URL = env.url("REDIS_URL", schemes=("redis", "rediss", "unix"), example="redis://127.0.0.1:6379/0")
-# A layer drops messages silently over its capacity, and the default of 100 is one busy answer.
+# Messages that wait for one socket. Over this number they are dropped, and the socket reads the database instead.
 _CAPACITY = 10_000
 CHANNEL_LAYERS: dict[str, dict[str, Any]]
 CACHES: dict[str, dict[str, Any]]
 if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "relay.redis_layer.PatientRedisLayer",
-            # A page that stays open for a day is not forgotten: a month is long enough for everybody.
-            "CONFIG": {
-                # No limit of its client's: it loses cancellations, and a page on which nothing happens its socket.
-                "hosts": [{"address": REDIS_URL, "socket_timeout": None}],
-                "capacity": _CAPACITY,
-                "group_expiry": 30 * 24 * 3600,
-                "prefix": "parley",
-            },
+            "BACKEND": "relay.redis_layer.RedisChannelLayer",
+            "CONFIG": {"url": REDIS_URL, "capacity": _CAPACITY},
         }
     }
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}

@@ -1,9 +1,7 @@
-"""Who is told what: groups of the channel layer. A message here is a preview; the row in the database is the truth."""
+"""Group messages to sockets: by session and by user. A message is a preview; the row in the database is the truth."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,11 +9,9 @@ from itertools import count
 from typing import Any
 from uuid import UUID, uuid4
 
-from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
-from django.conf import settings
 
-logger = logging.getLogger(__name__)
+from relay.layer import PROCESS_GROUP
 
 CHANGED = {"type": "session.changed"}
 
@@ -24,7 +20,6 @@ CHANGED = {"type": "session.changed"}
 class Opened:
     """A session that sockets of this process have open: since when, and when they were last told something of it."""
 
-    loop: asyncio.AbstractEventLoop
     version: int
     sockets: int = 0
     at: float = field(default_factory=time.monotonic)
@@ -50,7 +45,7 @@ def person_group(user_id: int) -> str:
 async def enter(session_id: UUID, channel: str, *, version: int) -> None:
     """A socket has this session open from now on, and knows it as it was at that version."""
     with _lock:
-        _opened.setdefault(session_id, Opened(asyncio.get_running_loop(), version)).sockets += 1
+        _opened.setdefault(session_id, Opened(version)).sockets += 1
     await _layer().group_add(session_group(session_id), channel)
 
 
@@ -66,7 +61,7 @@ async def leave(session_id: UUID, channel: str) -> None:
 async def enter_person(user_id: int, channel: str) -> None:
     """A page of this person is open from now on."""
     with _lock:
-        _persons.setdefault(user_id, Opened(asyncio.get_running_loop(), 0)).sockets += 1
+        _persons.setdefault(user_id, Opened(0)).sockets += 1
     await _layer().group_add(person_group(user_id), channel)
 
 
@@ -77,6 +72,20 @@ async def leave_person(user_id: int, channel: str) -> None:
             if opened.sockets <= 0:
                 del _persons[user_id]
     await _layer().group_discard(person_group(user_id), channel)
+
+
+async def enter_process(channel: str) -> None:
+    """A socket of this process was accepted. Messages to this group do not leave the process."""
+    await _layer().group_add(PROCESS_GROUP, channel)
+
+
+async def leave_process(channel: str) -> None:
+    await _layer().group_discard(PROCESS_GROUP, channel)
+
+
+def tell_process(message: dict[str, Any]) -> None:
+    """All sockets of this process."""
+    _layer().send_to_process(message)
 
 
 def persons_here() -> dict[int, Opened]:
@@ -90,13 +99,11 @@ def opened_here() -> dict[UUID, Opened]:
 
 
 async def tell_session(session_id: UUID, message: dict[str, Any]) -> None:
-    if (opened := _opened.get(session_id)) is not None:
-        opened.told_at = time.monotonic()
-    await _tell(session_group(session_id), message)
+    tell_session_from_thread(session_id, message)
 
 
 async def tell_person(user_id: int, message: dict[str, Any]) -> None:
-    await _tell(person_group(user_id), message)
+    tell_person_from_thread(user_id, message)
 
 
 def sockets_of(session_id: UUID) -> int:
@@ -106,35 +113,30 @@ def sockets_of(session_id: UUID) -> int:
 
 
 def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
-    """For those who have no loop. Without Redis only sockets of this process can be told, in the loop they live in."""
-    if settings.REDIS_URL:
-        async_to_sync(tell_session)(session_id, message)
-    elif (opened := _opened.get(session_id)) is not None:
-        asyncio.run_coroutine_threadsafe(tell_session(session_id, message), opened.loop)
+    """Never waits. Without Redis only sockets of this process are told."""
+    if (opened := _opened.get(session_id)) is not None:
+        opened.told_at = time.monotonic()
+    _tell(session_group(session_id), message)
 
 
 def have_session_looked_at(session_id: UUID) -> None:
-    """Sockets of this process that have it open are to look; nobody else was told anything, so nothing is noted."""
-    if (opened := _opened.get(session_id)) is not None:
-        asyncio.run_coroutine_threadsafe(_tell(session_group(session_id), CHANGED), opened.loop)
+    """Sockets of this process that have it open read it anew. `told_at` stays: no other process was told."""
+    if session_id in _opened:
+        _tell(session_group(session_id), CHANGED)
 
 
 def tell_person_from_thread(user_id: int, message: dict[str, Any]) -> None:
-    if settings.REDIS_URL:
-        async_to_sync(tell_person)(user_id, message)
-    elif (opened := _persons.get(user_id)) is not None:
-        asyncio.run_coroutine_threadsafe(tell_person(user_id, message), opened.loop)
+    _tell(person_group(user_id), message)
 
 
-async def _tell(group: str, message: dict[str, Any]) -> None:
-    """A layer that is away must not end an answer: pages then catch up from the database.
+def is_degraded() -> bool:
+    """Whether Redis is configured and away, so that messages of other processes do not arrive."""
+    return bool(_layer().is_degraded)
 
-    Each message has a name of its own, by which those who get it know that it is the same.
-    """
-    try:
-        await _layer().group_send(group, {**message, "id": f"{_PROCESS}-{next(_numbers)}"})
-    except Exception as error:  # noqa: BLE001 - every layer has errors of its own; all mean that nobody was told
-        logger.warning("The channel layer did not take a message: %s", type(error).__name__)
+
+def _tell(group: str, message: dict[str, Any]) -> None:
+    """Each message has an id, by which its receivers know that it is the same."""
+    _layer().send_to_group(group, {**message, "id": f"{_PROCESS}-{next(_numbers)}"})
 
 
 def _layer() -> Any:

@@ -9,6 +9,7 @@ RelayError
 │   ├── VendorFault      the vendor's: it failed; the same request may work at once
 │   ├── Unreachable      the network's: nobody answered at that address
 │   └── Cut              the network's: the answer stopped in the middle
+├── Unavailable          the operator's: the database is away or the server stops; later it will work
 ├── OverAllowance        the person's: over a limit that staff set (`until`)
 └── AttachmentRefused    the person's: a file that cannot be taken, or not any more (`reason`)
 """
@@ -111,6 +112,15 @@ def error_of(failed: Failed, *, provider: str, retry_after: float | None = None)
     """The vendor's own words as one of ours."""
     known: dict[str, Any] = {"kind": failed.kind, "status": failed.status, "retry_after": retry_after}
     return _CLASS_OF_KIND[failed.kind](failed.message, provider=provider, failed=failed, **known)
+
+
+class Unavailable(RelayError):
+    """`retry_after` says in how many seconds it is worth trying again."""
+
+    retry_after = 5
+
+    def __init__(self) -> None:
+        super().__init__("the database cannot be used at the moment")
 
 
 class OverAllowance(RelayError):

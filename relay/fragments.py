@@ -231,6 +231,12 @@ def notices(words: Sequence[str], reader: Reader, *, level: str = "") -> str:
         return _render("chat/_notices.html", {"notices": [{"level": level, "text": text} for text in words]})
 
 
+def degraded(reader: Reader, *, is_degraded: bool) -> str:
+    """A lasting notice while Redis is away."""
+    with reader.reading():
+        return _render("chat/_degraded.html", {"is_degraded": is_degraded})
+
+
 def announcement(outcome: str, reader: Reader) -> str:
     with reader.reading():
         return _render("chat/live/_announcement.html", {"outcome": outcome})

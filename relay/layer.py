@@ -1,9 +1,10 @@
-"""The channel layer of an installation with one process: messages go from hand to hand, within one event loop.
+"""In-memory channel layer: delivers group messages to the sockets of this process.
 
-Channels' own layer for this looks through all channels and groups at every message and copies each message for each
-receiver, some hundred times for each frame of an answer that as many watch. Ours neither copies nor expires anything:
-whoever receives a message must not change it, and a socket that goes away takes its name out of its groups; what nobody
-has fetched by then goes with the last of them.
+Channels' own in-memory layer looks through all channels and groups at every message and copies each message for each
+receiver, some hundred times for each frame of an answer that as many watch. This one neither copies nor expires
+anything: a receiver must not change a message, and a socket that goes away takes its name out of its groups.
+
+All sockets of a process live in one event loop. `send_to_group` may be called from any thread.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from channels.layers import BaseChannelLayer
 
 Message = dict[str, Any]
 
+# Sent to a socket in the place of messages that it did not get: it reads its state from the database.
+RESYNC: Message = {"type": "resync"}
+# All sockets of this process.
+PROCESS_GROUP = "process"
+
 
 class LocalChannelLayer(BaseChannelLayer):
     extensions = ["groups", "flush"]
@@ -27,6 +33,12 @@ class LocalChannelLayer(BaseChannelLayer):
         self.queues: dict[str, asyncio.Queue[Message]] = {}
         self.groups: defaultdict[str, set[str]] = defaultdict(set)
         self.memberships: Counter[str] = Counter()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether messages of other processes cannot arrive although they should."""
+        return False
 
     async def new_channel(self, prefix: str = "local") -> str:
         return f"{prefix}!{uuid4().hex}"
@@ -46,6 +58,7 @@ class LocalChannelLayer(BaseChannelLayer):
                 del self.queues[channel]
 
     async def group_add(self, group: str, channel: str) -> None:
+        self.loop = asyncio.get_running_loop()
         if channel not in self.groups[group]:
             self.groups[group].add(channel)
             self.memberships[channel] += 1
@@ -61,22 +74,54 @@ class LocalChannelLayer(BaseChannelLayer):
             self._forget(channel)
 
     def _forget(self, channel: str) -> None:
-        """An empty queue stays: somebody may be waiting at it."""
+        """An empty queue stays: its socket may be waiting at it."""
         del self.memberships[channel]
         if channel in self.queues and not self.queues[channel].empty():
             del self.queues[channel]
 
     async def group_send(self, group: str, message: Message) -> None:
-        """To everybody in it; who has not read for so long that nothing more fits, misses it."""
+        self.send_to_group(group, message)
+
+    def send_to_group(self, group: str, message: Message) -> None:
+        """Deliver to all sockets of this process in the group. Safe from any thread."""
+        self._send_here(group, message)
+
+    def send_to_process(self, message: Message) -> None:
+        """Deliver to every socket of this process. Safe from any thread."""
+        self._send_here(PROCESS_GROUP, message)
+
+    def _send_here(self, group: str, message: Message) -> None:
+        loop = self.loop
+        if group not in self.groups or loop is None or loop.is_closed():
+            return
+        try:
+            is_here = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            is_here = False
+        if is_here:
+            self._deliver(group, message)
+        else:
+            loop.call_soon_threadsafe(self._deliver, group, message)
+
+    def _deliver(self, group: str, message: Message) -> None:
         for channel in tuple(self.groups.get(group, ())):
-            queue = self._queue(channel)
-            if not queue.full():
-                queue.put_nowait(message)
+            self._put(self._queue(channel), message)
+
+    def _put(self, queue: asyncio.Queue[Message], message: Message) -> None:
+        """A socket that fell so far behind that its queue is full reads everything anew."""
+        if queue.full():
+            while not queue.empty():
+                queue.get_nowait()
+            message = RESYNC
+        queue.put_nowait(message)
 
     async def flush(self) -> None:
         self.queues.clear()
         self.groups.clear()
         self.memberships.clear()
+
+    def close(self) -> None:
+        """End what runs beside the event loop."""
 
     def _queue(self, channel: str) -> asyncio.Queue[Message]:
         if channel not in self.queues:

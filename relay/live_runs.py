@@ -37,7 +37,10 @@ _tasks: set[asyncio.Task[None]] = set()
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """An answer on its way, up to and including frame `n`; it will be stored behind the entry `after`."""
+    """An answer on its way, up to and including frame `n`; it will be stored after the entry `after`.
+
+    Without an `exchange` no answer is being written, and `after` is the last entry of the run.
+    """
 
     exchange: str
     n: int
@@ -59,19 +62,19 @@ class LiveRun:
         self.task: asyncio.Task[None] | None = None
         self.loop = asyncio.get_running_loop()
         self._exchange: UUID | None = None
-        self._after = 0
+        self._after = turn.leaf
         self._assembler: Assembler | None = None
         self._shown: ModelOutput | None = None
         self._names: tuple[str, ...] = ()
         self._pending: list[Piece] = []
         self._has_news = asyncio.Event()
-        self._order = asyncio.Lock()
 
     # What the agent's loop tells us.
 
     async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
-        await self._tell("opened", model=prepared.route.name, role=role, after=prepared.exchange.after)
+        self._shown, self._names = None, ()
+        self._tell("opened", model=prepared.route.name, role=role)
         exchanges.note_partial(prepared.exchange.pk, assembler.output(metadata={"n": self.n}))
 
     def fed(self, event: Event) -> None:
@@ -82,22 +85,22 @@ class LiveRun:
             self._pending.append(piece)
 
     async def stored(self, *, leaf: int) -> None:
-        await self._flush()
+        self._flush()
         self._exchange = self._assembler = self._shown = None
-        await self._tell("stored", leaf=leaf)
+        self._after = leaf
+        self._tell("stored", leaf=leaf)
 
     async def summarising(self, *, is_on: bool) -> None:
-        await self._tell("summarising", is_on=is_on)
+        self._tell("summarising", is_on=is_on)
 
     async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
-        await self._tell("calling", seq=seq, count=len(requests))
+        self._tell("calling", seq=seq, count=len(requests))
 
     async def answer_below(self, turn: Turn) -> Run:
         return await self._below(self, turn)
 
     def result(self, *, seq: int, index: int, result: ToolResult) -> None:
-        told = self._tell("result", seq=seq, index=index, status=result.status, duration=result.duration)
-        keep(self.loop.create_task(told))
+        self._tell("result", seq=seq, index=index, status=result.status, duration=result.duration)
 
     # What watchers ask us.
 
@@ -116,14 +119,10 @@ class LiveRun:
         """The first piece at once, then what has gathered."""
         while True:
             await self._has_news.wait()
-            await self._flush()
+            self._flush()
             await asyncio.sleep(pace())
 
-    async def _flush(self) -> None:
-        async with self._order:
-            await self._flush_in_order()
-
-    async def _flush_in_order(self) -> None:
+    def _flush(self) -> None:
         self._has_news.clear()
         pieces, self._pending = merged(self._pending), []
         if not pieces or self._assembler is None or self._exchange is None:
@@ -132,22 +131,21 @@ class LiveRun:
         self._names = self._assembler.part_names
         self._shown = self._assembler.output(metadata={"n": self.n, "names": list(self._names)})
         exchanges.note_partial(self._exchange, self._shown)
-        await self._send({"kind": "pieces", "pieces": pieces})
+        self._send({"kind": "pieces", "pieces": pieces})
 
-    async def _tell(self, kind: str, **what: Any) -> None:
-        async with self._order:
-            await self._flush_in_order()
-            if kind == "opened":
-                self._shown, self._names = None, ()
-            self.n += 1
-            await self._send({"kind": kind, **what})
+    def _tell(self, kind: str, **what: Any) -> None:
+        self._flush()
+        self.n += 1
+        self._send({"kind": kind, **what})
 
-    async def _send(self, frame: Frame) -> None:
-        frame |= {"type": "run.frame", "run": str(self.id), "n": self.n, "exchange": str(self._exchange or "")}
-        await broadcast.tell_session(self.turn.session_id, frame)
+    def _send(self, frame: Frame) -> None:
+        """Never waits, so `so_far` always fits the last frame that was sent."""
+        frame |= {"type": "run.frame", "run": str(self.id), "n": self.n}
+        frame |= {"exchange": str(self._exchange or ""), "after": self._after}
+        broadcast.tell_session_from_thread(self.turn.session_id, frame)
 
     async def ended(self, run: Run) -> None:
-        await self._tell("ended", outcome=run.outcome, error=run.error, leaf=run.leaf)
+        self._tell("ended", outcome=run.outcome, error=run.error, leaf=run.leaf)
 
 
 def pace() -> float:

@@ -34,6 +34,7 @@ from relay.running import open_exchange_of
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
+MOST_RECENT = 50
 OnEnd = Callable[[Run], Awaitable[None]]
 
 
@@ -92,6 +93,7 @@ async def _carry(live: LiveRun, on_end: OnEnd | None) -> None:
         outcome = await loop.answer(live.turn, live)
     except asyncio.CancelledError:
         outcome = Run.Outcome.LOST if live.stop_reason == "server_stopped" else Run.Outcome.STOPPED
+        error = live.stop_reason if outcome is Run.Outcome.LOST else ""
         await loop.close(live.turn, live)
     except TurnFailed as failed:
         error = f"{type(failed.error).__name__}:{failed.error.kind}"
@@ -178,6 +180,12 @@ def noted(exchange: Exchange) -> SoFar:
 
 def running_in(session_id: UUID) -> list[Run]:
     return list(Run.objects.filter(session=session_id, ended_at=None).order_by("started_at"))
+
+
+def ended_in(session_id: UUID) -> set[UUID]:
+    """The runs of a session that ended last."""
+    ended = Run.objects.filter(session=session_id, ended_at__isnull=False).order_by("-started_at")
+    return set(ended.values_list("pk", flat=True)[:MOST_RECENT])
 
 
 def request_stop(run_id: UUID) -> None:

@@ -8,7 +8,16 @@ from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
 from history.opening import NotPermitted, ReasonNeeded
 from relay import attachments
 from relay.allowances import told
-from relay.errors import AccessRefused, AttachmentRefused, Busy, NoSuchModel, OverAllowance, ProviderError, RelayError
+from relay.errors import (
+    AccessRefused,
+    AttachmentRefused,
+    Busy,
+    NoSuchModel,
+    OverAllowance,
+    ProviderError,
+    RelayError,
+    Unavailable,
+)
 from relay.providers.advice import reason_of
 
 
@@ -28,6 +37,8 @@ def of_error(error: RelayError | HistoryError) -> str:
             return _("The provider did not answer as it should: %(reason)s") % {"reason": reason_of(error)[:500]}
         case AttachmentRefused():
             return attachments.told(error)
+        case Unavailable():
+            return _("The database is not available at the moment. Try again in a few seconds.")
         case HistoryOff():
             return _("History is off on this server, so nothing new is taken.")
         case NoSuchEntry():

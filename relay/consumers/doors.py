@@ -11,9 +11,9 @@ from typing import Any
 from channels.auth import AuthMiddlewareStack
 
 from history import keys
-from history.keyring import ApiKeyError
+from history.keyring import ApiKeyError, KeysUnavailable
 from relay.consumers.origins import is_same_origin
-from relay.consumers.sockets import NOT_ALLOWED
+from relay.consumers.sockets import DATABASE_AWAY, NOT_ALLOWED, UNAVAILABLE
 from relay.database import in_database
 
 BEARER = "bearer "
@@ -27,22 +27,37 @@ class Doors:
         self.for_pages: Any = AuthMiddlewareStack(inner)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
-        raw = key_in(scope)
-        if not raw:
-            return await (self.for_pages if is_same_origin(scope) else refuse)(scope, receive, send)
         try:
-            api_key = await in_database(keys.authenticate, raw, scope="read")
-        except ApiKeyError as error:
-            scope = {**scope, "user": None, "api_key": None, "key_problem": str(error)}
-        else:
-            scope = {**scope, "user": api_key.owner, "api_key": api_key}
-        return await self.inner(scope, receive, send)
+            if raw := key_in(scope):
+                return await self.inner({**scope, **await _authenticate(raw)}, receive, send)
+            if not is_same_origin(scope):
+                return await refuse(scope, receive, send)
+            return await self.for_pages(scope, receive, send)
+        except (KeysUnavailable, *DATABASE_AWAY):  # a consumer sees to its own errors: this is the authentication
+            return await close_as_unavailable(receive, send)
+
+
+async def _authenticate(raw: str) -> dict[str, Any]:
+    try:
+        api_key = await in_database(keys.authenticate, raw, scope="read")
+    except KeysUnavailable:
+        raise
+    except ApiKeyError:
+        return {"user": None, "api_key": None}
+    return {"user": api_key.owner, "api_key": api_key}
 
 
 async def refuse(scope: Any, receive: Any, send: Any) -> None:
     """Refuse the handshake. Servers answer it with HTTP 403."""
     await receive()
     await send({"type": "websocket.close", "code": NOT_ALLOWED})
+
+
+async def close_as_unavailable(receive: Any, send: Any) -> None:
+    """Accept and close, so that the client is told a code: it may connect again in a few seconds."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.close", "code": UNAVAILABLE})
 
 
 def key_in(scope: Any) -> str:

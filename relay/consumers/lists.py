@@ -6,12 +6,9 @@ way to read it and one place that knows what its reader may see.
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from relay.consumers.sockets import NOT_SIGNED_IN, PersonSocket
-
-logger = logging.getLogger(__name__)
 
 
 class ListConsumer(PersonSocket):
@@ -27,7 +24,8 @@ class ListConsumer(PersonSocket):
         """Nothing is asked for here."""
 
     async def rail_changed(self, message: dict[str, Any]) -> None:
-        try:
-            await self.send(text_data=message["session"])
-        except (RuntimeError, ConnectionError, OSError) as error:
-            logger.debug("A page went away while it was told that its list has changed: %s", error)
+        await self.send(text_data=message["session"])
+
+    async def resync(self, message: dict[str, Any]) -> None:
+        """Any session may have changed."""
+        await self.send(text_data="*")

@@ -17,16 +17,17 @@ from history.errors import HistoryError
 from history.models import Session
 from history.numbers import whole_number
 from history.rights import Purpose, find
-from relay import fragments, signed_in, words
+from relay import broadcast, fragments, signed_in, words
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
+from relay.consumers.outbox import ReaderTooSlow
 from relay.consumers.page_events import PageEvents
 from relay.consumers.page_verbs import VERBS
-from relay.consumers.sockets import NOT_FOUND, NOT_SIGNED_IN, client_of
+from relay.consumers.sockets import DATABASE_AWAY, NOT_FOUND, NOT_SIGNED_IN, client_of
 from relay.consumers.watching import Watch
 from relay.conversation import Sent
 from relay.database import in_database
-from relay.errors import RelayError
+from relay.errors import RelayError, Unavailable
 from relay.fragments import View
 from relay.readers import reader_of
 
@@ -48,6 +49,8 @@ class ChatConsumer(PageEvents):
         await self.enter(session.pk, version=session.version)
         await self.enter_as(user)
         await self.accept()
+        if broadcast.is_degraded():
+            await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
         return None
 
@@ -74,6 +77,11 @@ class ChatConsumer(PageEvents):
                 await self.complain(words.of_error(error))
         except Session.DoesNotExist:
             pass  # told by the code that it was closed with
+        except DATABASE_AWAY:
+            with self.view.reader.reading():
+                await self.complain(words.of_error(Unavailable()))
+        except ReaderTooSlow:
+            raise
         except Exception:
             logger.exception("An intent failed.")
             with self.view.reader.reading():

@@ -52,6 +52,13 @@ class PageEvents(PersonSocket):
         if caught.has_answer and not caught.outcome:
             await self.show(fragments.announcement("relayed", self.view.reader))
 
+    async def resync(self, message: dict[str, Any]) -> None:
+        self.watch.others.clear()
+        await self.catch_up(because=message.get("id", ""))
+
+    async def degraded_changed(self, message: dict[str, Any]) -> None:
+        await self.show(fragments.degraded(self.view.reader, is_degraded=message["is_degraded"]))
+
     async def rail_changed(self, message: dict[str, Any]) -> None:
         session_id, view = UUID(message["session"]), self.view
         key = ("rail", message.get("id"), view.reader, view.user.pk, session_id == view.session_id)
@@ -164,10 +171,5 @@ class PageEvents(PersonSocket):
             logger.warning("A page could not be brought up to date and tries again: %s", type(error).__name__)
 
     async def show(self, html: str) -> None:
-        """A socket that is gone is no error: what was meant for it is in the database."""
-        if not html:
-            return
-        try:
+        if html:
             await self.send(text_data=clean(html))
-        except (RuntimeError, ConnectionError, OSError) as error:
-            logger.debug("A page went away while it was sent something: %s", error)

@@ -11,22 +11,22 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from django.db import DatabaseError
 from django.utils.translation import gettext as _
 
 from history import keys
 from history.errors import HistoryError
 from history.keyring import ApiKeyError
 from history.opening import find_opened
-from relay import signed_in, words
+from relay import broadcast, signed_in, words
 from relay.consumers.doors import key_in
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
+from relay.consumers.outbox import ReaderTooSlow
 from relay.consumers.program_commands import COMMANDS
 from relay.consumers.program_sessions import ProgramSessions, Refused
-from relay.consumers.sockets import LOOK_SECONDS, NOT_SIGNED_IN, client_of
+from relay.consumers.sockets import DATABASE_AWAY, LOOK_SECONDS, NOT_SIGNED_IN, client_of
 from relay.database import in_database
-from relay.errors import RelayError
+from relay.errors import RelayError, Unavailable
 from relay.readers import reader_of
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,8 @@ class ProgramConsumer(ProgramSessions):
         self.reader = reader_of(self.user, self.scope)
         self.fresh, self.asked_at = uuid4(), 0.0
         await self.accept()
-        await self.tell(
-            "welcome", protocol=PROTOCOL, user=self.user.get_username(), session_id=str(self.fresh), **self.client
-        )
+        known = {"protocol": PROTOCOL, "user": self.user.get_username(), "session_id": str(self.fresh)}
+        await self.tell("welcome", **known, is_degraded=broadcast.is_degraded(), **self.client)
         return None
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -66,15 +65,27 @@ class ProgramConsumer(ProgramSessions):
             await self.tell("error", id=asked, code="bad_command", message=str(error))
         except Refused as error:
             await self.tell("error", id=asked, code=error.code, message=str(error))
+        except Unavailable:
+            await self._tell_unavailable(asked)
         except (RelayError, HistoryError) as error:
             with self.reader.reading():
                 text = words.of_error(error)
             await self.tell("error", id=asked, code=_code(error), message=text)
+        except DATABASE_AWAY:
+            await self._tell_unavailable(asked)
+        except ReaderTooSlow:
+            raise
         except Exception:
             logger.exception("A command failed.")
-            await self.tell(
-                "error", id=asked, code="internal", message=_("Something went wrong here. It is in the log.")
-            )
+            with self.reader.reading():
+                text = _("Something went wrong here. It is in the log.")
+            await self.tell("error", id=asked, code="internal", message=text)
+
+    async def _tell_unavailable(self, asked: str) -> None:
+        with self.reader.reading():
+            text = words.of_error(Unavailable())
+        code, seconds = _code(Unavailable()), Unavailable.retry_after
+        await self.tell("error", id=asked, code=code, message=text, retry_after=seconds)
 
     def _read(self, text_data: str | None) -> Intent:
         if text_data is None:
@@ -89,6 +100,8 @@ class ProgramConsumer(ProgramSessions):
             try:
                 self.api_key = await in_database(keys.authenticate, key_in(self.scope), scope="read")
             except ApiKeyError as error:
+                if error.retry_helps:
+                    raise Unavailable from error
                 await self.close(NOT_SIGNED_IN)
                 raise Refused("not_signed_in", str(error)) from error
             return
@@ -111,7 +124,7 @@ class ProgramConsumer(ProgramSessions):
             problem = {"code": error.code, "message": str(error)}
         except HistoryError as error:
             problem = {"code": _code(error), "message": words.of_error(error)}
-        except DatabaseError as error:
+        except (*DATABASE_AWAY, Unavailable) as error:
             logger.warning("Whether a program may still be told could not be asked: %s", type(error).__name__)
             return True
         await self.let_go()

@@ -1,4 +1,4 @@
-"""What a program is told of what happens in the session that it has open: frames of runs as events, in order."""
+"""Events of a program's socket: the frames of the runs in its open session, each exactly once and in order."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from history.bodies import clean
 from history.models import ApiKey, Session
 from history.rights import Purpose, find
 from relay import as_json, runs
-from relay.consumers.following import Following, found
-from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, Socket
+from relay.consumers.following import Following, read_start, read_state
+from relay.consumers.sockets import DATABASE_AWAY, GAP_SECONDS, LOOK_SECONDS, Socket
 from relay.database import in_database
-from relay.models import Run
 from relay.readers import Reader
 
 logger = logging.getLogger(__name__)
@@ -43,48 +42,62 @@ class ProgramEvents(Socket):
         self.done: set[UUID] = set()
 
     async def tell(self, kind: str, **what: Any) -> None:
-        try:
-            await self.send(clean(json.dumps({"type": kind, **what}, ensure_ascii=False)))
-        except (RuntimeError, ConnectionError, OSError) as error:
-            logger.debug("A program went away while it was told something: %s", error)
+        await self.send(clean(json.dumps({"type": kind, **what}, ensure_ascii=False)))
 
     async def may_be_told(self) -> bool:
         """Whether whoever opened the session may still read it; who comes in knows."""
         return True
 
-    async def running(self, session: Session) -> list[Answer]:
-        """Answers on their way, as far as they have come; frames after `n` follow as events."""
-        return [await self._so_far(run) for run in await in_database(runs.running_in, session.pk)]
+    async def note_ended_runs(self, session: Session) -> None:
+        """What has ended before a session was opened is in the record: late frames of it are not told."""
+        self.done |= await in_database(runs.ended_in, session.pk)
 
-    async def _so_far(self, run: Run) -> Answer:
-        self.following[run.pk] = followed = Following(run.pk, leaf=run.leaf)
-        so_far = await runs.so_far(run.pk)
-        frames = followed.catch_up(so_far) if so_far else []
+    async def running(self, session: Session) -> list[Answer]:
+        """Begin to follow the runs of a session."""
+        begun = [await self._start_following(run.pk) for run in await in_database(runs.running_in, session.pk)]
+        return [answer for answer in begun if answer]
+
+    async def _start_following(self, run_id: UUID) -> Answer | None:
+        """The answer of a run as far as it has come; frames after `n` follow as events."""
+        so_far = runs.so_far_here(run_id) or await in_database(read_start, run_id)
+        if so_far is None:
+            self.done.add(run_id)
+            return None
+        self.following[run_id] = followed = Following(run_id)
+        pieces = followed.start_at(so_far)
         self._keep_looking()
-        pieces = [piece for frame in frames for piece in frame["pieces"]]
-        return {"run": str(run.pk), "n": followed.n, "pieces": pieces}
+        return {"run": str(run_id), "n": followed.n, "leaf": followed.leaf, "pieces": pieces}
 
     async def run_frame(self, frame: dict[str, Any]) -> None:
-        """One frame of a run of the open session. What cannot be told yet, because something is missing, waits."""
+        """One frame of a run of the open session. A frame after a gap waits until the gap is filled."""
         run_id = UUID(frame["run"])
         if run_id in self.done or not await self.may_be_told():
             return
         followed = self.following.setdefault(run_id, Following(run_id))
         await self._tell_frames(followed, followed.take(frame))
-        if followed.has_gap and (here := runs.so_far_here(run_id)):
-            await self._tell_frames(followed, followed.catch_up(here))
+        if followed.has_gap and runs.is_here(run_id):
+            await self._tell_found(followed)
         self._keep_looking()
 
     async def _tell_frames(self, followed: Following, frames: list[dict[str, Any]]) -> None:
         for frame in frames:
-            told = {name: value for name, value in frame.items() if name not in SILENT and value != ""}
-            if frame["kind"] == "stored":
-                told |= await in_database(self._stored, frame["leaf"])
-            if frame["kind"] == "ended":
+            kind = frame["kind"]
+            hidden = SILENT if kind == "opened" else (*SILENT, "after")
+            told = {name: value for name, value in frame.items() if name not in hidden and value != ""}
+            if kind == "stored":
+                told |= await self._stored_message(frame["leaf"])
+            if kind == "ended":
                 self.done.add(followed.run)
                 self.following.pop(followed.run, None)
             what = {**told, "run": str(followed.run)}
-            await self.tell(f"run.{frame['kind']}", session_id=str(self.current), **what)
+            await self.tell(f"run.{kind}", session_id=str(self.current), **what)
+
+    async def _stored_message(self, leaf: int) -> Answer:
+        """The entry itself, unless the database has gone away since it was stored."""
+        try:
+            return await in_database(self._stored, leaf)
+        except DATABASE_AWAY:
+            return {}
 
     def _keep_looking(self) -> None:
         """Frames of another process may never reach us: then look for ourselves."""
@@ -103,17 +116,31 @@ class ProgramEvents(Socket):
                         await self._tell_found(followed)
 
     async def _tell_found(self, followed: Following) -> None:
+        """Fill a gap: from this process and the database, or from the database alone."""
         try:
             if await self.may_be_told():
-                await self._tell_frames(followed, await in_database(found, followed))
+                # First the answer, then the entries: what it follows is stored by then.
+                here = runs.so_far_here(followed.run)
+                state = await in_database(read_state, followed.run, followed.leaf, here)
+                await self._tell_frames(followed, followed.catch_up(state))
         except DatabaseError as error:
-            logger.warning("A run of another process could not be looked at: %s", type(error).__name__)
+            logger.warning("A run could not be read: %s", type(error).__name__)
 
     def _stored(self, leaf: int) -> Answer:
         session = Session.objects.filter(pk=self.current).first() if self.current else None
         return (
             {"message": as_json.history_json(session, count=1, leaf=leaf)["messages"][-1:]} if session and leaf else {}
         )
+
+    async def resync(self, message: dict[str, Any]) -> None:
+        """Frames of other processes were missed."""
+        for followed in list(self.following.values()):
+            await self._tell_found(followed)
+        if self.current is not None:
+            await self.session_changed(message)
+
+    async def degraded_changed(self, message: dict[str, Any]) -> None:
+        await self.tell("server.degraded", is_degraded=message["is_degraded"])
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         if not await self.may_be_told():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -28,7 +28,7 @@ class Refused(Exception):
 
 
 class ProgramSessions(ProgramEvents):
-    """No session exists before the first message; `fresh` is the name that it will have."""
+    """`fresh` is the id of the session that the next message without an open session creates. It is used once."""
 
     fresh: UUID
 
@@ -46,8 +46,15 @@ class ProgramSessions(ProgramEvents):
         name = intent.text("session") or (str(self.current) if self.current else "")
         found = await in_database(self._found, name, scope, intent.text("reason")) if name else None
         if found is None:
+            await self._forget_if_gone(name)
             raise Refused("no_such_session", _("There is no such session."))
         return found
+
+    async def _forget_if_gone(self, name: str) -> None:
+        """A session that was deleted elsewhere is not open any more."""
+        is_open = self.current is not None and name == str(self.current)
+        if is_open and await in_database(find, self.api_key or self.user, name, Purpose.LIST) is None:
+            await self.close_session()
 
     def _found(self, name: str, scope: str, reason: str = "") -> Session | None:
         """To read, for which somebody else's needs a reason, or one's own to change."""
@@ -60,7 +67,9 @@ class ProgramSessions(ProgramEvents):
     async def session_or_new(self, intent: Intent) -> Session:
         if self.current is None and not intent.text("session"):
             self.require("write")
-            return await in_database(self.start, intent.text("agent"), "", self.fresh)
+            started = await in_database(self.start, intent.text("agent"), "", self.fresh)
+            self.fresh = uuid4()
+            return started
         return await self.session(intent, scope="write")
 
     def start(self, agent: str, title: str, session_id: UUID) -> Session:
@@ -78,6 +87,7 @@ class ProgramSessions(ProgramEvents):
         await self.close_session()
         self.current = session.pk
         await self.enter(session.pk, version=session.version)
+        await self.note_ended_runs(session)
 
     async def close_session(self) -> None:
         self.stop_looking()

@@ -1,12 +1,16 @@
-"""What pages and programs have in common: one thing at a time, a place in some groups, and a clean end.
+"""Base classes of all sockets: one message at a time, membership in groups, bounded output, and a clean end.
 
 Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
 through `relay.database`, which looks after its own, so a frame costs no thread.
+
+A socket never ends without a close frame: whatever fails in it, its code says whether connecting again helps. Where the
+database is away, the socket stays open and reads what it missed as soon as the database is back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, TypeVar, cast
 from uuid import UUID
@@ -14,50 +18,129 @@ from uuid import UUID
 from channels.consumer import get_handler_name
 from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from history import counters
 from relay import broadcast, signed_in
+from relay.consumers.outbox import Outbox, ReaderTooSlow
 from relay.signed_in import SignIn
 
+logger = logging.getLogger(__name__)
+
 T = TypeVar("T")
-# Close codes after which connecting again does not help. docs/websocket.md lists all.
+# Close codes, listed in docs/websocket.md. Daphne can send only 1000 and 3000 to 4999.
+# After these, connecting again does not help.
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
+# After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
+TOO_SLOW, FAILED, RESTARTING, UNAVAILABLE = 4008, 4011, 4012, 4013
 # How often a socket looks for itself while an answer is written by a process that we do not hear.
 LOOK_SECONDS = 1.0
 # How long it waits for a frame that went missing between processes: by then what it said has been noted.
 GAP_SECONDS = 0.35
+# How long a socket waits until it reads again what it could not read while the database was away.
+RETRY_SECONDS = 1.0
 REMEMBERED_SECONDS = 2.0
+# How long closing all sockets of this process may take.
+CLOSE_SECONDS = 3.0
 WITH_A_KEY = "This socket is for browser pages. Use /ws/v1/ with an API key."
+DATABASE_AWAY = (OperationalError, InterfaceError)
 
 _asked: dict[Hashable, asyncio.Future[Any]] = {}
+_open: set[Socket] = set()
 
 
 class Socket(AsyncWebsocketConsumer):
+    outbox: Outbox
+    is_accepted = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.turn = asyncio.Lock()
+        self.has_ended = asyncio.Event()
         self.sessions: set[UUID] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._retrying: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         counters.now["sockets"] += 1
+        self.outbox = Outbox(send)
+        _open.add(self)
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, self.outbox.send)
         finally:
             counters.now["sockets"] -= 1
             await self.gone()
+            await self.outbox.finish()
+            _open.discard(self)
+            self.has_ended.set()
+
+    async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
+        await super().accept(subprotocol, headers)
+        self.is_accepted = True
+        await broadcast.enter_process(self.channel_name)
 
     async def gone(self) -> None:
-        """However it came to its end."""
+        """Release everything, for whichever reason the socket ended."""
         self.stop_looking()
+        if self._retrying is not None:
+            self._retrying.cancel()
+        if self.is_accepted:
+            await broadcast.leave_process(self.channel_name)
         for session_id in list(self.sessions):
             await self.leave(session_id)
 
     async def dispatch(self, message: Any) -> None:
-        """One thing at a time, also while we look for what we did not hear."""
-        async with self.turn:
-            await getattr(self, get_handler_name(message))(message)
+        """Handle one message at a time, also while another task looks for missed frames."""
+        try:
+            async with self.turn:
+                await getattr(self, get_handler_name(message))(message)
+        except StopConsumer:
+            raise
+        except ReaderTooSlow:
+            logger.info("A socket was closed because its client does not read.")
+            await self.end(TOO_SLOW)
+        except DATABASE_AWAY as error:
+            if message["type"] == "websocket.connect":
+                await self.end(UNAVAILABLE)
+            logger.warning("A socket reads again later, because the database is away: %s", type(error).__name__)
+            self.resync_later()
+        except Exception:
+            logger.exception("A socket failed.")
+            await self.end(FAILED)
+
+    async def end(self, code: int) -> None:
+        """Close with a code, also where the socket was not accepted yet: browsers see no code of a refusal."""
+        if not self.is_accepted:
+            await self.accept()
+        await self.close(code)
+        raise StopConsumer
+
+    # What the channel layer sends to every socket of this process.
+
+    async def resync(self, message: dict[str, Any]) -> None:
+        """Messages were missed: read the state from the database."""
+
+    async def degraded_changed(self, message: dict[str, Any]) -> None:
+        """Redis has gone or come back."""
+
+    async def server_stopping(self, message: dict[str, Any]) -> None:
+        await self.end(RESTARTING)
+
+    def resync_later(self) -> None:
+        if self._retrying is None or self._retrying.done():
+            self._retrying = asyncio.get_running_loop().create_task(self._resync_until_read())
+
+    async def _resync_until_read(self) -> None:
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                async with self.turn:
+                    return await self.resync({"type": "resync"})
+            except DATABASE_AWAY:
+                continue
+
+    # Groups.
 
     async def enter(self, session_id: UUID, *, version: int) -> None:
         self.sessions.add(session_id)
@@ -78,7 +161,7 @@ class Socket(AsyncWebsocketConsumer):
 
 
 class PersonSocket(Socket):
-    """A page of somebody who is signed in: it hears what concerns them, and is shown nothing once they have left."""
+    """The socket of a browser page: it ends with the sign-in of its user."""
 
     sign_in: SignIn
 
@@ -106,10 +189,20 @@ class PersonSocket(Socket):
         await super().gone()
 
     async def signed_out(self, message: dict[str, Any]) -> None:
-        """Whoever sits there now is not who opened this page; what comes from here on is not for them."""
+        """The user has signed out: the page may be in front of another person now."""
         if message["sign_in"] == self.sign_in.name:
             await self.close(NOT_SIGNED_IN)
             raise StopConsumer
+
+
+async def close_all() -> None:
+    """Close every socket of this process, after it has got what was sent to it before."""
+    ended = [asyncio.ensure_future(socket.has_ended.wait()) for socket in _open]
+    broadcast.tell_process({"type": "server.stopping"})
+    if ended:
+        _, late = await asyncio.wait(ended, timeout=CLOSE_SECONDS)
+        for one in late:
+            one.cancel()
 
 
 async def asked_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
@@ -122,6 +215,6 @@ async def asked_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
 
 
 def client_of(scope: Any) -> dict[str, Any]:
-    """Who is connected from where, since when: kept with each call that is made for them."""
+    """Address and time of the connection, stored with each call that is made for it."""
     peer = scope.get("client") or ("", 0)
     return {"address": str(peer[0]), "connected_at": timezone.now().isoformat()}

@@ -37,7 +37,7 @@ function connect() {
   };
   socket.onclose = ({ code }) => {
     delete document.documentElement.dataset.news;
-    if (code >= 3000) return; // whoever opened this page is signed out
+    if (code >= 4100) return; // the user is signed out; below, connecting again helps
     again = setTimeout(connect, Math.min(LONGEST, 500 * 2 ** tries++) * (0.5 + Math.random() / 2));
   };
 }

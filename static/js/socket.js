@@ -98,7 +98,8 @@ function opened(event) {
 
 function closed(event) {
   const { code } = event.detail.event;
-  if (code >= 3000) {
+  // 4000 to 4099: the server restarts, the database is away or this page read too slowly.
+  if (code >= 4100) {
     lost("over");
     return;
   }

@@ -28,6 +28,8 @@ def _a_channel_layer_of_its_own() -> Iterator[None]:
     """Each test has an event loop of its own, and what a layer holds or waits for belongs to one loop."""
     channel_layers.backends.clear()
     yield
+    for layer in channel_layers.backends.values():
+        layer.close()  # type: ignore[attr-defined]
     channel_layers.backends.clear()
 
 

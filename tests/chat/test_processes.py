@@ -15,6 +15,7 @@ from urllib.error import HTTPError
 import pytest
 from django.conf import settings
 from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection
 
 from tests.chat.served import House, Page, Program, house_in
 from tests.chat.served.house import HASTY, Server, slowly, words
@@ -160,10 +161,20 @@ def test_sigterm_in_mid_stream_keeps_the_text_at_once_and_ends_in_good_order(
     assert (stored["metadata"]["status"], stored["metadata"]["end_reason"]) == ("interrupted", "server_stopped")
     kept = stored["content"].split()
     assert kept == words(len(kept))
-    with pytest.raises(ConnectionClosed):
-        program.until(lambda told: False)
-    assert kept[: len(program.words(run))] == program.words(run), "what was shown is kept"
+    ended = program.ended(run)
+    assert (ended["outcome"], ended["error"]) == ("lost", "server_stopped")
+    assert kept == program.words(run), "what was kept was told to the end"
+    assert [close_code(one.socket) for one in (program, page)] == [4012, 4012]
     assert told.ask("open", session=session)["running"] == []
+
+
+def close_code(socket: ClientConnection) -> int | None:
+    """Of the close frame that comes at last; None where there is none."""
+    try:
+        while True:
+            socket.recv(timeout=10)
+    except ConnectionClosed as closed:
+        return closed.rcvd.code if closed.rcvd else None
 
 
 # Several processes.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from channels.testing import WebsocketCommunicator
 
-from history import keys
+from history import keys, retention
 from history.events import ToolCallPiece
 from history.models import ApiKey, Exchange, Session
 from project.accounts.models import User
@@ -339,3 +339,29 @@ async def test_a_program_is_told_when_a_summary_is_begun_and_when_it_is_there(ta
     await program.event("run.ended")
     told = [(one["type"], one.get("is_on")) for one in program.heard if one["type"].startswith("run.")]
     assert told == [("run.summarising", True), ("run.summarising", False), ("run.stored", None), ("run.ended", None)]
+
+
+async def test_a_program_goes_on_after_its_session_was_deleted(talk: Talk, program: Program) -> None:
+    talk.scripted("One.", "Two.", "Three.", "Four.")
+    made = []
+    for text in ("first", "second", "third"):
+        made.append((await program.ask("send", text=text))["session_id"])
+        await program.event("run.ended")
+        assert (await program.ask("delete"))["type"] == "delete"
+    assert len(set(made)) == 3
+    assert (await program.ask("history"))["messages"] == []
+    assert (await program.ask("delete"))["code"] == "no_such_session"
+
+
+@pytest.mark.parametrize("command", ["send", "history", "rename", "stop"])
+async def test_a_session_that_was_deleted_elsewhere_is_let_go(talk: Talk, program: Program, command: str) -> None:
+    talk.scripted("One.", "Two.")
+    sent = await program.ask("send", text="first")
+    await program.event("run.ended")
+    await session_of(talk, sent)
+    await in_database(retention.hide, talk.session, actor=talk.user)
+    told = await program.ask(command, text="second", title="x")
+    assert (told["type"], told["code"]) == ("error", "no_such_session")
+    again = await program.ask("send", text="second")
+    assert again["session_id"] != sent["session_id"]
+    assert (await program.event("run.ended"))["outcome"] == "done"

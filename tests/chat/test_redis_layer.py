@@ -1,98 +1,138 @@
-"""The channel layer of several processes: who is to end ends, at whichever moment; a Redis that hangs holds nobody."""
+"""The channel layer of several processes: own sockets never depend on Redis, others resync after an outage."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
 
 import pytest
-from channels.layers import get_channel_layer
-from django.conf import settings
 
 from relay import redis_layer
-from relay.redis_layer import PatientRedisLayer
+from relay.layer import PROCESS_GROUP
+from relay.redis_layer import RedisChannelLayer
+from tests.chat.served.redis import RedisServer, redis_server
 
-# Redis is where the second database is, and there only those run that ask for one.
-pytestmark = [pytest.mark.django_db, pytest.mark.skipif(not settings.REDIS_URL, reason="there is no Redis")]
-# From the first step of a command to where it waits for Redis, and some more.
-STEPS = 120
+pytestmark = pytest.mark.any_database
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"ANSWER": 0.3, "RETRY": 0.1, "BEAT": 0.1, "SILENCE": 0.6}
+    for name, seconds in times.items():
+        monkeypatch.setattr(redis_layer, f"{name}_SECONDS", seconds)
+
+
+class Process:
+    """What stands for one web process here: a layer, and one socket in a group."""
+
+    def __init__(self, url: str) -> None:
+        self.layer, self.heard = RedisChannelLayer(url=url, capacity=10_000), list[dict[str, Any]]()
+
+    async def open(self) -> None:
+        self.channel = await self.layer.new_channel()
+        for group in (PROCESS_GROUP, "room"):
+            await self.layer.group_add(group, self.channel)
+
+    async def until(self, kind: str, **fields: Any) -> dict[str, Any]:
+        while True:
+            message = await asyncio.wait_for(self.layer.receive(self.channel), 10)
+            self.heard.append(message)
+            if message["type"] == kind and fields.items() <= message.items():
+                return message
+
+    def say(self, n: int) -> None:
+        self.layer.send_to_group("room", {"type": "said", "n": n})
+
+    @property
+    def numbers(self) -> list[int]:
+        return [message["n"] for message in self.heard if message["type"] == "said"]
 
 
 @pytest.fixture
-async def layer() -> AsyncIterator[PatientRedisLayer]:
-    layer = get_channel_layer()
-    assert isinstance(layer, PatientRedisLayer)
-    yield layer
-    await layer.close_pools()
+async def processes(server: RedisServer) -> AsyncIterator[tuple[Process, Process]]:
+    one, other = Process(server.url), Process(server.url)
+    await one.open()
+    await other.open()
+    yield one, other
+    for process in (one, other):
+        await asyncio.to_thread(process.layer.close)
 
 
-async def ends_at(step: int, work: Awaitable[object]) -> bool:
-    """Does it end when it is cancelled after so many turns of the loop?"""
-    task = asyncio.ensure_future(work)
-    for _ in range(step):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task], timeout=1)
-    has_ended = task.done()
-    task.cancel()
-    return has_ended
+async def test_messages_reach_every_process_once_and_in_order(processes: tuple[Process, Process]) -> None:
+    one, other = processes
+    for n in range(1_000):
+        (one if n % 2 else other).say(n)
+    for process in processes:
+        while len(process.numbers) < 1_000:
+            await process.until("said")
+    for process in processes:
+        assert sorted(process.numbers) == list(range(1_000))
+        for parity in (0, 1):
+            numbers = [n for n in process.numbers if n % 2 == parity]
+            assert numbers == sorted(numbers)
 
 
-async def test_a_socket_that_goes_is_gone_at_whichever_moment(layer: PatientRedisLayer) -> None:
-    channel = await layer.new_channel()
-    for step in range(STEPS):
-        assert await ends_at(step, layer.receive(channel)), step
+def outages(server: RedisServer) -> dict[str, AbstractContextManager[None]]:
+    return {"killed": server.killed(), "hanging": server.hanging()}
 
 
-async def test_a_run_that_is_to_end_while_it_tells_something_ends(layer: PatientRedisLayer) -> None:
-    await layer.group_add("room", await layer.new_channel())
-
-    async def tell_for_ever() -> None:
-        while True:
-            await layer.group_send("room", {"type": "said"})
-
-    for step in range(STEPS):
-        assert await ends_at(step, tell_for_ever()), step
-
-
-async def test_a_page_on_which_nothing_happens_keeps_its_socket(layer: PatientRedisLayer) -> None:
-    """The layer waits anew when nothing has come; no connection may end before that."""
-    layer.brpop_timeout = 0.2
-    channel = await layer.new_channel()
-    waiting = asyncio.ensure_future(layer.receive(channel))
-    await asyncio.sleep(1)
-    await layer.send(channel, {"type": "said"})
-    assert await waiting == {"type": "said"}
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda layer: layer.receive("specific." + layer.client_prefix + "!me"),
-        lambda layer: layer._clean_receive_backup(0, "me"),
-        lambda layer: layer.send("me", {"type": "said"}),
-        lambda layer: layer.group_add("room", "me"),
-        lambda layer: layer.group_discard("room", "me"),
-        lambda layer: layer.group_send("room", {"type": "said"}),
-    ],
-    ids=["receive", "have received", "send", "group_add", "group_discard", "group_send"],
-)
-async def test_a_redis_that_never_answers_keeps_nobody_waiting(
-    ask: Callable[[PatientRedisLayer], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("outage", ["killed", "hanging"])
+async def test_while_redis_is_away_a_process_serves_its_own_sockets(
+    processes: tuple[Process, Process], server: RedisServer, outage: str
 ) -> None:
-    monkeypatch.setattr(redis_layer, "PATIENCE_SECONDS", 0.1)
+    one, other = processes
+    one.say(1)
+    await other.until("said", n=1)
+    with outages(server)[outage]:
+        one.say(2)
+        await one.until("said", n=2)
+        for process in processes:
+            await process.until("degraded.changed", is_degraded=True)
+            assert process.layer.is_degraded
+        one.say(3)
+        await one.until("said", n=3)
+        other.say(4)
+        await other.until("said", n=4)
+    for process in processes:
+        await process.until("degraded.changed", is_degraded=False)
+        await process.until("resync")
+        assert not process.layer.is_degraded
+    one.say(5)
+    await other.until("said", n=5)
 
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
 
-    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    layer = PatientRedisLayer(hosts=[{"address": f"redis://127.0.0.1:{port}", "socket_timeout": None}])
-    layer.brpop_timeout = 0.1
-    try:
-        with pytest.raises(TimeoutError):
-            await ask(layer)
-    finally:
-        await layer.close_pools()
-        server.close()
+async def test_a_process_that_starts_without_redis_says_so(tmp_path: Path) -> None:
+    alone = Process("redis://127.0.0.1:1/0")
+    await alone.open()
+    assert alone.layer.is_degraded
+    alone.say(1)
+    assert (await alone.until("said"))["n"] == 1
+    await asyncio.to_thread(alone.layer.close)
+
+
+async def test_what_does_not_fit_into_the_queue_is_made_up_for(
+    processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = processes
+    one.layer.publisher.has_lost = True
+    one.say(1)
+    await other.until("resync")
+    await other.until("said", n=1)
+
+
+async def test_a_command_that_ends_at_once_has_published(server: RedisServer) -> None:
+    listening, ending = Process(server.url), Process(server.url)
+    await listening.open()
+    ending.say(7)
+    await asyncio.to_thread(ending.layer.close)
+    await listening.until("said", n=7)
+    await asyncio.to_thread(listening.layer.close)

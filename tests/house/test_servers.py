@@ -52,11 +52,11 @@ def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def open_socket(port: int, path: str, *, origin: str = "http://127.0.0.1") -> ClientConnection:
-    return connect(f"ws://127.0.0.1:{port}{path}", origin=Origin(origin))
+def open_socket(port: int, path: str, *, origin: str = "") -> ClientConnection:
+    return connect(f"ws://127.0.0.1:{port}{path}", origin=Origin(origin or f"http://127.0.0.1:{port}"))
 
 
-def refuses(port: int, path: str, *, origin: str = "http://127.0.0.1") -> None:
+def refuses(port: int, path: str, *, origin: str = "") -> None:
     with pytest.raises(InvalidStatus) as refusal, open_socket(port, path, origin=origin):
         pass
     assert refusal.value.response.status_code == 403
@@ -80,6 +80,7 @@ def test_under_every_server_jobs_run_strange_sockets_are_refused_and_sigterm_end
         wait_for(lambda: tracks.count("lead"), what="the lease being taken")
         refuses(port, "/ws/nowhere")
         refuses(port, "/ws/open", origin="https://evil.example")
+        refuses(port, "/ws/open", origin=f"http://127.0.0.1:{port + 1}")
         with pytest.raises(HTTPError):
             urlopen(f"http://127.0.0.1:{port}/accounts/link/very-secret-token/", timeout=5)
         with open_socket(port, "/ws/open") as socket:

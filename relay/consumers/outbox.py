@@ -1,0 +1,70 @@
+"""Output queue of one socket, bounded in bytes: a client that does not read is dropped, not buffered.
+
+`send` never waits, so a consumer goes on with its other work while a slow client reads. A task passes the messages on
+to the server and waits for it (`project.pacing` makes Daphne wait, too). What is not sent yet is counted. Over the
+limit `ReaderTooSlow` is raised, everything unsent is dropped, and only a close frame is still accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+# A single message may be larger: it is accepted as long as what waits before it is below this.
+MOST_UNSENT_BYTES = 1_000_000
+# How long the last messages may take, and the close frame of a client that does not read.
+LAST_SECONDS, SLOW_SECONDS = 3.0, 60.0
+
+
+class ReaderTooSlow(Exception):
+    """The client has not read what was sent, and too much is waiting."""
+
+
+class Outbox:
+    def __init__(self, send: Any) -> None:
+        self._server_send = send
+        self._messages: deque[tuple[dict[str, Any], int]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.unsent_bytes = 0
+        self.is_too_slow = False
+        self.is_gone = False
+
+    async def send(self, message: Any) -> None:
+        """ASGI's `send` for a consumer."""
+        if self.is_gone:
+            return
+        is_content = message["type"] == "websocket.send"
+        if is_content and (self.is_too_slow or self.unsent_bytes > MOST_UNSENT_BYTES):
+            self._drop()
+            raise ReaderTooSlow
+        size = sys.getsizeof(message.get("text")) if is_content else 0
+        self.unsent_bytes += size
+        self._messages.append((message, size))
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._pass_on())
+
+    async def finish(self) -> None:
+        """Wait for what is not sent yet, for a while."""
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task], timeout=SLOW_SECONDS if self.is_too_slow else LAST_SECONDS)
+            self._task.cancel()
+
+    def _drop(self) -> None:
+        self.is_too_slow = True
+        self._messages.clear()
+
+    async def _pass_on(self) -> None:
+        try:
+            while self._messages:
+                message, size = self._messages.popleft()
+                await self._server_send(message)
+                self.unsent_bytes -= size
+        except Exception as error:  # noqa: BLE001 - each server has its own; all mean that the client is gone
+            logger.debug("A socket went away while it was sent something: %s", error)
+            self.is_gone = True
+            self._messages.clear()
