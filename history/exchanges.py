@@ -21,7 +21,8 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
-from django.db.models import F, QuerySet
+from django.db.models import Case, F, QuerySet, When
+from django.db.models.functions import Least
 from django.utils import timezone
 
 from history import bodies, counters, projections, recorder, redaction, rows, storage, tallies
@@ -210,6 +211,12 @@ def sweep() -> int:
     if failed:
         raise ExceptionGroup("exchanges that could not be ended", failed)
     return len(lost)
+
+
+def end_of_work(prefix: str = "") -> Case:
+    """When an ended exchange was last at work. One whose writer was lost ended with its last sign of life."""
+    lost = When(**{f"{prefix}end_reason": SERVER_LOST}, then=Least(F(f"{prefix}heartbeat_at"), F(f"{prefix}ended_at")))
+    return Case(lost, default=F(f"{prefix}ended_at"))
 
 
 def inputs_of(exchange: Exchange) -> Any:

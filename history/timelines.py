@@ -16,6 +16,7 @@ from typing import Any
 from django.db.models import QuerySet, Sum
 
 from history.entries import ModelInput, ModelOutput
+from history.exchanges import end_of_work
 from history.models import Exchange, Message, Session, ToolCall
 
 TURNS = 20
@@ -131,8 +132,10 @@ def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Spa
     that they answer; what a program asked beside its conversation answers none."""
     calls = Exchange.objects.filter(session=session, message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
-    for call in rows.only("after", "model", "started_at", "ended_at", "end_reason")[:MOST_TOGETHER]:
-        ended = call.ended_at or call.started_at
+    columns = ("after", "model", "started_at", "end_reason")
+    worked: Any = rows.only(*columns).annotate(worked_until=end_of_work())
+    for call in worked[:MOST_TOGETHER]:
+        ended = call.worked_until or call.started_at
         yield Span(
             kind="model",
             name=call.model,
@@ -145,7 +148,7 @@ def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Spa
 
 def _answers(answers: QuerySet[Message]) -> Any:
     columns = ("pk", "seq", "model", "created_at", "duration", "latency", "status")
-    return answers.values(*columns, "exchange__started_at", "exchange__ended_at")
+    return answers.values(*columns, "exchange__started_at", worked_until=end_of_work("exchange__"))
 
 
 def _tools(message_ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
@@ -171,7 +174,7 @@ def _in_order(
 def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     """From the call that was made, if it was ours; else an answer ends when it was written down."""
     for row in rows:
-        began, ended = row["exchange__started_at"], row["exchange__ended_at"]
+        began, ended = row["exchange__started_at"], row["worked_until"]
         if not began and row["duration"] is None and not row["model"]:
             continue  # a program told of it, and nobody was called here
         if not (began and ended):

@@ -69,6 +69,13 @@ JOBS: list[Job] = [
     Job(name="look for what other processes do", run="relay.lookout.look", every=1, once_per="process"),
     Job(name="look for what was relayed", run="relay.lookout.look_at_lists", every=0.5, once_per="process"),
     Job(name="look who has signed out", run="relay.signed_in.look", every=2, once_per="process"),
+    Job(
+        name="end runs of dead processes",
+        run="relay.lost_runs.end_orphans",
+        every=5,
+        once_per="process",
+        stop="relay.run_owners.forget",
+    ),
     Job(name="sweep dead runs", run="relay.lost_runs.sweep", every=5, once_per="installation"),
     Job(name="purge what is due", run="history.retention.purge_due", every=3600, once_per="installation"),
     Job(name="check the counts by day", run="history.record.daily_check.check", every=3600, once_per="installation"),

@@ -9,9 +9,10 @@ from django.utils import timezone
 from history import exchanges
 from history.models import Exchange, Session
 from history.transactions import writing
-from relay import broadcast
+from relay import broadcast, run_owners
 from relay.live_runs import running
 from relay.models import QueuedMessage, Run
+from relay.queued_messages import hold
 from relay.running import open_exchange_of
 
 LIVES_FOR = timedelta(seconds=30)  # without a sign of life, a run counts as lost
@@ -36,6 +37,18 @@ def sweep() -> None:
             forgotten.exclude(session__in=Session.objects.values("pk")).delete()
 
 
+def end_orphans() -> None:
+    """Runs of processes of this machine that are gone, ended at once: at the start, and soon after a crash."""
+    with run_owners.dead_processes() as names:
+        for run in Run.objects.filter(ended_at=None, process__in=names) if names else ():
+            exchange = open_exchange_of(run)
+            if exchange is not None:
+                noted = exchanges.partial_of(exchange)
+                exchanges.finish(exchange, noted, end_reason=exchanges.SERVER_LOST, silent_since=timezone.now())
+            if _end_lost(run):
+                broadcast.tell_session_from_thread(run.session, broadcast.CHANGED)
+
+
 def _is_being_kept(run: Run) -> bool:
     """Whether its answer will be a message soon. If it cannot, its run waits a minute, not for ever."""
     exchange = open_exchange_of(run)
@@ -48,4 +61,7 @@ def _end_lost(run: Run) -> bool:
     leaf = swept.filter(end_reason=exchanges.SERVER_LOST).values_list("message__seq", flat=True).first()
     silent = Run.objects.filter(pk=run.pk, ended_at=None, heartbeat_at=run.heartbeat_at)
     with writing():
-        return bool(silent.update(ended_at=timezone.now(), outcome=Run.Outcome.LOST, leaf=leaf or run.leaf))
+        is_ended = bool(silent.update(ended_at=timezone.now(), outcome=Run.Outcome.LOST, leaf=leaf or run.leaf))
+        if is_ended:
+            hold(run.session, leaf or run.leaf)
+    return is_ended

@@ -15,6 +15,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet
+from history.exchanges import end_of_work
 from history.models import Exchange, Message, Session, TokenCalibration, ToolCall
 from history.previews import entries_in_brief
 from history.tokens import calibrate
@@ -180,7 +181,7 @@ def _spans(session: Session, *, since: datetime) -> list[_Span]:
     calls = calls.exclude(message__on_path=False)
     tools = ToolCall.objects.filter(session=session, started_at__gte=since, duration__isnull=False)
     tools = tools.filter(message__on_path=True)
-    models = calls.order_by("-started_at").values_list("model", "started_at", "ended_at")[: TURNS * MOST_LANES]
+    models = calls.order_by("-started_at").values_list("model", "started_at", end_of_work())[: TURNS * MOST_LANES]
     used = tools.order_by("-started_at").values_list("name", "started_at", "duration")[: TURNS * MOST_LANES]
     return [*_of_models(models), *_of_tools(used)]
 

@@ -21,7 +21,7 @@ from history import exchanges
 from history.many import among
 from history.models import Exchange, Session
 from history.transactions import writing
-from relay import broadcast
+from relay import broadcast, run_owners
 from relay.agent import loop
 from relay.agent.turn import Turn, TurnFailed
 from relay.database import in_database, in_database_after_outages
@@ -82,6 +82,7 @@ def write_down(turn: Turn, *, follows: UUID | None = None) -> UUID:
             origin=turn.leaf,
             leaf=turn.leaf,
             follows=follows,
+            process=run_owners.name_here(),
         )
     return run.pk
 

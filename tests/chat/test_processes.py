@@ -118,9 +118,9 @@ def test_kill_9_in_mid_stream_leaves_one_interrupted_message_that_can_be_continu
             program.until_text(run, lambda text: "w30 " in text)
             time.sleep(0.5)
             shown = program.words(run)
+            page, program = house.page(second, session), house.program(second)
+            assert program.ask("open", session=session)["running"][0]["run"] == run
             first.process.kill()
-        page, program = house.page(second, session), house.program(second)
-        assert program.ask("open", session=session)["running"][0]["run"] == run
         page.until(lambda page: page.words, each=is_a_beginning)
         assert program.ended(run)["outcome"] == "lost"
         page.until(lambda page: not page.run and "interrupted" in page.talk, each=is_a_beginning)
@@ -138,6 +138,22 @@ def test_kill_9_in_mid_stream_leaves_one_interrupted_message_that_can_be_continu
     house.close_sockets()
     verified = house.manage("history", "verify", "--json")
     assert verified.returncode == 0, verified.stdout + verified.stderr
+
+
+def test_a_restart_ends_what_the_killed_process_was_answering(house: House) -> None:
+    """No sweep runs here: nothing but the start can end it."""
+    house.plays(slowly(500, seconds=0.02))
+    with house.serving("uvicorn") as first:
+        program, session, run = begin(house, first)
+        program.until_text(run, lambda text: "w30 " in text)
+        time.sleep(0.5)
+        first.process.kill()
+    with house.serving("uvicorn") as again:
+        page = house.page(again, session)
+        page.until(lambda page: not page.run and "interrupted" in page.talk)
+        stored = last_answer(house.program(again), session)
+        assert (stored["metadata"]["status"], stored["metadata"]["end_reason"]) == ("interrupted", "server_lost")
+    house.close_sockets()
 
 
 @pytest.mark.parametrize("kind", ["daphne", *ON_ANY_DATABASE])

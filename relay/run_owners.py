@@ -1,0 +1,114 @@
+"""The processes that carry runs, and which of them are gone: a locked file each, in the data directory.
+
+A run names its process. A process holds the lock of its file as long as it lives, so whether it is gone needs no
+waiting and no process ids, which containers use again. Only files of this machine are judged: the same boot of the
+kernel, or the same host name after a reboot. Runs of other machines end after a time without a sign of life.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class _Here:
+    """The file of this process. After a fork it is the parent's."""
+
+    name = ""
+    fd = -1
+    pid = 0
+    folder: Path | None = None
+
+
+_here = _Here()
+_lock = threading.Lock()
+
+
+def folder() -> Path:
+    return Path(settings.PARLEY_DATA_DIR) / "run-owners"
+
+
+def name_here() -> str:
+    """The name of this process. Empty where no file can be written: then its runs are waited for like any other's."""
+    with _lock:
+        if _here.pid != os.getpid() or _here.folder != folder():
+            try:
+                _begin()
+            except OSError as error:
+                logger.warning("Runs cannot be marked as those of this process: %s", error)
+                return ""
+        return _here.name
+
+
+def forget() -> None:
+    """The end of this process: its runs are over."""
+    with _lock:
+        if _here.pid == os.getpid() and _here.folder is not None:
+            (_here.folder / _here.name).unlink(missing_ok=True)
+            os.close(_here.fd)
+        _here.name, _here.fd, _here.pid, _here.folder = "", -1, 0, None
+
+
+@contextmanager
+def dead_processes() -> Iterator[list[str]]:
+    """Names of processes of this machine that are gone. Once their runs are ended, they are forgotten.
+
+    Their locks are held meanwhile, so that one process ends the runs; after an error the next one tries again.
+    """
+    with contextlib.ExitStack() as held:
+        paths = [path for path in _others() if _take(path, held)]
+        yield [path.name for path in paths]
+        for path in paths:
+            path.unlink(missing_ok=True)
+
+
+def _begin() -> None:
+    """Locked before it has its name: a file without a lock is that of a dead process."""
+    place = folder()
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = uuid4().hex
+    draft = place / f".{name}"
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.write(fd, json.dumps({"host": socket.gethostname(), "boot": _boot_id()}).encode())
+    draft.rename(place / name)
+    _here.name, _here.fd, _here.pid, _here.folder = name, fd, os.getpid(), place
+
+
+def _others() -> list[Path]:
+    mine = _here.name if _here.pid == os.getpid() else ""
+    return sorted(path for path in folder().glob("[!.]*") if path.name != mine)
+
+
+def _take(path: Path, held: contextlib.ExitStack) -> bool:
+    """Whether it is one of this machine that no process holds."""
+    try:
+        file = held.enter_context(path.open("rb"))
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        told = json.loads(file.read())
+    except (OSError, ValueError):
+        return False
+    boot = _boot_id()
+    return bool(boot and told.get("boot") == boot) or told.get("host") == socket.gethostname()
+
+
+def _boot_id() -> str:
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return ""
