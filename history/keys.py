@@ -139,12 +139,16 @@ def change(
     actor: AbstractUser,
     name: str | None = None,
     recording: str | None = None,
+    scopes: Iterable[str] | None = None,
+    owner_wide: bool | None = None,
     **limits: Unpack[Limits],
 ) -> list[str]:
-    """Change what a key is called, what is kept of its calls, what it may use; the names of what changed."""
+    """Change a key's name, recording mode, scopes, reach and limits. Returns the names of changed fields."""
     wanted: dict[str, object] = {**_checked_limits(limits)}
     wanted |= {"name": _checked_name(name)} if name is not None else {}
     wanted |= {"recording": _checked_recording(recording)} if recording is not None else {}
+    wanted |= {"scopes": _checked_scopes(scopes, api_key.owner)} if scopes is not None else {}
+    wanted |= {"owner_wide": owner_wide} if owner_wide is not None else {}
     changed = sorted(field for field, value in wanted.items() if getattr(api_key, field) != value)
     if changed:
         with writing():

@@ -27,8 +27,7 @@ def _staff(person: Any) -> bool:
 
 
 def _uses_admin(person: Any) -> bool:
-    """Staff without any permission would find an empty admin."""
-    return bool(person.is_staff and (person.is_superuser or person.get_all_permissions()))
+    return bool(person.may_use_admin)
 
 
 # URL name, label, who may use it. A page that this server does not have is left out.

@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from project.accounts import failures
 from project.accounts.known_browsers import is_known_browser
 from project.accounts.models import User
+from project.accounts.roles import Role, give_role
 
 
 class SignInForm(AuthenticationForm):
@@ -52,22 +53,23 @@ class PreferencesForm(forms.ModelForm[User]):
 
 
 class NewPersonForm(forms.ModelForm[User]):
-    """Whoever is not a superuser can make ordinary people only."""
+    """A new account. Only superusers may give a role; everyone else makes ordinary users."""
+
+    role = forms.ChoiceField(label=_("Role"), choices=Role.choices, initial=Role.USER, widget=forms.RadioSelect)
 
     def __init__(self, *args: Any, creator: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not creator.is_superuser:
-            del self.fields["is_staff"]
+            del self.fields["role"]
 
     class Meta:
         model = User
-        fields = ["username", "first_name", "last_name", "is_staff"]
-        labels = {"is_staff": _("Looks after the house (staff)")}
-        help_texts = {"username": _("Letters, digits and @ . + - _"), "is_staff": ""}
+        fields = ["username", "first_name", "last_name"]
+        help_texts = {"username": _("Letters, digits and @ . + - _")}
 
     def save(self, commit: bool = True) -> User:
         person = super().save(commit=False)
         person.set_unusable_password()
         if commit:
-            person.save()
+            give_role(person, Role(self.cleaned_data.get("role") or Role.USER))
         return person

@@ -37,6 +37,11 @@ class User(AbstractUser):
     def __str__(self) -> str:
         return self.get_full_name() or self.username
 
+    @property
+    def may_use_admin(self) -> bool:
+        """Whether the admin has anything to show: staff without a permission find it empty."""
+        return self.is_staff and (self.is_superuser or bool(self.get_all_permissions()))
+
 
 class SignInLink(models.Model):
     """A key that opens once. Only its hash is kept, so a copy of the database opens nothing."""

@@ -6,6 +6,7 @@ may use is for staff with `history.change_apikey`, who can open anybody's key fo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -48,6 +49,17 @@ RECORDING = (
 )
 
 
+# An admin key sees the sessions of all users: the command line makes those (`manage.py keys create --scopes …`).
+SCOPES = (
+    ("relay", _("Call models")),
+    ("read", _("Read sessions")),
+    ("write", _("Send messages and change sessions")),
+    ("delete", _("Delete sessions")),
+    ("export", _("Export")),
+    ("import", _("Import")),
+)
+
+
 class KeyForm(forms.Form):
     name = forms.CharField(label=_("Name"), max_length=100, help_text=_("What it is for, like: laptop, Claude Code."))
     recording = forms.ChoiceField(
@@ -55,6 +67,19 @@ class KeyForm(forms.Form):
         choices=[(mode.value, words) for mode, words, _meaning in RECORDING],
         initial=ApiKey.Recording.REDACTED.value,
         widget=forms.RadioSelect,
+    )
+
+    scopes = forms.MultipleChoiceField(
+        label=_("What it may do"),
+        choices=SCOPES,
+        initial=keys.DEFAULT_SCOPES,
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": _("Choose at least one.")},
+    )
+    owner_wide = forms.BooleanField(
+        label=_("Sees all my sessions"),
+        required=False,
+        help_text=_("Otherwise the key sees only sessions that it recorded itself."),
     )
 
 
@@ -97,6 +122,8 @@ def all_keys(request: HttpRequest) -> HttpResponse:
             name=form.cleaned_data["name"],
             owner=request.user,  # type: ignore[arg-type]
             recording=form.cleaned_data["recording"],
+            scopes=form.cleaned_data["scopes"],
+            owner_wide=form.cleaned_data["owner_wide"],
             expires_at=_expiry(form.cleaned_data["days"]),
             actor=request.user,  # type: ignore[arg-type]
             once=form.cleaned_data["once"],
@@ -143,9 +170,30 @@ def _list(
         "may_make": may_make(request.user),
         "budget": budget_of(request.user),
         "address": settings.PARLEY_URL,
+        "clients": clients_for(made.secret) if made else [],
         "history_is_on": settings.CHAT_HISTORY_ENABLED,
     }
     return render(request, "relay/keys/page.html", context, status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """Environment variables with which a client uses a new key."""
+
+    name: str
+    settings: str
+
+
+@sensitive_variables()
+def clients_for(secret: str) -> list[ClientSettings]:
+    address = settings.PARLEY_URL
+    return [
+        ClientSettings("Claude Code", f"ANTHROPIC_BASE_URL={address}\nANTHROPIC_AUTH_TOKEN={secret}"),
+        ClientSettings("Gemini CLI, Google GenAI SDK", f"GOOGLE_GEMINI_BASE_URL={address}\nGEMINI_API_KEY={secret}"),
+        ClientSettings("aider", f"OPENAI_API_BASE={address}/v1\nOPENAI_API_KEY={secret}"),
+        ClientSettings("OpenAI SDK", f"OPENAI_BASE_URL={address}/v1\nOPENAI_API_KEY={secret}"),
+        ClientSettings("Anthropic SDK", f"ANTHROPIC_BASE_URL={address}\nANTHROPIC_API_KEY={secret}"),
+    ]
 
 
 def _others(user: Any) -> list[Standing]:
@@ -180,7 +228,10 @@ def one_key(request: HttpRequest, prefix: str) -> HttpResponse:
     form = KeyForm(request.POST)
     if not form.is_valid():
         return _page(request, key, form=form, status=422)
-    keys.change(key, actor=request.user, **form.cleaned_data)  # type: ignore[arg-type]
+    wanted = form.cleaned_data
+    if "admin" in key.scopes:  # given on the command line, and not on the form
+        wanted["scopes"] = [*wanted["scopes"], "admin"]
+    keys.change(key, actor=request.user, **wanted)  # type: ignore[arg-type]
     messages.success(request, gettext("It is saved, and holds within a second."))
     return redirect("relay:key", key.prefix)
 
@@ -215,7 +266,9 @@ def _page(
     [standing] = standings([key])
     context: dict[str, Any] = {"standing": standing, "modes": RECORDING, "is_own": key.owner_id == request.user.pk}
     if context["is_own"] and standing.is_active:
-        context["form"] = form or KeyForm(initial={"name": key.name, "recording": key.recording})
+        context["form"] = form or KeyForm(
+            initial={field: getattr(key, field) for field in ("name", "recording", "scopes", "owner_wide")}
+        )
     if may_limit(request.user) and standing.is_active:
         context["limits"] = limits or LimitsForm(instance=key)
     return render(request, "relay/keys/key.html", context, status=status)

@@ -118,24 +118,13 @@ function removeLater(notice) {
   setTimeout(() => notice.remove(), seconds * 1000);
 }
 
-// Sharing: in a dialog on top of the page; a link is copied with one press.
+// Sharing: in a dialog on top of the page.
 
 const dialog = document.getElementById("rail-dialog");
 
 dialog.addEventListener("htmx:afterSettle", () => {
-  for (const button of dialog.querySelectorAll("[data-copy-link]")) button.hidden = false;
   if (!dialog.open) dialog.showModal();
   dialog.querySelector(".new input")?.select();
-});
-
-dialog.addEventListener("click", async (event) => {
-  const button = event.target.closest("[data-copy-link]");
-  if (!button) return;
-  const field = button.parentElement.querySelector("input");
-  field.select();
-  // Without https a browser has no clipboard of its own to offer.
-  await (navigator.clipboard?.writeText(field.value) ?? document.execCommand("copy"));
-  button.textContent = button.dataset.copied;
 });
 
 // A new title is the page's title too, whoever gave it: the form here, or news over the socket.

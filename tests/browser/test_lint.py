@@ -31,7 +31,7 @@ def test_a_conversation_is_pasted_judged_compared_and_copied(signed_in: Page, se
     assert sides[1] is not None
     assert (sides[0]["y"] == sides[1]["y"]) == (look[0] > 900)
     signed_in.locator("summary", has_text="Anthropic Messages").click()
-    button = signed_in.locator(".lint-repaired[open] [data-copy-json]")
+    button = signed_in.locator(".lint-repaired[open] [data-copy-beside]")
     button.click()
     expect(button).to_have_text("Copied")
 
@@ -43,4 +43,4 @@ def test_it_works_without_javascript(plain: Page, site: str, ada: Any) -> None:
     page.get_by_label("A conversation as JSON").fill(json.dumps(UNANSWERED))
     page.get_by_role("button", name="Look at it").first.click()
     expect(page.locator(".lint-verdict.rejected")).to_have_count(4)
-    expect(page.locator("[data-copy-json]").first).to_be_hidden()
+    expect(page.locator("[data-copy-beside]").first).to_be_hidden()

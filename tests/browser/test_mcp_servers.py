@@ -32,7 +32,7 @@ def test_staff_set_a_server_look_at_it_and_see_what_it_offers(
     admin = page.context.new_page()
     admin.goto("/mcp-servers/")
     expect(admin.get_by_text("There are none yet.")).to_be_visible()
-    admin.get_by_role("link", name="Add or change them").click()
+    admin.get_by_role("link", name="Add or change servers").click()
     admin.get_by_role("link", name="Add MCP server").first.click()
     admin.get_by_role("textbox", name="Name:", exact=True).fill("files")
     admin.get_by_label("Reached by").select_option("stdio")

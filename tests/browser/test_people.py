@@ -106,11 +106,14 @@ def test_staff_let_somebody_new_in(page: Page, site: str, see: See, staff: User,
     page.get_by_role("link", name="People").click()
     page.get_by_label("Username").fill("kay")
     page.get_by_label("First name").fill("Kay")
-    page.get_by_role("button", name="Create and make a link").click()
+    page.get_by_role("button", name="Create user and link").click()
     address = page.get_by_label("One-time link").first
     expect(address).to_be_visible()
     see("people")
     link = address.input_value()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    assert page.evaluate("navigator.clipboard.readText()") == link
     page.context.clear_cookies()
     page.goto(link)
     page.get_by_role("button", name="Sign in").click()

@@ -6,11 +6,12 @@ import re
 
 import pytest
 from django.contrib.auth import get_user
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Group, Permission
 from django.test import Client
 
 from history.models import AuditEvent
 from project.accounts.models import SignInLink, User
+from project.accounts.roles import GROUPS, PERMISSIONS, Role, give_role
 from tests.talk import chat_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -93,13 +94,56 @@ def test_staff_cannot_make_a_link_to_more_rights_than_their_own(client: Client, 
     assert client.post(f"{PAGE}{staff.pk}/link/").status_code == 200
 
 
-def test_only_a_superuser_makes_staff(client: Client, staff: User, admin_user: User) -> None:
+def test_only_a_superuser_gives_roles(client: Client, staff: User, admin_user: User) -> None:
     client.force_login(staff)
-    client.post(PAGE, {"username": "kay", "is_staff": "on"})
+    client.post(PAGE, {"username": "kay", "role": "administrator", "is_staff": "on", "is_superuser": "on"})
     assert not User.objects.get(username="kay").is_staff
+    assert not User.objects.get(username="kay").is_superuser
     client.force_login(admin_user)
-    client.post(PAGE, {"username": "may", "is_staff": "on"})
-    assert User.objects.get(username="may").is_staff
+    client.post(PAGE, {"username": "may", "role": "administrator"})
+    assert User.objects.get(username="may").is_superuser
+    client.post(PAGE, {"username": "joe", "role": "user"})
+    assert not User.objects.get(username="joe").is_staff
+    client.post(PAGE, {"username": "zoe", "role": "emperor"})
+    assert not User.objects.filter(username="zoe").exists()
+
+
+@pytest.mark.parametrize("role", ["operator", "auditor"])
+def test_every_link_that_a_new_staff_member_sees_opens(client: Client, admin_user: User, role: str) -> None:
+    client.force_login(admin_user)
+    client.post(PAGE, {"username": "may", "role": role})
+    may = User.objects.get(username="may")
+    assert may.is_staff
+    assert not may.is_superuser
+    client.force_login(may)
+    followed: set[str] = set()
+    for page in ("/", PAGE, "/providers/", "/mcp-servers/", "/admin/"):
+        html = client.get(page).content.decode()
+        for address in set(re.findall(r'<a[^>]* href="(/[^"#]*)"', html)) - followed:
+            followed.add(address)
+            assert client.get(address).status_code in {200, 302}, f"{address} on {page}"
+    assert any(address.startswith("/admin/") for address in followed)
+
+
+def test_staff_without_a_permission_see_no_link_to_the_admin(client: Client, staff: User) -> None:
+    client.force_login(staff)
+    for page in ("/", PAGE, "/mcp-servers/"):
+        assert 'href="/admin/' not in client.get(page).content.decode()
+
+
+def test_a_role_that_was_changed_in_the_admin_stays_changed(admin_user: User) -> None:
+    give_role(User.objects.create_user("may"), Role.AUDITOR)
+    group = Group.objects.get(name="Auditors")
+    assert group.permissions.filter(codename="read_session").exists()
+    group.permissions.clear()
+    give_role(User.objects.create_user("joe"), Role.AUDITOR)
+    assert not group.permissions.exists()
+
+
+def test_every_permission_of_a_role_exists() -> None:
+    for role, names in PERMISSIONS.items():
+        give_role(User.objects.create_user(role), role)
+        assert Group.objects.get(name=GROUPS[role]).permissions.count() == len(names)
 
 
 def test_a_name_that_is_taken_is_refused_in_the_form(client: Client, staff: User, ada: User) -> None:

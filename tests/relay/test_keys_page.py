@@ -23,7 +23,7 @@ from tests.history.test_rights import with_right
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
-NEW = {"name": "laptop", "recording": "no_replies", "days": "30"}
+NEW = {"name": "laptop", "recording": "no_replies", "days": "30", "scopes": ["relay", "read", "export"]}
 
 
 @pytest.fixture
@@ -111,6 +111,53 @@ def test_each_recording_mode_is_told_with_what_it_means(reader: Client) -> None:
     assert re.search(r'value="redacted"[^>]* checked', html)
 
 
+def test_scopes_and_reach_are_chosen_on_the_form(reader: Client, ada: Any) -> None:
+    wanted = {"scopes": ["relay", "read", "write"], "owner_wide": "on"}
+    html = reader.post("/keys/", NEW | wanted).content.decode()
+    [secret] = re.findall(r'value="(parley_\w+)"', html)
+    made = keys.authenticate(secret)
+    assert (made.scopes, made.owner_wide) == (["relay", "read", "write"], True)
+    # What the examples of docs/rest.md and docs/websocket.md need.
+    chat_of(ada, "Hello", "Hi")
+    listed = Client().get("/api/history/sessions", headers={"Authorization": f"Bearer {secret}"})
+    assert len(listed.json()["sessions"]) == 1
+    page = read(reader, f"/keys/{made.prefix}/")
+    assert "all sessions of its owner" in page
+    assert re.search(r'value="write"[^>]* checked', page)
+    assert not re.search(r'value="delete"[^>]* checked', page)
+
+
+@pytest.mark.parametrize("scopes", [[], ["admin"], ["relay", "root"]], ids=str)
+def test_a_scope_that_is_not_offered_makes_no_key(reader: Client, scopes: list[str]) -> None:
+    assert reader.post("/keys/", NEW | {"scopes": scopes}).status_code == 422
+    assert not ApiKey.objects.exists()
+
+
+def test_the_holder_changes_scopes_and_reach(reader: Client, ada: Any, key: ApiKey) -> None:
+    reader.post(f"/keys/{key.prefix}/", NEW | {"scopes": ["read", "delete"], "owner_wide": "on"})
+    key.refresh_from_db()
+    assert (key.scopes, key.owner_wide) == (["read", "delete"], True)
+    reader.post(f"/keys/{key.prefix}/", NEW)
+    key.refresh_from_db()
+    assert (key.scopes, key.owner_wide) == (["relay", "read", "export"], False)
+
+
+def test_the_scope_admin_of_the_command_line_stays(client: Client, staff: Any) -> None:
+    key = keys.create(name="ops", owner=staff, scopes=["read", "admin"]).api_key
+    client.force_login(staff)
+    client.post(f"/keys/{key.prefix}/", NEW | {"scopes": ["read", "export"]})
+    key.refresh_from_db()
+    assert key.scopes == ["read", "export", "admin"]
+
+
+def test_client_settings_contain_the_new_key(reader: Client) -> None:
+    html = unescape(reader.post("/keys/", NEW).content.decode())
+    [secret] = re.findall(r'value="(parley_\w+)"', html)
+    for name in ("ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        assert f"{name}={secret}" in html
+    assert html.count("data-copy-beside") == 6
+
+
 def test_it_says_when_the_whole_server_records_nothing(reader: Client, settings: Any) -> None:
     assert "History is off" not in read(reader, "/keys/")
     settings.CHAT_HISTORY_ENABLED = False
@@ -118,12 +165,12 @@ def test_it_says_when_the_whole_server_records_nothing(reader: Client, settings:
 
 
 def test_the_holder_renames_it_and_changes_what_is_kept(reader: Client, ada: Any, key: ApiKey) -> None:
-    response = reader.post(f"/keys/{key.prefix}/", {"name": "desk", "recording": "metadata"}, follow=True)
+    response = reader.post(f"/keys/{key.prefix}/", NEW | {"name": "desk", "recording": "metadata"}, follow=True)
     assert "holds within a second" in response.content.decode()
     key.refresh_from_db()
     assert (key.name, key.recording) == ("desk", "metadata")
     assert '"name","recording"' in AuditEvent.objects.get(action="key.changed").details
-    assert reader.post(f"/keys/{key.prefix}/", {"name": "desk", "recording": "x"}).status_code == 422
+    assert reader.post(f"/keys/{key.prefix}/", NEW | {"name": "desk", "recording": "x"}).status_code == 422
 
 
 def test_revoking_asks_first_and_leaves_the_key_among_those_that_have_ended(reader: Client, key: ApiKey) -> None:
@@ -166,7 +213,7 @@ def test_what_to_set_is_what_the_pages_about_the_clients_say(reader: Client, set
         told = (settings.BASE_DIR / "docs" / "clients" / f"{client}.md").read_text()
         names = re.findall(r"^export (\w+)=", told, re.MULTILINE)
         assert len(names) == 2
-        assert [name for name in names if f"\n{name}=" not in html] == []
+        assert [name for name in names if f"{name}=" not in html] == []
 
 
 # What was recorded.
@@ -258,7 +305,7 @@ def test_staff_who_may_set_the_limits_of_anybodys_key_and_nothing_else_of_it(
 
 def test_the_operator_may_keep_keys_to_staff(reader: Client, staff: Any, settings: Any) -> None:
     settings.PARLEY_OWN_KEYS = False
-    assert "Make the key" not in read(reader, "/keys/")
+    assert "Create key" not in read(reader, "/keys/")
     assert reader.post("/keys/", NEW).status_code == 404
     reader.force_login(staff)
     assert reader.post("/keys/", NEW).status_code == 200

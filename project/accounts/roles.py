@@ -1,0 +1,68 @@
+"""Roles of staff accounts: named groups of permissions, offered when an account is made.
+
+A role is an ordinary Django group. It is created with its permissions the first time that it is given, and belongs to
+the administrators afterwards: they may change it in the admin.
+"""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import Group, Permission
+from django.db import models, transaction
+from django.db.models import Q
+from django.utils.translation import gettext_lazy as _
+
+from project.accounts.models import User
+
+
+class Role(models.TextChoices):
+    USER = "user", _("User: chats and sees own sessions")
+    OPERATOR = "operator", _("Operator: providers, agents, keys; no texts of others")
+    AUDITOR = "auditor", _("Auditor: reads and exports sessions of others, with a reason")
+    ADMINISTRATOR = "administrator", _("Administrator: everything")
+
+
+GROUPS = {Role.OPERATOR: "Operators", Role.AUDITOR: "Auditors"}
+PERMISSIONS = {
+    Role.OPERATOR: [
+        "history.view_session",
+        "history.view_exchange",
+        "history.view_apikey",
+        "history.change_apikey",
+        "relay.view_agent",
+        "relay.add_agent",
+        "relay.change_agent",
+        "relay.view_allowance",
+        "relay.add_allowance",
+        "relay.change_allowance",
+    ],
+    Role.AUDITOR: [
+        "history.view_session",
+        "history.read_session",
+        "history.export_session",
+        "history.hold_session",
+        "history.view_message",
+        "history.view_toolcall",
+        "history.view_exchange",
+        "history.view_auditevent",
+    ],
+}
+
+
+@transaction.atomic
+def give_role(person: User, role: Role) -> None:
+    person.is_staff = role != Role.USER
+    person.is_superuser = role == Role.ADMINISTRATOR
+    person.save()
+    if name := GROUPS.get(role):
+        group, is_new = Group.objects.get_or_create(name=name)
+        if is_new:
+            group.permissions.set(_permissions(PERMISSIONS[role]))
+        person.groups.add(group)
+
+
+def _permissions(names: list[str]) -> models.QuerySet[Permission]:
+    wanted = Q()
+    for name in names:
+        app, _dot, codename = name.partition(".")
+        wanted |= Q(content_type__app_label=app, codename=codename)
+    return Permission.objects.filter(wanted)
