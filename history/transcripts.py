@@ -24,7 +24,10 @@ from history.entries import (
     Entry,
     ModelInput,
     ModelOutput,
+    Part,
+    Reasoning,
     Summary,
+    Text,
     ToolRequest,
     ToolResult,
     ToolResults,
@@ -101,6 +104,15 @@ class Shown:
         return f"history/entries/{self.entry.kind if self.entry.kind in KINDS else 'unknown'}.html"
 
     @property
+    def is_empty_answer(self) -> bool:
+        """A model ended its answer without text, call or attachment. Reasoning alone is not an answer."""
+        entry, message = self.entry, self.message
+        if not isinstance(entry, ModelOutput) or message.status != Message.Status.COMPLETE:
+            return False
+        is_kept = not message.dropped_at and entry.metadata.get("recording") != "no_replies"
+        return is_kept and not entry.plan and not any(_is_shown(part) for part in entry.parts)
+
+    @property
     def permalink(self) -> str:
         return f"{self.place.link(at=self.message.seq)}#m{self.message.seq}"
 
@@ -153,6 +165,10 @@ class Transcript:
     def other_view(self) -> str:
         """The same branch with or without what is internal."""
         return self.place.link(internal=int(not self.place.internal))
+
+
+def _is_shown(part: Part) -> bool:
+    return bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Reasoning)
 
 
 def read_page(session: Session, place: Place) -> Transcript:

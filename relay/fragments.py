@@ -24,6 +24,7 @@ from relay import runs
 from relay.agent_work import work_of
 from relay.live import Change, Grown, LiveAnswer
 from relay.models import QueuedMessage, Run
+from relay.providers.local import demo_state
 from relay.readers import Reader
 from relay.running import answering, is_waited_for
 
@@ -198,8 +199,10 @@ def _around(session: Session, run: Run | None, tip: int, leaf: int | None, conte
 
 def live_answer(answer: LiveAnswer, reader: Reader) -> str:
     """All of it, as the last thing in the conversation."""
+    waiting = demo_state(answer.label) if not answer.parts else ""
     with reader.reading():
-        return _render("chat/live/_answer.html", {"answer": answer, "parts": list(answer.parts.values())})
+        context = {"answer": answer, "parts": list(answer.parts.values()), "demo_state": waiting}
+        return _render("chat/live/_answer.html", context)
 
 
 def live_change(answer: LiveAnswer, change: Change, reader: Reader) -> str:

@@ -8,17 +8,8 @@ from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
 from history.opening import NotPermitted, ReasonNeeded
 from relay import attachments
 from relay.allowances import told
-from relay.errors import (
-    AccessRefused,
-    AttachmentRefused,
-    Busy,
-    NoSuchModel,
-    OverAllowance,
-    ProviderError,
-    RelayError,
-    Unavailable,
-)
-from relay.providers.advice import reason_of
+from relay.errors import AttachmentRefused, NoSuchModel, OverAllowance, ProviderError, RelayError, Unavailable
+from relay.providers.advice import advise
 
 
 def of_error(error: RelayError | HistoryError) -> str:
@@ -26,15 +17,12 @@ def of_error(error: RelayError | HistoryError) -> str:
         case OverAllowance():
             return told(error)
         case NoSuchModel() if error.model:
-            return _("Nobody here offers the model “%(name)s”. Pick another one.") % {"name": error.model}
+            return _("Model “%(name)s” is not available. Choose another one.") % {"name": error.model}
         case NoSuchModel():
-            return _("No model is set up on this server. Ask whoever looks after it.")
-        case Busy():
-            return _("The provider has too much to do. Try again in a moment, or pick another model.")
-        case AccessRefused():
-            return _("The provider refused this server’s key. Ask whoever looks after it.")
+            return _("No model is set up on this server. Tell your administrator.")
         case ProviderError():
-            return _("The provider did not answer as it should: %(reason)s") % {"reason": reason_of(error)[:500]}
+            advice = advise(error, is_staff=False)
+            return f"{advice.what} {advice.todo}"
         case AttachmentRefused():
             return attachments.told(error)
         case Unavailable():

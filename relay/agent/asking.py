@@ -26,6 +26,7 @@ from relay.agent.turn import Said, Turn, TurnFailed, Watcher, Wish
 from relay.database import in_database_after_outages
 from relay.errors import Cut, ProviderError
 from relay.prices import cost_of
+from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes, Route
 from relay.providers.registry import router
 
@@ -108,7 +109,8 @@ class _Call:
             metadata={} if self.role == "executor" else {"role": self.role},
         )
         if error is not None:
-            output = replace(output, error=output.error or str(error))
+            metadata = {**output.metadata, "failure": failure_of(error)}
+            output = replace(output, error=output.error or str(error), metadata=metadata)
         with exchanges.being_stored(self.prepared.exchange.pk):
             seq = await in_database_after_outages(_finish, watcher.id, self, output, end_reason)
         if output.usage:

@@ -1,11 +1,19 @@
-"""An error of a provider in words, for the people who look after them: what happened, and what to do about it."""
+"""Provider errors in words, by reader: what happened, and what a user or a staff member can do about it.
+
+A provider's own text is for staff only: it may name accounts, projects and keys of this server.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
 
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable
+from history.events import ErrorKind, Failed
+from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, error_of
 
 
 def what_happened(error: ProviderError) -> str:
@@ -67,3 +75,59 @@ def _later(seconds: float | None) -> str:
         return _("Try again in a moment.")
     minutes = max(1, round(seconds / 60))
     return ngettext("Try again in %(count)d minute.", "Try again in %(count)d minutes.", minutes) % {"count": minutes}
+
+
+# By reader.
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """`reason` is the provider's own text, with keys masked; empty for users."""
+
+    what: str
+    todo: str
+    reason: str = ""
+
+
+def advise(error: ProviderError, *, is_staff: bool, variable: str = "") -> Advice:
+    if is_staff:
+        return Advice(what_happened(error), what_to_do(error, variable=variable), reason_of(error)[:500])
+    if isinstance(error, AccessRefused):
+        return Advice(
+            _("This server’s account at the provider does not work."),
+            _("Choose another model, or tell your administrator."),
+        )
+    # Beside it stands already that the answer was cut short.
+    what = _("The connection to the provider broke.") if isinstance(error, Cut) else what_happened(error)
+    return Advice(what, what_a_user_can_do(error))
+
+
+def what_a_user_can_do(error: ProviderError) -> str:
+    if isinstance(error, Busy):
+        return f"{_later(error.retry_after)} {_('Or choose another model.')}"
+    if error.kind in ("context_length", "too_large"):
+        return _("Send less, summarise older messages, or choose another model.")
+    if isinstance(error, RequestRefused):
+        return _("Choose another model. If it stays so, tell your administrator.")
+    return _("Try again, or choose another model. If it stays so, tell your administrator.")
+
+
+# As it is kept with a failed answer.
+
+
+def failure_of(error: ProviderError) -> dict[str, Any]:
+    """The facts from which `error_from` makes the same error again."""
+    network = "cut" if isinstance(error, Cut) else "unreachable" if isinstance(error, Unreachable) else ""
+    facts = {"kind": error.kind, "status": error.status, "retry_after": error.retry_after, "network": network}
+    return {name: value for name, value in facts.items() if value}
+
+
+def error_from(failure: Mapping[str, Any], *, message: str, provider: str = "") -> ProviderError:
+    """Of stored facts, which other versions of Parley or an import may have written."""
+    network = {"cut": Cut, "unreachable": Unreachable}.get(str(failure.get("network")))
+    kind: ErrorKind = next((known for known in get_args(ErrorKind) if known == failure.get("kind")), "server")
+    if network is not None:
+        return network(message, provider=provider, kind=kind)
+    retry_after = failure.get("retry_after")
+    seconds = float(retry_after) if isinstance(retry_after, int | float) else None
+    return error_of(Failed(message=message, kind=kind), provider=provider, retry_after=seconds)

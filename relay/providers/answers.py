@@ -15,7 +15,6 @@ from relay.providers.endpoints import Endpoint, host_of
 
 # The vendor has said that it is done; counts may still follow, but nobody waits long for them.
 LINGER_SECONDS = 5.0
-BLOT = "•••"
 
 
 class Answer:
@@ -119,8 +118,7 @@ def _reason(error: Exception) -> str:
 
 def blotted(failed: Failed, endpoint: Endpoint) -> Failed:
     """Some vendors repeat the key that they do not like."""
-    message = failed.message
-    for secret in endpoint.secrets:
-        message = message.replace(secret, BLOT)
-    is_clean = not any(secret in str(failed.raw) for secret in endpoint.secrets)
-    return replace(failed, message=message, raw=failed.raw if is_clean else {})
+    raw = str(failed.raw)
+    return replace(
+        failed, message=endpoint.masked(failed.message), raw=failed.raw if endpoint.masked(raw) == raw else {}
+    )

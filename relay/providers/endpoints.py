@@ -5,6 +5,7 @@ Plain values: nothing here dials. A key is in no `repr`, so that no traceback an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,6 +14,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from history.dialects import Switches
 from relay.providers.base import Model
 
+MASK = "•••"
+_CREDENTIAL = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 KeyHeader = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
 KEY_HEADERS: tuple[KeyHeader, ...] = ("bearer", "api-key", "x-api-key", "x-goog-api-key")
 KEY_HEADER_OF_DIALECT: dict[str, KeyHeader] = {
@@ -75,8 +78,21 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Whatever must not be shown, should a vendor repeat it to us."""
-        return tuple(text for text in (self.api_key, *self.headers.values()) if len(text) >= 8)
+        """Keys and header values, which must not be shown where a vendor repeats them. The longest come first.
+
+        A header that is not named like a credential may hold a short common word (`beta: true`): it is not masked.
+        """
+        named = (text for name, text in self.headers.items() if len(text) >= 8 or _CREDENTIAL.search(name))
+        return tuple(sorted({text for text in (self.api_key, *named) if text}, key=len, reverse=True))
+
+    def masked(self, text: str) -> str:
+        """A short secret is masked where it stands alone: inside a longer word it is part of that word."""
+        for secret in self.secrets:
+            if len(secret) >= 8:
+                text = text.replace(secret, MASK)
+            else:
+                text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", MASK, text)
+        return text
 
     def speaks(self, dialect: str) -> bool:
         return dialect == self.dialect or dialect in self.also_speaks

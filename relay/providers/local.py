@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from django.utils.translation import gettext_noop
 
@@ -158,6 +158,16 @@ def _cannot(why: str) -> Unreachable:
 
 # The one of this process.
 SERVER = LocalServer()
+
+
+def demo_state(model: str) -> Literal["", "starting", "reading"]:
+    """What the demo model does before its first word; empty for other models.
+
+    Another process of this server may have started a demo model of its own: here it counts as starting.
+    """
+    if model.rpartition("/")[2] != MODEL_NAME:
+        return ""
+    return "reading" if SERVER.running else "starting"
 
 
 class LocalProvider(HttpProvider):

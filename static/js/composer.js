@@ -2,9 +2,11 @@
 
 const composer = document.getElementById("composer");
 const text = document.getElementById("composer-text");
+const files = document.getElementById("composer-files");
+const problem = document.getElementById("composer-problem");
 const byTouch = matchMedia("(hover: none) and (pointer: coarse)");
 
-let lastSent = null; // { text, after }: to give it back if it is refused
+let lastSent = null; // { text, files, after }: to give it back if it is refused
 
 /** @param {KeyboardEvent} event */
 function endsComposition(event) {
@@ -64,11 +66,26 @@ function hasSomething() {
   return Boolean(text.value.trim() || composer.querySelector("[name=attachment]"));
 }
 
+function isUploading() {
+  return Boolean(composer.querySelector(".htmx-request"));
+}
+
+/** A file that was not accepted is part of what the person wants to send: it is removed by them, not by us. */
+function tellRefusedFile() {
+  const refused = files.querySelector(".chip.refused");
+  problem.hidden = !refused;
+  problem.textContent = refused ? problem.dataset.words : "";
+  refused?.querySelector("[data-remove]").focus();
+  return Boolean(refused);
+}
+
 function submitted(event) {
-  if (!hasSomething() || composer.querySelector(".htmx-request")) {
+  const waitsForFiles = isUploading();
+  if (waitsForFiles || !hasSomething() || tellRefusedFile()) {
     event.preventDefault();
     event.stopImmediatePropagation();
-    text.focus();
+    composer.toggleAttribute("data-waits-for-files", waitsForFiles);
+    if (problem.hidden) text.focus();
     return;
   }
   if (composer.hasAttribute("ws-send")) return;
@@ -79,17 +96,25 @@ function submitted(event) {
 
 function sent(event) {
   if (event.target !== composer) return;
-  lastSent = { text: text.value, after: document.getElementById("composer-after")?.value };
-  document.getElementById("composer-files").replaceChildren();
+  lastSent = { text: text.value, files: [...files.children], after: document.getElementById("composer-after")?.value };
+  files.replaceChildren();
   put("");
   document.dispatchEvent(new CustomEvent("parley:sent"));
 }
 
-/** Refused: the words go back into the box, unless something else stands there already. */
+/** What waited for its files is sent as soon as they are there. */
+function uploaded() {
+  if (!composer.hasAttribute("data-waits-for-files")) return;
+  composer.removeAttribute("data-waits-for-files");
+  composer.requestSubmit();
+}
+
+/** Refused: text and files go back into the box, unless something else is there already. */
 function answered() {
   if (!lastSent) return;
   const isRefused = document.querySelector("#notices .error");
   if (isRefused && !text.value) put(lastSent.text);
+  if (isRefused && !files.children.length) files.append(...lastSent.files);
   if (isRefused || document.getElementById("composer-after")?.value !== lastSent.after) lastSent = null;
 }
 
@@ -140,6 +165,11 @@ if (composer) {
   // Before htmx: what is empty goes nowhere.
   composer.addEventListener("submit", submitted, { capture: true });
   document.addEventListener("htmx:wsAfterSend", sent);
+  document.addEventListener("parley:files-changed", () => {
+    if (!files.querySelector(".chip.refused")) problem.hidden = true;
+    focusText();
+    uploaded();
+  });
   document.addEventListener("parley:posted", () => sessionStorage.setItem("parley-posted", key(composer.dataset.session)));
   document.addEventListener("htmx:wsAfterMessage", answered);
   window.addEventListener("pageshow", () => delete composer.dataset.isSent);

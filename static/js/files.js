@@ -13,6 +13,20 @@ function attach(files) {
   return true;
 }
 
+/** Later than htmx, which marks the field until its request is over. */
+function changed() {
+  setTimeout(() => document.dispatchEvent(new CustomEvent("parley:files-changed")));
+}
+
+/** Files that did not arrive, or whose upload the server refused as a whole. */
+function showRefused(files) {
+  for (const file of files) {
+    const chip = document.getElementById("refused-file").content.cloneNode(true);
+    chip.querySelector(".chip-name").textContent = file.name;
+    document.getElementById("composer-files").append(chip);
+  }
+}
+
 const hasFiles = (event) => event.dataTransfer?.types.includes("Files");
 
 function over(step) {
@@ -33,13 +47,17 @@ if (field) {
     over(-depth);
     attach(event.dataTransfer.files);
   });
-  field.addEventListener("htmx:afterRequest", () => {
+  field.addEventListener("htmx:afterRequest", (event) => {
+    if (!event.detail.successful) showRefused(field.files);
     field.value = "";
-    document.dispatchEvent(new CustomEvent("parley:focus-lost"));
   });
+  // After the swap, when the chips are there.
+  field.addEventListener("htmx:afterOnLoad", changed);
+  field.addEventListener("htmx:sendError", changed);
+  field.addEventListener("htmx:responseError", changed);
   document.addEventListener("click", (event) => {
     if (!event.target.closest("[data-remove]")) return;
     event.target.closest(".chip").remove();
-    document.dispatchEvent(new CustomEvent("parley:focus-lost"));
+    changed();
   });
 }

@@ -322,6 +322,28 @@ def test_files_are_attached_by_picking_pasting_and_dropping(signed_in: Page) -> 
     expect(page.locator("#composer-files input[name=attachment]")).to_have_count(2)
 
 
+def test_a_refused_file_blocks_sending_until_it_is_removed(signed_in: Page, ada: Any) -> None:
+    page, session = signed_in, chat_of(ada, "one row", "Yes.")
+    go_and_listen(page, f"/s/{session.pk}/")
+    page.locator("#composer-pick").set_input_files({"name": "a.exe", "mimeType": "text/plain", "buffer": b"MZ\0\0"})
+    expect(page.locator(".chip.refused")).to_contain_text("Only pictures")
+    box = page.get_by_label("Message", exact=True)
+    box.fill("Look at this.")
+    box.press("Enter")
+    expect(page.locator("#composer-problem")).to_have_text("Remove the file that was not accepted, then send.")
+    expect(page.get_by_role("button", name="Remove a.exe")).to_be_focused()
+    expect(box).to_have_value("Look at this.")
+    page.route("**/attachments/", lambda route: route.fulfill(status=413, body="too large"))
+    page.locator("#composer-pick").set_input_files({"name": "b.txt", "mimeType": "text/plain", "buffer": b"b"})
+    expect(page.locator(".chip.refused").last).to_contain_text("This file was not uploaded.")
+    page.get_by_role("button", name="Remove a.exe").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    expect(page.locator("#composer-problem")).to_be_hidden()
+    expect(box).to_be_focused()
+    box.press("Enter")
+    expect(page.locator("article.you").last).to_contain_text("Look at this.")
+
+
 # Keys
 
 

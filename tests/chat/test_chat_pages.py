@@ -13,13 +13,18 @@ from django.utils import timezone
 
 from history import recorder, rights
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
+from history.events import Failed
 from history.models import Exchange, Session
 from history.opening import open_for_reading
+from relay import fragments
 from relay.database import in_database
+from relay.live import LiveAnswer
 from relay.models import Agent, QueuedMessage, Run
 from relay.panel import panel_of
 from relay.providers import registry
 from relay.providers.base import Model
+from relay.providers.local_server import MODEL_NAME
+from relay.readers import Reader
 from tests.chat.conftest import Scripted, Talk
 from tests.talk import answered, call, chat_of, result, results, said
 
@@ -443,3 +448,97 @@ def test_a_session_that_was_deleted_meanwhile_takes_no_word(reader: Client, ada:
     Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
     assert reader.post(session.get_absolute_url(), {"text": "two"}).status_code == 404
     assert rights.find(ada, session.pk, rights.Purpose.LIST) is None
+
+
+# Answers that did not go well.
+
+
+@pytest.mark.django_db
+def test_an_empty_answer_says_so_and_offers_another(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Why?")
+    recorder.append(session, answered(" "), after=1)
+    html = page(reader, session)
+    assert "The model returned an empty answer." in html
+    assert re.search(r'class="button compact"[^>]*"regenerate", "seq": 2', html)
+    recorder.append(session, answered("So."), after=2)
+    assert page(reader, session).count("The model returned an empty answer.") == 1
+    recorder.append(session, answered("", call("current_time")), after=3)
+    assert page(reader, session).count("The model returned an empty answer.") == 1
+
+
+async def test_the_output_of_a_typed_command_is_shown_openly(writer: AsyncClient, talk: Talk) -> None:
+    response = await writer.post("/", {"text": "/current_time"})
+    html = html_of(await writer.get(response["Location"]))
+    assert re.search(r'<details class="tool" open>\s*<summary>\s*<code class="tool-name">current_time</code>', html)
+    assert "Arguments" not in html
+
+
+SECRET = "Incorrect API key provided: sk-proj-abc***xyz. Organization org-77."
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("failure", "words"),
+    [
+        ({"kind": "authentication", "status": 401}, "Choose another model, or tell your administrator."),
+        ({"kind": "rate_limit", "retry_after": 90.0}, "Too many requests in a short time. Try again in 2 minutes."),
+        ({"kind": "rate_limit"}, "Too many requests in a short time. Try again in a moment. Or choose another model."),
+        ({"kind": "context_length"}, "That was longer than the model can read. Send less, summarise"),
+        ({"network": "unreachable"}, "Try again, or choose another model."),
+        ({"kind": "something of tomorrow"}, "The provider failed. Try again, or choose another model."),
+        (None, "The provider failed. Try again, or choose another model."),
+    ],
+)
+def test_a_user_reads_what_they_can_do_and_staff_what_to_set(
+    reader: Client, ada: Any, failure: Any, words: str
+) -> None:
+    session = chat_of(ada, "Why?")
+    metadata = {"failure": failure} if failure else {}
+    failed = answered("", status="failed", end_reason="upstream_error", error=SECRET, metadata=metadata)
+    recorder.append(session, failed, after=1)
+    html = page(reader, session)
+    assert words in html
+    assert "sk-proj" not in html
+    assert "/providers/" not in html
+    assert "upstream_error" not in html
+    ada.is_staff = True
+    ada.save()
+    html = page(reader, session)
+    assert SECRET in html
+    assert 'href="/providers/">Check the providers</a>' in html
+
+
+async def test_a_rate_limit_in_the_chat_reads_like_on_the_page_of_providers(
+    writer: AsyncClient, talk: Talk, scripted: Scripted
+) -> None:
+    scripted([Failed(message="Rate limit reached for org-77", kind="rate_limit", status=429)])
+    session = await talk.begin("Why?")
+    await talk.until_ended()
+    html = html_of(await writer.get(session.get_absolute_url()))
+    assert "Too many requests in a short time. Try again in a moment." in html
+    assert "org-77" not in html
+
+
+@pytest.mark.django_db
+def test_a_program_keeps_the_words_of_its_provider(reader: Client, ada: Any) -> None:
+    session = recorder.start_session(owner=ada, source=Session.Source.RELAY)
+    recorder.append(session, said("Why?"), after=0)
+    failed = answered("", status="failed", end_reason="upstream_error", error="max_tokens is too large")
+    recorder.append(session, failed, after=1)
+    assert "max_tokens is too large" in page(reader, session)
+
+
+@pytest.mark.django_db
+def test_an_answer_that_its_reader_stopped_says_so(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "Why?")
+    recorder.append(session, answered("Beca", status="interrupted", end_reason="stopped"), after=1)
+    assert "You stopped this answer." in page(reader, session)
+
+
+def test_a_live_answer_of_the_demo_model_says_that_it_starts() -> None:
+    reader = Reader("en", "UTC")
+    waiting = LiveAnswer(run="r", exchange="e", n=1, label=f"local/{MODEL_NAME}")
+    assert "The demo model is starting." in fragments.live_answer(waiting, reader)
+    waiting.hear({"n": 2, "pieces": [["text", "t", "Hello"]]})
+    assert "demo model" not in fragments.live_answer(waiting, reader)
+    assert "demo model" not in fragments.live_answer(LiveAnswer(run="r", exchange="e", n=1, label="a/b"), reader)

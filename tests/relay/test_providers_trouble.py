@@ -26,7 +26,7 @@ from relay.errors import (
     VendorFault,
 )
 from relay.providers import sessions
-from relay.providers.endpoints import Patience
+from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
 from relay.providers.retries import retry_after, wait_after
 from tests.house.processes import free_port, manage
@@ -340,3 +340,10 @@ async def test_the_latest_trouble_of_a_provider_is_remembered_until_it_works_aga
     assert provider.trouble.error.__traceback__ is None
     await ask(provider)
     assert provider.trouble is None
+
+
+@pytest.mark.parametrize("key", ["k", "abc-12", "token-of-8"])
+def test_a_key_is_masked_however_short_it_is(key: str) -> None:
+    endpoint = Endpoint(name="a", dialect="openai-chat", base_url="http://a", api_key=key, headers={"X-Token": "t1"})
+    text = endpoint.masked(f"Incorrect API key: {key}. Sent '{key}' and t1, not st1ll or bank.")
+    assert text == "Incorrect API key: •••. Sent '•••' and •••, not st1ll or bank."

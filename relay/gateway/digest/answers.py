@@ -21,7 +21,6 @@ from relay.gateway.records import Accepted, Ended
 from relay.gateway.unpacking import Unpacking
 from relay.gateway.usage import counted, estimated, is_streamed
 from relay.providers import registry
-from relay.providers.answers import BLOT
 from relay.providers.http import HttpProvider
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
@@ -105,9 +104,9 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
 def _without_our_key(body: bytes, provider: str) -> bytes:
     """Some vendors repeat the key that they do not like; it is the operator's, and no caller's to read here."""
     known = registry.router().provider(provider)
-    for secret in known.endpoint.secrets if isinstance(known, HttpProvider) else ():
-        body = body.replace(secret.encode(), BLOT.encode())
-    return body
+    if not isinstance(known, HttpProvider):
+        return body
+    return known.endpoint.masked(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _without_words(ended: Ended, body: bytes, *, unread: str) -> Answer:
