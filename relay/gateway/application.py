@@ -21,6 +21,7 @@ from relay.gateway import (
     bodies,
     budgets,
     callers,
+    continuations,
     glances,
     limits,
     naming,
@@ -157,6 +158,8 @@ async def _send_on(call: Call, client: Client) -> None:
         upstreams = _able(call, whereabouts.those_that_have(call, upstreams))
     if call.refers:
         upstreams = await ownership.reaching(call, upstreams)
+    if ownership.goes_on(call):
+        await continuations.attach(call, upstreams)
     await budgets.reserve(call, upstreams[0])
     recording = Recording(call)
     recording.accept(upstreams[0])
@@ -190,16 +193,16 @@ def _able(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     """What cannot be translated is for those alone who speak the caller's language, where there are any."""
     if call.address.kind == "chat" and not ownership.goes_on(call):
         return upstreams
+    if continuations.is_ours(ownership.previous_response(call)):
+        return upstreams
     return [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)] or upstreams
 
 
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
     """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
-    if all(upstream.is_native(call.address.dialect) for upstream in upstreams):
+    continuations.check(call, upstreams)
+    if call.earlier is None and all(upstream.is_native(call.address.dialect) for upstream in upstreams):
         return carry(call, upstreams, client, recording)
-    if goes_on := ownership.goes_on(call):
-        # Without what came before, the model would answer as if nothing had been said.
-        raise Refusal(f"The model '{call.model[:NAMED]}' knows nothing of {goes_on}: send the whole conversation.")
     if call.address.kind == "chat":
         return translate(call, upstreams, client, recording)
     return count(call, client, recording)

@@ -183,7 +183,8 @@ def _whole(budget: Budget, use: Use) -> int:
 
 def _most_use(call: Call, upstream: Upstream, *, has_money: bool) -> Use:
     """As much as the call may use: its input by size, and the output that it asks for."""
-    read = len(call.told) // BYTES_PER_TOKEN + 1
+    earlier = call.earlier.size if call.earlier else 0
+    read = (len(call.told) + earlier) // BYTES_PER_TOKEN + 1
     written = 0
     if call.address.kind == "chat":
         named = [int(most) for most in _MOST_OUTPUT.findall(call.told)]

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from history.dialects.loose import items, obj, string
+from history.dialects.vocabulary import Said
 from history.models import ApiKey
 from relay.gateway import headers as heads
 from relay.gateway.addresses import Address
@@ -20,6 +21,21 @@ from relay.gateway.references import Reference
 from relay.gateway.uses import NO_USE, Use
 
 Scope = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """The conversation that a call continues by name. `size` is about how many bytes it is.
+
+    `system` are instructions among its items, which stay. The record does not tell them from those of one request:
+    `recorded_system` counts where the new request has none.
+    """
+
+    entries: tuple[Said, ...]
+    system: str = ""
+    recorded_system: str = ""
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    size: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +69,8 @@ class Call:
     is_changed: bool = False
     # It goes on from what one of several upstreams has; nobody here knows which.
     is_looked_for: bool = False
+    earlier: Earlier | None = None
+    lasting_system: str = ""
     attempts: list[Attempt] = field(default_factory=list)
 
     def __post_init__(self) -> None:

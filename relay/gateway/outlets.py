@@ -31,7 +31,7 @@ class Streamed:
             reply_id=translation.reply_id,
             created=int(time.time()),
             with_usage=call.address.dialect != CHAT or bool(obj(call.asked.get("stream_options")).get("include_usage")),
-            tools=translation.tools,
+            tools=translation.asked.tools,
         )
         self.is_array = call.address.dialect == GEMINI and "alt=sse" not in call.query
         self._elements = 0
@@ -85,7 +85,7 @@ class Whole:
             raise self.of.refusal(failed.message, failed.kind)
         dialect = DIALECTS[self.of.call.address.dialect]
         reply = dialect.encode_reply(
-            self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()), tools=self.of.tools
+            self.assembler.output(), reply_id=self.of.reply_id, created=int(time.time()), tools=self.of.asked.tools
         )
         body = as_bytes(reply)
         await self.of.client.begin(200, json_headers(body) + self.of.headers())

@@ -82,6 +82,11 @@ def goes_on(call: Call) -> str:
     return next(_referred(call.asked), "") if call.address.dialect == RESPONSES else ""
 
 
+def previous_response(call: Call) -> str:
+    """The answer that the call continues by name, if it names one."""
+    return string(call.asked.get("previous_response_id")) if call.address.dialect == RESPONSES else ""
+
+
 async def reaching(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     """Those that have what the call refers to. Whoever is asked in other words than the caller's is not told of it."""
     native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]

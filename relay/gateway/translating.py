@@ -15,14 +15,15 @@ from functools import cache
 from math import ceil
 from typing import Any
 
+from history.assembly import Assembler
 from history.dialects import DIALECTS, DecodedRequest, DialectError, context_of
-from history.dialects.loose import as_bytes
-from history.entries import ToolDefinition
+from history.dialects.loose import as_bytes, string
+from history.dialects.vocabulary import joined
 from history.events import Ended, ErrorKind, Event, Failed, MediaPiece, OtherPiece, Skipped, Started
 from history.tokens import estimate_context
 from relay.errors import Cut, ProviderError, VendorFault
+from relay.gateway import continuations, not_carried
 from relay.gateway import headers as heads
-from relay.gateway import not_carried
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from relay.gateway.bodies import UnknownEncoding, Unreadable, parsed_apart
 from relay.gateway.calls import Call
@@ -56,20 +57,24 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     notes, dialect = CallNotes(), call.address.dialect
     decoded = cache(lambda: _decoded(call))
 
+    def passes(upstream: Upstream) -> bool:
+        """What came before has to be written into the request, in any language."""
+        return upstream.is_native(dialect) and call.earlier is None
+
     def make(call: Call, upstream: Upstream, endpoint: Endpoint) -> Request:
-        if upstream.is_native(dialect):
+        if passes(upstream):
             return request(call, upstream, endpoint)
         return _request(decoded(), upstream, endpoint, notes)
 
     reply = await dial(call, upstreams, make)
     if reply.upstream is not upstreams[0]:
         recording.answered_by(reply.upstream)
-    if reply.upstream.is_native(dialect):
+    if passes(reply.upstream):
         await pass_back(call, reply, client, recording)
         return
     lost = await parsed_apart(len(call.told), lambda: dict.fromkeys(not_carried.of_request(decoded(), notes)))
-    tools = decoded().tools
-    translation = Translation(call=call, reply=reply, client=client, recording=recording, tools=tools, lost=lost)
+    asked = decoded()
+    translation = Translation(call=call, reply=reply, client=client, recording=recording, asked=asked, lost=lost)
     try:
         await translation.tell()
     finally:
@@ -100,9 +105,14 @@ def _counted(tokens: int, dialect: str) -> dict[str, Any]:
 def _decoded(call: Call) -> DecodedRequest:
     dialect = call.address.dialect
     try:
-        asked = DIALECTS[dialect].decode_request(call.all_asked())
+        body = call.all_asked()
+        asked = DIALECTS[dialect].decode_request(body)
     except (DialectError, ValueError) as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
+    call.lasting_system = asked.system.removeprefix(string(body.get("instructions"))).strip()
+    if call.earlier is not None:
+        call.lasting_system = joined((call.earlier.system, call.lasting_system))
+        asked = continuations.continued(asked, call.earlier)
     return replace(asked, model=call.model, options=replace(asked.options, stream=True))
 
 
@@ -121,7 +131,7 @@ class Translation:
     reply: Reply
     client: Client
     recording: Recording
-    tools: tuple[ToolDefinition, ...]
+    asked: DecodedRequest
     # The names of what could not be carried, in their order; what the upstream says may add some.
     lost: dict[str, None]
     # When the vendor said that it is done.
@@ -159,8 +169,11 @@ class Translation:
     async def carry(self) -> None:
         outlet = (Streamed if self.call.wants_stream else Whole)(self)
         failed: Failed | None = None
+        upstream = self.reply.upstream
+        answer = Assembler(provider=upstream.provider.name, model=self.call.model)
         try:
             async for events in self._events():
+                answer.feed_all(events)
                 failed = failed or next((event for event in events if isinstance(event, Failed)), None)
                 await outlet.take(events)
         except ProviderError as error:
@@ -168,6 +181,7 @@ class Translation:
             self.recording.end(_end_after(error), **self.told(), error=error.message)
             await outlet.take([failed])
         if failed is None:  # before its last words are sent, as in `carrying`
+            continuations.remember(self.call, self.asked, answer.output())
             self.recording.end("done", **self.told())
         await outlet.end()
         self.recording.end("upstream_error", **self.told())
@@ -225,7 +239,10 @@ class Translation:
     def told(self) -> dict[str, Any]:
         kept = heads.kept(self.reply.response.raw_headers)
         lost = {"not_carried": self.not_carried} if self.lost else {}
-        return {"status": self.reply.status, "headers": kept, "provider": self.reply.upstream.provider.name, **lost}
+        # A client of Responses may continue by that name: the digester files it with the answer.
+        named = {"response_id": self.reply_id} if self.call.address.dialect == RESPONSES else {}
+        provider = self.reply.upstream.provider.name
+        return {"status": self.reply.status, "headers": kept, "provider": provider, **lost, **named}
 
     def refusal(
         self, message: str, kind: ErrorKind, *, status: int = 0, headers: tuple[tuple[str, str], ...] = ()

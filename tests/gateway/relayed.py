@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import uvicorn
 
 from relay.database import close_connections
-from relay.gateway import accounts, ownership, recording, routes, shared, whereabouts
+from relay.gateway import accounts, continuations, ownership, recording, routes, shared, whereabouts
 from relay.gateway import application as gateway
 from relay.gateway.journal import Journal, read
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
@@ -62,7 +62,7 @@ def relaying() -> Iterator[Relay]:
         server.should_exit = True
         thread.join(10)
         close_connections()
-        for kept in (accounts, ownership, routes, whereabouts):
+        for kept in (accounts, continuations, ownership, routes, whereabouts):
             kept.forget_all()
         recording.begin_anew()
 

@@ -240,7 +240,7 @@ def test_redis_counts_reservations_of_all_processes(store: redis.Redis) -> None:
 )
 def test_reservation_is_what_the_call_may_use_at_most(settings: Any, body: bytes, tokens: int) -> None:
     settings.PARLEY_RELAY_RESERVED_TOKENS = 1_000
-    call: Any = type("Call", (), {"told": body, "address": type("Address", (), {"kind": "chat"})})
+    call: Any = type("Call", (), {"told": body, "earlier": None, "address": type("Address", (), {"kind": "chat"})})
     assert budgets._most_use(call, None, has_money=False).tokens == tokens  # type: ignore[arg-type]
 
 

@@ -26,9 +26,17 @@ def _names_of(plan: Plan) -> Iterator[str]:
         yield name
         if plan.message_seq and plan.under.ended is not None:
             yield from references.items_in(plain(b"".join(plan.under.pieces), plan.under.ended)[0])
+    if plan.message_seq and (ours := _our_name(plan)):
+        yield ours
     if plan.answer is not None and plan.message_seq:
         yield from prefills.names_of(plan.asked, plan.answer)
         yield from as_told.names_of(plan.asked, plan.answer)
+
+
+def _our_name(plan: Plan) -> str:
+    """What the relay named a translated answer."""
+    ended = plan.under.ended
+    return "" if ended is None or plan.asked.side else str(ended.metadata.get("response_id", ""))
 
 
 def _vendors_name(plan: Plan) -> str:
