@@ -140,8 +140,12 @@ def _images(entry: ModelInput) -> list[str]:
     return [part.sha256 or part.url for part in entry.parts if isinstance(part, Media)]
 
 
+def is_known_by_id(request: ToolRequest) -> bool:
+    return bool(_ISSUED.fullmatch(request.call_id))
+
+
 def _asked(request: ToolRequest) -> list[str]:
-    return [request.name, request.call_id] if _ISSUED.fullmatch(request.call_id) else _with_arguments(request)
+    return [request.name, request.call_id] if is_known_by_id(request) else _with_arguments(request)
 
 
 def _with_arguments(request: ToolRequest) -> list[str]:

@@ -19,7 +19,6 @@ from history.entries import Media, ModelOutput, Part, Reasoning, Text, ToolDefin
 KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
 CHOICES: dict[str, ToolChoice] = {"AUTO": "auto", "NONE": "none", "ANY": "required"}
 UNSAID = "MODE_UNSPECIFIED"
-MADE_BY_CLIENT = "synth_"
 
 
 def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None) -> DecodedRequest:
@@ -52,8 +51,8 @@ def _written_out(content: Any) -> Any:
 class _Reading(Reading):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
-        # Calls whose id the model did not give: that of ours, and what the client calls it instead, if anything.
-        self.unnamed: dict[str, str] = {}
+        # Calls that came without an id, by the id that was made for them.
+        self.unnamed: set[str] = set()
 
     def content(self, content: Mapping[str, Any]) -> None:
         given = content.get("parts")
@@ -97,21 +96,18 @@ class _Reading(Reading):
         return self.attachment(part) or other(part)
 
     def asked(self, call: Mapping[str, Any]) -> ToolRequest:
-        """The id is the model's, or made from what is asked, as in its reply: not one that the client made."""
+        """Without an id it gets one that is made from what is asked, as in the reply."""
         given, name, arguments = string(call.get("id")), string(call.get("name")), arguments_text(call.get("args"))
-        is_made = not given or given.startswith(MADE_BY_CLIENT)
-        request = self.call(call_id="" if is_made else given, name=name, arguments=arguments)
-        if is_made:
-            self.unnamed[request.call_id] = given
+        request = self.call(call_id=given, name=name, arguments=arguments)
+        if not given:
+            self.unnamed.add(request.call_id)
         return request
 
     def answered(self, call_id: str, name: str) -> str:
-        """Which call a response is for. Gemini CLI makes ids for calls that have none, some versions in here alone."""
+        """Which call a response is for. Some clients give an id to the response of a call that has none."""
         if not call_id or call_id in self.calls:
             return call_id
-        mine = next((ours for ours, theirs in self.unnamed.items() if theirs == call_id and ours in self.calls), "")
-        same = (ours for ours in self.unnamed if ours in self.calls and self.calls[ours].name == name)
-        return mine or next(same, call_id)
+        return next((key for key, call in self.calls.items() if key in self.unnamed and call.name == name), call_id)
 
     def attachment(self, part: Mapping[str, Any]) -> Media | None:
         inline, file = obj(part.get("inlineData")), obj(part.get("fileData"))

@@ -14,6 +14,7 @@ from history import fingerprints
 from history.dialects.vocabulary import Said
 from history.entries import ModelOutput, ToolResults
 from history.models import Message
+from relay.gateway.digest import call_ids
 from relay.gateway.digest.plans import Plan
 from relay.gateway.digest.prefills import as_stored
 from relay.gateway.digest.reading import Asked
@@ -25,7 +26,7 @@ MOST_PIECES, MOST_ANSWERS = 32, 64
 
 def spot_of(plan: Plan) -> Spot:
     """The reading of the request of which the record has most becomes the plan's."""
-    asked, spot = plan.asked, recognise(plan.asked)
+    asked, spot = _with_stored_ids(plan.asked, recognise(plan.asked))
     if has_unknown(asked, spot) and (other := as_stored(asked)) is not None:
         asked, spot = other, recognise(other)
     if has_unknown(asked, spot) and (other := asked.with_neighbours_joined(since=spot.known)) is not None:
@@ -36,6 +37,14 @@ def spot_of(plan: Plan) -> Spot:
         asked, spot = other, recognise(other)
     plan.under.asked = asked
     return spot
+
+
+def _with_stored_ids(asked: Asked, spot: Spot) -> tuple[Asked, Spot]:
+    for _ in range(MOST_ANSWERS):
+        if spot.session is None or (other := call_ids.with_stored_ids(asked, spot)) is None:
+            break
+        asked, spot = other, recognise(other)
+    return asked, spot
 
 
 def has_unknown(asked: Asked, spot: Spot) -> bool:

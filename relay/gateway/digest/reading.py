@@ -6,7 +6,7 @@ No database is asked here, and nothing that a client sends is an error: what can
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -18,12 +18,14 @@ from history.dialects import DIALECTS, DecodedRequest, DialectError
 from history.dialects.loose import parsed
 from history.dialects.vocabulary import Said
 from history.dialects.writing import taking_text
-from history.entries import ModelOutput, ToolResults
+from history.entries import ModelOutput, ToolRequest, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
 from relay.gateway.digest.side_calls import new_words, side_call
 from relay.gateway.naming import session_id
 from relay.gateway.records import Accepted
 
+# By the place of an answer: from the id of a call to another one.
+Renames = Mapping[int, Mapping[str, str]]
 LONGEST_NAME = 200
 SOME_WORDS = 200
 
@@ -134,6 +136,21 @@ class Asked:
             begun=self.begun if self.begun is None or self.is_prefilled else _begun(request),
         )
 
+    def with_call_ids(self, renames: Renames) -> Asked:
+        """With other ids for the calls of the answers at these places, and for the results that follow each."""
+        if self.request is None:
+            return self
+        names: Mapping[str, str] = {}
+        entries: list[Said] = []
+        for place, entry in enumerate(self.entries):
+            if isinstance(entry, ModelOutput):
+                names = renames.get(place, {})
+            entries.append(_renamed(entry, names) if names else entry)
+        first = min(renames)
+        before = self.chain[first - 1] if first else fingerprints.START
+        chain = (*self.chain[:first], *_chain(self.record, entries[first:], after=before))
+        return replace(self, request=replace(self.request, entries=tuple(entries)), chain=chain)
+
     def joined(self, places: Sequence[int]) -> Said:
         """The pieces of one answer, or of its results, as one entry."""
         first, *others = (self.entries[place] for place in places)
@@ -225,6 +242,19 @@ def _begun(request: DecodedRequest | None) -> ModelOutput | None:
 def words_of(entry: Said) -> str:
     """Enough to tell most of what is said apart, and no more: it is compared, and stored nowhere."""
     return entry.text[:SOME_WORDS]
+
+
+def _renamed(entry: Said, names: Mapping[str, str]) -> Said:
+    if isinstance(entry, ModelOutput):
+        parts = (
+            replace(part, call_id=names.get(part.call_id, part.call_id)) if isinstance(part, ToolRequest) else part
+            for part in entry.parts
+        )
+        return replace(entry, parts=tuple(parts))
+    if isinstance(entry, ToolResults):
+        results = (replace(one, call_id=names.get(one.call_id, one.call_id)) for one in entry.results)
+        return replace(entry, results=tuple(results))
+    return entry
 
 
 def _number(text: str) -> int:
