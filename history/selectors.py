@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
-from django.db.models import QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from history import paths
 from history.entries import CONVERSATION, ModelOutput, ToolResults
-from history.models import IN_THE_MAKING, Message, Session
+from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Message, Session
 from history.reading import MAX_PAGE, entries_of, ledger_of, nodes_of
 from history.rights import Purpose, Viewer, sessions_for
 from history.snapshots import plan_at, snapshot, snapshot_behind
@@ -58,10 +58,16 @@ def sessions_owned_by(person: AbstractBaseUser | AnonymousUser) -> QuerySet[Sess
 
 
 def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: datetime) -> QuerySet[Session]:
-    """What its owner has hidden after `since`, and may still want back."""
+    """Sessions that their owner deleted after `since` and may restore, also by a key.
+
+    What staff deleted stays deleted. Sessions that agents opened from a deleted one come back together with it.
+    """
     if not person.is_authenticated:
         return Session.objects.none()
-    return Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, IN_THE_MAKING))
+    by_owner = Q(actor=person.pk) | Q(actor=None, key__in=ApiKey.objects.filter(owner=person.pk).values("pk"))
+    hidden = AuditEvent.objects.filter(by_owner, session=OuterRef("pk"), action="hide", at__gte=OuterRef("hidden_at"))
+    deleted = Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, IN_THE_MAKING))
+    return deleted.exclude(parent__hidden_at=F("hidden_at")).filter(Exists(hidden))
 
 
 def sessions_of_workspace(viewer: Viewer, *, agent: str, workspace: str) -> QuerySet[Session]:

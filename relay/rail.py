@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -104,6 +105,12 @@ def read_rail(
 def just_deleted(person: Any) -> QuerySet[Session]:
     """What can still be brought back from the list."""
     return sessions_deleted_by(person, since=timezone.now() - UNDO - SLOW_NETWORK).order_by("-hidden_at")
+
+
+def in_trash(person: Any) -> QuerySet[Session]:
+    """Sessions that the person deleted and can restore until the trash is emptied, newest first."""
+    since = timezone.now() - timedelta(hours=settings.PARLEY_TRASH_HOURS)
+    return sessions_deleted_by(person, since=since).order_by("-hidden_at")
 
 
 def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tuple[Row, ...]:

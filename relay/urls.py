@@ -15,6 +15,7 @@ from relay.views import (
     providers,
     rail,
     sharing,
+    trash,
 )
 
 app_name = "relay"
@@ -42,6 +43,8 @@ urlpatterns = [
     path("rail/archive/", rail.archive_many, {"archived": True}, name="archive_many"),
     path("rail/unarchive/", rail.archive_many, {"archived": False}, name="unarchive_many"),
     path("history/delete/", browse.delete_many, name="browse_delete"),
+    path("history/deleted/", trash.deleted, name="deleted"),
+    path("history/deleted/restore/", trash.restore, name="restore"),
     path("history/undelete/", browse.undelete_all, name="browse_undelete"),
     path("history/archive/", browse.archive_many, {"archived": True}, name="browse_archive"),
     path("history/unarchive/", browse.archive_many, {"archived": False}, name="browse_unarchive"),

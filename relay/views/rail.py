@@ -25,7 +25,7 @@ from history.models import Session
 from history.pages.htmx import HtmxRequest, wants_fragment
 from history.selectors import sessions_owned_by
 from relay.broadcast import tell_person, tell_session
-from relay.rail import just_deleted, rows_of
+from relay.rail import in_trash, just_deleted, rows_of
 from relay.views.asked import Asked, address_with, rail_of
 
 MOST_AT_ONCE = 200
@@ -106,7 +106,7 @@ def delete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
 @login_required
 @require_POST
 def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
-    session = get_object_or_404(just_deleted(request.user), pk=session_id)
+    session = get_object_or_404(in_trash(request.user), pk=session_id)
     bring_back(session, by=request.user)
     return show_row(request, session)
 
