@@ -33,6 +33,9 @@ from history.titles import title_from
 # Sessions that we write ourselves are held to pairing; what others sent is stored as it came, and marked.
 STRICT_SOURCES = frozenset({Session.Source.CHAT, Session.Source.NOTEBOOK})
 
+# What the model is told of a call that was open when the user wrote the next message.
+NOT_ANSWERED = "The user did not answer this and sent another message instead."
+
 
 @dataclass(frozen=True, slots=True)
 class Footing:
@@ -223,7 +226,10 @@ def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResul
 
 
 def _skipped(footing: Footing, *, at: datetime) -> ToolResults:
-    results = tuple(ToolResult(call_id=call_id, name=name, status="skipped") for call_id, name in footing.open_calls)
+    results = tuple(
+        ToolResult(call_id=call_id, name=name, status="skipped", error=NOT_ANSWERED)
+        for call_id, name in footing.open_calls
+    )
     return ToolResults(results=results, at=at, is_internal=True)
 
 

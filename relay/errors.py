@@ -29,6 +29,14 @@ class RelayError(Exception):
     """`str(error)` is a sentence for the log; pages translate by class and kind."""
 
 
+class NoSuchAgent(RelayError):
+    """A name that no agent has; never answered by another one."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"there is no agent {agent!r}")
+        self.agent = agent
+
+
 class NoSuchModel(RelayError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no provider offers a model called {name!r}" if name else "no provider is configured")

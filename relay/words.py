@@ -8,7 +8,15 @@ from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
 from history.opening import NotPermitted, ReasonNeeded
 from relay import attachments
 from relay.allowances import told
-from relay.errors import AttachmentRefused, NoSuchModel, OverAllowance, ProviderError, RelayError, Unavailable
+from relay.errors import (
+    AttachmentRefused,
+    NoSuchAgent,
+    NoSuchModel,
+    OverAllowance,
+    ProviderError,
+    RelayError,
+    Unavailable,
+)
 from relay.providers.advice import advise
 
 
@@ -16,6 +24,8 @@ def of_error(error: RelayError | HistoryError) -> str:
     match error:
         case OverAllowance():
             return told(error)
+        case NoSuchAgent():
+            return _("Agent “%(name)s” does not exist. Choose another one.") % {"name": error.agent[:100]}
         case NoSuchModel() if error.model:
             return _("Model “%(name)s” is not available. Choose another one.") % {"name": error.model}
         case NoSuchModel():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from relay.errors import NoSuchAgent
 from relay.models import Agent
 
 RoleName = Literal["planner", "executor", "reviewer"]
@@ -54,8 +55,18 @@ class AgentSettings:
         return own[role]
 
 
+def pick_agent(name: str, *, otherwise: str = "") -> AgentSettings:
+    """The agent that a user or client names, or `otherwise` where none is named. Raises NoSuchAgent."""
+    if not name:
+        return find_agent(otherwise)
+    row = Agent.objects.filter(name=name).first()
+    if row is None:
+        raise NoSuchAgent(name)
+    return settings_of(row)
+
+
 def find_agent(name: str) -> AgentSettings:
-    """The agent of that name, or the one that answers unless another is picked, or one that only talks."""
+    """The agent of a stored session. It may have been deleted since: then the default one, or one that only talks."""
     named = Agent.objects.filter(name=name).first() if name else None
     row = named or Agent.objects.filter(is_default=True).first() or Agent.objects.first()
     return settings_of(row) if row else AgentSettings()

@@ -13,7 +13,7 @@ from history.keyring import holds
 from history.models import Session
 from history.opening import find_opened
 from history.rights import Purpose, find, sessions_for
-from relay.agent.settings import find_agent
+from relay.agent.settings import pick_agent
 from relay.consumers.intents import Intent
 from relay.consumers.program_events import ProgramEvents
 from relay.database import in_database
@@ -77,7 +77,7 @@ class ProgramSessions(ProgramEvents):
             raise Refused("not_recorded", _("A conversation is kept here, and this key records none."))
         if not settings.CHAT_HISTORY_ENABLED:
             raise Refused("history_off", _("History is off on this server, so the chat takes no message."))
-        found = find_agent(agent)
+        found = pick_agent(agent)
         started = {"id": session_id, "owner": self.user, "api_key": self.api_key, "agent": found.name}
         return recorder.start_session(**started, title=title.strip()[:200])
 

@@ -12,7 +12,7 @@ from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResu
 from history.models import Message, Session
 from relay import allowances, attachments, runs
 from relay.agent.opening import what_changed
-from relay.agent.settings import AgentSettings, find_agent
+from relay.agent.settings import AgentSettings, find_agent, pick_agent
 from relay.agent.tools.running import answer_all
 from relay.agent.turn import Turn
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
@@ -37,7 +37,7 @@ def _edit(user: Any, session: Session, seq: int, draft: Draft, client: Client) -
         raise NotPossible(_("Only what a person said can be edited."))
     runs.request_stop_session(session.pk)
     allowances.note_message(user)
-    agent = find_agent(draft.agent or session.agent)
+    agent = pick_agent(draft.agent, otherwise=session.agent)
     kept = attachments.parts_of(user, draft.attachments) if draft.attachments else _media_of(message)
     said = ModelInput(parts=(*text_parts(draft.text), *kept))
     appended = append_input(session, said, agent, after=message.parent_seq, moving="edit")

@@ -18,10 +18,12 @@ from django.utils.translation import gettext as _
 from history.models import Session
 from history.transactions import writing
 from relay import attachments, broadcast
+from relay.agent.settings import pick_agent
 from relay.conversation.drafts import Draft, NotPossible, Sent
 from relay.conversation.places import Place
 from relay.database import in_database
 from relay.models import QueuedMessage
+from relay.providers.registry import router
 from relay.queued_messages import release, waiting_at
 
 MOST_QUEUED = 20
@@ -33,7 +35,11 @@ def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> Sent:
     """Put a message behind those that wait there already, and release these: their owner goes on."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MOST_QUEUED:
         raise NotPossible(_("Enough messages are waiting here already. Wait for the answer, or stop it."))
-    attachments.parts_of(user, draft.attachments)  # a refused file is reported while its writer is still there
+    # What cannot be sent is refused while its writer is still there.
+    attachments.parts_of(user, draft.attachments)
+    pick_agent(draft.agent, otherwise=session.agent)
+    if draft.model:
+        router().route(draft.model)
     release(waiting_at(session.pk, place.seq))
     row = QueuedMessage.objects.create(
         session=session.pk,

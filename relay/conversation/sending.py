@@ -13,7 +13,7 @@ from history.errors import HistoryError
 from history.models import Session
 from history.transactions import writing
 from relay import allowances, attachments, broadcast, runs
-from relay.agent.settings import find_agent
+from relay.agent.settings import pick_agent
 from relay.agent.tools.registry import all_tools
 from relay.agent.turn import Turn
 from relay.commands import BadCommand, Command, parse, spoken
@@ -61,7 +61,7 @@ async def begin(
 
 def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn]:
     with writing():
-        session = recorder.start_session(owner=user, agent=find_agent(draft.agent).name)
+        session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
         return session, *_append(user, session, draft, Place(0), client)
 
 
@@ -125,7 +125,7 @@ def _append(
 ) -> tuple[Sent, Turn]:
     """The message becomes an entry, and its run a row, in the caller's transaction."""
     allowances.note_message(user)
-    agent = find_agent(draft.agent or session.agent)
+    agent = pick_agent(draft.agent, otherwise=session.agent)
     said = ModelInput(parts=(*text_parts(spoken(draft.text)), *attachments.parts_of(user, draft.attachments)))
     appended = append_input(session, said, agent, after=place.seq, moving="switch" if on_leaf else "")
     turn = Turn(

@@ -17,6 +17,7 @@ from relay.agent.opening import what_changed
 from relay.agent.settings import AgentSettings
 from relay.agent.turn import Turn
 from relay.conversation.drafts import Sent
+from relay.providers.registry import router
 
 # What holds at a place, without reading all that was said before.
 LAST_TURN = ContextOptions(max_turns=1)
@@ -49,7 +50,9 @@ def head_of(session: Session) -> int:
 
 
 def model_for(session: Session, picked: str) -> str:
-    """As the person picked it, or as they picked it last time in this session."""
+    """As the user picked it, or as they picked it last time in this session. Raises NoSuchModel for a new pick."""
+    if picked:
+        router().route(picked)
     if picked and session.metadata.get("model") != picked:
         session.metadata = {**session.metadata, "model": picked}
         Session.objects.filter(pk=session.pk).update(metadata=session.metadata, changed_at=timezone.now())

@@ -15,7 +15,7 @@ from history.models import Message, Session
 from history.transactions import writing
 from relay import allowances, broadcast, runs
 from relay.agent.folders import NotAllowed, allowed, listing
-from relay.agent.settings import find_agent
+from relay.agent.settings import pick_agent
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools
 from relay.agent.tools.running import run_calls
@@ -33,7 +33,7 @@ async def begin(user: Any, command: Command, draft: Draft) -> Session:
     if not command.is_tool:
         raise NotPossible(help_text(all_tools()))
     await in_database(allowances.check_allowance, user)
-    agent = await in_database(find_agent, draft.agent)
+    agent = await in_database(pick_agent, draft.agent)
     session = await in_database(recorder.start_session, owner=user, agent=agent.name)
     await use_tool(user, session, command, draft, after=0, on_leaf=False)
     return session

@@ -365,3 +365,25 @@ async def test_a_session_that_was_deleted_elsewhere_is_let_go(talk: Talk, progra
     again = await program.ask("send", text="second")
     assert again["session_id"] != sent["session_id"]
     assert (await program.event("run.ended"))["outcome"] == "done"
+
+
+@pytest.mark.parametrize(
+    ("field", "code"), [({"agent": "nobody"}, "no_such_agent"), ({"model": "nobody/nothing"}, "no_such_model")]
+)
+async def test_an_unknown_agent_or_model_is_an_error_that_names_it(
+    talk: Talk, program: Program, field: dict[str, str], code: str
+) -> None:
+    talk.scripted(["Hello.", asyncio.Event()])
+    await talk.agent()
+    [name] = field.values()
+    told = await program.ask("send", text="Anybody?", **field)
+    assert (told["type"], told["code"], name in told["message"]) == ("error", code, True)
+    # Nothing was stored, and the same holds for an edit and for a message that would wait.
+    started = await program.ask("send", text="Hello?")
+    await talk.until(lambda: Exchange.objects.exists())
+    for command in ({"type": "send", "text": "two"}, {"type": "edit", "seq": started["seq"], "text": "Hi?"}):
+        told = await program.ask(command.pop("type"), **command, **field)
+        assert (told["type"], told["code"]) == ("error", code)
+    assert await in_database(Run.objects.count) == 1
+    if "agent" in field:
+        assert (await program.ask("create", agent="nobody"))["code"] == code

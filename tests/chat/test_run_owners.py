@@ -33,14 +33,13 @@ sys.stdin.read()
 
 @pytest.fixture
 def run(transactional_db: None, ada: User) -> Run:
-    """A run that another process was writing until two seconds ago."""
-    session = recorder.start_session(owner=ada)
-    asked = recorder.append(session, ModelInput(parts=(Text(text="one"),)), after=0)
+    """A run of another process, which wrote for two seconds and was heard of a minute ago."""
+    session, begun = recorder.start_session(owner=ada), timezone.now() - timedelta(seconds=60)
+    asked = recorder.append(session, ModelInput(parts=(Text(text="one"),), at=begun), after=0)
     exchange = exchanges.open_exchange(session, owner=ada, after=asked.seq, model="m", provider="p")
     exchanges.note_partial(exchange.pk, ModelOutput(parts=(Text(text="Half an answer"),)))
     exchanges.flush_partials()
     exchanges.forget_all()
-    begun = timezone.now() - timedelta(seconds=4)
     Exchange.objects.update(started_at=begun, heartbeat_at=begun + timedelta(seconds=2))
     found = Run.objects.create(session=session.pk, owner=ada, origin=asked.seq, leaf=asked.seq, started_at=begun)
     QueuedMessage.objects.create(session=session.pk, owner=ada, text="two", after=asked.seq)
@@ -119,11 +118,6 @@ def test_a_process_never_ends_its_own_runs(run: Run) -> None:
 
 def test_the_time_of_a_lost_answer_ends_with_its_last_sign_of_life(run: Run, ada: User) -> None:
     leave_file(run)
-    Exchange.objects.update(
-        started_at=run.started_at - timedelta(seconds=60), heartbeat_at=run.started_at - timedelta(seconds=58)
-    )
-    Run.objects.update(started_at=run.started_at - timedelta(seconds=60))
-    Message.objects.filter(session=run.session).update(created_at=run.started_at - timedelta(seconds=61))
     lost_runs.end_orphans()
     [turn] = panel_of(Session.objects.get(pk=run.session), reader=ada).turns
     assert turn.seconds == pytest.approx(2.0, abs=0.1)

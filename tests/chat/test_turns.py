@@ -124,13 +124,43 @@ async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it
 
 async def test_whoever_speaks_instead_of_answering_skips_the_question(talk: Talk) -> None:
     await talk.agent(tools=["ask_user"])
-    talk.scripted([call("ask_user", '{"question": "Which?"}', call_id="q")], "As you like.")
+    provider = talk.scripted([call("ask_user", '{"question": "Which?"}', call_id="q")], "As you like.")
     await talk.begin("Look at it.")
     await talk.until_ended()
     await talk.send("Never mind.")
     await talk.until_ended()
     assert await in_database(lambda: ToolCall.objects.get(call_id="q").status) == "skipped"
     assert (await talk.said())[-1] == ("assistant", "As you like.")
+    [result] = [one for entry in provider.calls[-1].context.entries for one in entry.results or ()]
+    assert "did not answer" in (result.text or result.error), "the model is told so, not an empty result"
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"question": "  "}', '{"question": 7}', "not JSON", '{"choices": ["a"]}'])
+async def test_a_question_without_words_is_an_error_for_the_model(talk: Talk, arguments: str) -> None:
+    await talk.agent(tools=["ask_user"])
+    provider = talk.scripted([call("ask_user", arguments, call_id="q")], "I mean: which one?")
+    await talk.begin("Look at it.")
+    run = await talk.until_ended()
+    assert run.outcome == Run.Outcome.DONE
+    [result] = [one for entry in provider.calls[-1].context.entries for one in entry.results or ()]
+    assert (result.status, "question" in result.error or "JSON" in result.error) == ("failed", True)
+    assert (await talk.said())[-1] == ("assistant", "I mean: which one?")
+
+
+async def test_of_two_questions_the_one_without_an_answer_is_told_so(talk: Talk) -> None:
+    await talk.agent(tools=["ask_user"])
+    questions = [call("ask_user", f'{{"question": "{name}?"}}', call_id=name) for name in ("a", "b")]
+    talk.scripted(questions, "Thank you.")
+    await talk.begin("Look at it.")
+    await talk.until_ended()
+    await conversation.answer(talk.user, talk.session, seq=await talk.head(), call_id="a", text="This one.")
+    await talk.until_ended()
+    results = next(entry for entry in await talk.entries() if isinstance(entry, ToolResults)).results
+    assert [(one.status, one.text or one.error) for one in results] == [
+        ("success", "This one."),
+        ("skipped", "The user did not answer this question."),
+    ]
+    assert (await talk.said())[-1] == ("assistant", "Thank you.")
 
 
 async def test_a_run_that_calls_tools_without_end_stops_at_its_limit(talk: Talk) -> None:
@@ -240,9 +270,10 @@ async def test_an_agent_may_plan_with_one_model_act_with_another_and_let_a_third
     assert len(briefings) == 3
 
 
-async def test_no_model_for_the_name_that_was_picked_is_told_and_the_question_is_kept(talk: Talk) -> None:
+async def test_a_model_of_the_agent_that_is_gone_is_told_and_the_question_is_kept(talk: Talk) -> None:
     talk.scripted("Hello.")
-    await talk.begin("Anybody?", model="nobody/knows-this")
+    await talk.agent(model="nobody/knows-this")
+    await talk.begin("Anybody?")
     run = await talk.until_ended()
     assert (run.outcome, run.error) == (Run.Outcome.FAILED, "NoSuchModel")
     *_, question, refusal = await talk.messages()

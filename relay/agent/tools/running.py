@@ -37,6 +37,9 @@ UNANSWERED: dict[ResultStatus, str] = {
     "skipped": "The call was not carried out.",
 }
 
+# Told instead of an empty result, which models take for an error or for an answer of their own.
+NO_OUTPUT = "The tool ended without any output."
+
 OnResult = Callable[[int, ToolResult], Awaitable[None] | None]
 
 
@@ -115,7 +118,7 @@ class _Call:
         self._start = time.perf_counter()
 
     def succeeded(self, output: Output, *, limit: int) -> ToolResult:
-        text = output.text
+        text = output.text if output.text.strip() or output.media else NO_OUTPUT
         if len(text) <= limit:
             return self._result("success", text=text, media=output.media)
         note = f"[Cut here: these are the first {limit:,} of {len(text):,} characters.]"

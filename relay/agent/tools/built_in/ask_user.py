@@ -6,7 +6,7 @@ from typing import Annotated
 
 from django.utils.translation import gettext_lazy as _
 
-from relay.agent.tools.base import ToolContext, tool
+from relay.agent.tools.base import ToolContext, ToolError, tool
 
 
 @tool(directive="ask_user", summary=_("Asks the person and waits for the answer"))
@@ -16,4 +16,6 @@ def ask_user(
     choices: Annotated[list[str] | None, "Answers to pick from, if there are only a few."] = None,
 ) -> str:
     """Ask the person a question and wait for the answer. Use it when only they can decide or know."""
+    if not question.strip():
+        raise ToolError("The question is empty: write what the person is to answer.")
     return "The question was asked."

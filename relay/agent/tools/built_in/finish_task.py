@@ -7,7 +7,7 @@ from typing import Annotated
 from django.utils.translation import gettext_lazy as _
 
 from history.context import FINISH_TOOL
-from relay.agent.tools.base import ToolContext, tool
+from relay.agent.tools.base import ToolContext, ToolError, tool
 
 
 @tool(name=FINISH_TOOL, directive="finish_task", summary=_("Ends the task with its result"))
@@ -15,4 +15,6 @@ def finish_task(
     context: ToolContext, result: Annotated[str, "What came of the task, in full: the person reads this."]
 ) -> str:
     """End the task with its result. Call it once, when nothing is left to do, and call nothing else beside it."""
+    if not result.strip():
+        raise ToolError("The result is empty: write what came of the task, the person reads it.")
     return "The task is finished."
