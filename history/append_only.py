@@ -48,15 +48,18 @@ class AppendOnlyQuerySet(KeptQuerySet[M]):
         return super().bulk_create(*arguments, **named)
 
 
-class _Undeletable(Model):
+class Undeletable(Model):
+    """A model whose instances only `retention` removes; give it a manager of `KeptQuerySet`."""
+
     class Meta:
         abstract = True
+        base_manager_name = "objects"
 
     def delete(self, *_arguments: Any, **_named: Any) -> tuple[int, dict[str, int]]:
         raise ImmutableError(f"{type(self).__name__} rows are removed by history.retention alone.")
 
 
-class Kept(_Undeletable):
+class Kept(Undeletable):
     """A model whose rows only `retention` removes."""
 
     objects = Manager.from_queryset(KeptQuerySet)()
@@ -66,7 +69,7 @@ class Kept(_Undeletable):
         base_manager_name = "objects"
 
 
-class AppendOnly(_Undeletable):
+class AppendOnly(Undeletable):
     """A model whose rows are written once, and which only `retention` removes."""
 
     objects = Manager.from_queryset(AppendOnlyQuerySet)()

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from history.models import Session
+from history.models import Session, SessionQuerySet
 
 LOOKED_THROUGH = 5_000
 """So many of the newest titles are compared with what was typed."""
@@ -120,6 +120,7 @@ def ids_titled(sessions: QuerySet[Session], typed: str, *, among: int) -> Iterat
     words = [word for word in re.findall(r'[^\s"*]+', typed.casefold()) if word != "or" and not word.startswith("-")]
     if not words:
         return iter(())
+    sessions = sessions.whose_title_is_visible() if isinstance(sessions, SessionQuerySet) else sessions
     newest = sessions.order_by("-last_activity_at", "-id").values_list("pk", "title")
     return (pk for pk, title in newest[:among] if all(word in title.casefold() for word in words))
 

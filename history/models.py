@@ -12,8 +12,10 @@ Only `recorder` and `exchanges` write these tables (and `sharing` its links), on
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from itertools import islice
+from typing import Any, Protocol, Self
 
 from django.conf import settings
 from django.db import models
@@ -21,10 +23,12 @@ from django.db.models import F, Q
 from django.db.models.functions import Coalesce
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from history import seals
-from history.append_only import AppendOnly, Kept
+from history.append_only import AppendOnly, Kept, KeptQuerySet, Undeletable
 from history.fields import HashField, TokensField
 
 
@@ -79,7 +83,55 @@ BEYOND_RECALL = datetime(1970, 1, 1, tzinfo=UTC)
 IN_THE_MAKING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
-class Session(Kept):
+class TitleRule(Protocol):
+    """Which titles a viewer may see (`history.access.titles`)."""
+
+    def hide(self, sessions: Sequence[Session]) -> None: ...
+
+    def visible(self) -> Q: ...
+
+
+def neutral_name(moment: datetime, *, client: str = "") -> str:
+    """What a session is called where its title must not be shown."""
+    day = date_format(timezone.localtime(moment), "SHORT_DATETIME_FORMAT")
+    if client:
+        return gettext("Session of %(date)s (%(client)s)") % {"date": day, "client": client}
+    return gettext("Session of %(date)s") % {"date": day}
+
+
+class SessionQuerySet(KeptQuerySet["Session"]):
+    """Sessions as a viewer may see them: titles that the rule hides are replaced as the rows are read."""
+
+    _title_rule: TitleRule | None = None
+
+    def with_titles(self, rule: TitleRule) -> SessionQuerySet:
+        rows = self.all()
+        rows._title_rule = rule
+        return rows
+
+    def whose_title_is_visible(self) -> SessionQuerySet:
+        return self.filter(self._title_rule.visible()) if self._title_rule else self
+
+    def _clone(self) -> Self:
+        rows = super()._clone()  # type: ignore[misc]
+        rows._title_rule = self._title_rule
+        return rows  # type: ignore[no-any-return]
+
+    def _fetch_all(self) -> None:
+        is_fresh = self._result_cache is None
+        super()._fetch_all()
+        if is_fresh and self._title_rule is not None and self._result_cache:
+            self._title_rule.hide([row for row in self._result_cache if isinstance(row, Session)])
+
+    def iterator(self, chunk_size: int | None = None) -> Iterator[Session]:
+        rows = super().iterator(chunk_size=chunk_size)
+        while page := list(islice(rows, 500)):
+            if self._title_rule is not None:
+                self._title_rule.hide([row for row in page if isinstance(row, Session)])
+            yield from page
+
+
+class Session(Undeletable):
     """One conversation. `version` counts its entries, `head` is the entry that the next one follows."""
 
     class Source(models.TextChoices):
@@ -167,7 +219,9 @@ class Session(Kept):
     expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
 
-    class Meta(Kept.Meta):
+    objects = models.Manager.from_queryset(SessionQuerySet)()
+
+    class Meta(Undeletable.Meta):
         verbose_name = _("session")
         verbose_name_plural = _("sessions")
         # Beside `view_session`, which shows no text, and `delete_session`: history.rights has the table.
@@ -206,7 +260,22 @@ class Session(Kept):
         ]
 
     def __str__(self) -> str:
-        return self.title or str(self.id)
+        """Never the title, which is text: this name is shown wherever a session is referred to."""
+        return neutral_name(self.created_at, client=self.client)
+
+    def hide_title(self) -> None:
+        self._hidden_title: str | None = self.__dict__.get("title")
+        self.title = str(self)
+
+    def reveal_title(self) -> None:
+        """To a viewer who has opened it since it was read."""
+        if "_hidden_title" not in self.__dict__:
+            return
+        title = self.__dict__.pop("_hidden_title")
+        if title is None:
+            self.refresh_from_db(fields=["title"])
+        else:
+            self.title = title
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         if self._state.adding:

@@ -66,14 +66,14 @@ def open_each(
     if not all(may(viewer, purpose, session) for session in sessions):
         raise NotPermitted(f"no right to {purpose} this session")
     others = [session.pk for session in sessions if not is_own(viewer, session)]
-    if not others:
-        return
-    if reason.strip():
+    if others and reason.strip():
         audit.record_each(ACTIONS[purpose], others, reason=checked(reason), **_who(viewer))
-        return
-    known = _events(viewer, others, purpose)
-    if shut := next((session for session in others if session not in known), None):
-        raise ReasonNeeded(f"say why, in {SHORTEST} to {LONGEST} characters", session=shut)
+    elif others:
+        known = _events(viewer, others, purpose)
+        if shut := next((session for session in others if session not in known), None):
+            raise ReasonNeeded(f"say why, in {SHORTEST} to {LONGEST} characters", session=shut)
+    for session in sessions:
+        session.reveal_title()
 
 
 def checked(reason: str) -> str:
@@ -88,24 +88,30 @@ def opened(viewer: Viewer, sessions: Iterable[Session | UUID]) -> set[UUID]:
     ids = {one.pk if isinstance(one, Session) else one for one in sessions}
     if not ids:
         return set()
-    own = Session.objects.filter(pk__in=ids, owner_id=_person(viewer)).values_list("pk", flat=True)
+    own = Session.objects.filter(pk__in=ids, owner_id=person_of(viewer)).values_list("pk", flat=True)
     # A reason lasts no longer than the right that it was given for.
     others = _events(viewer, ids, Purpose.READ) if may_with_others(viewer, Purpose.READ) else set()
     return set(own) | others
 
 
 def is_own(viewer: Viewer, session: Session) -> bool:
-    return session.owner_id == _person(viewer)
+    return session.owner_id == person_of(viewer)
 
 
-def _events(viewer: Viewer, ids: Iterable[UUID], purpose: Purpose) -> set[UUID]:
+def opened_by_reason(viewer: Viewer, ids: Iterable[UUID] | None) -> set[UUID]:
+    """Which of these (None: of all) they gave a reason for within the hour."""
+    return _events(viewer, ids, Purpose.READ)
+
+
+def _events(viewer: Viewer, ids: Iterable[UUID] | None, purpose: Purpose) -> set[UUID]:
     """Those among the sessions that this reader has opened within the hour."""
     since = timezone.now() - HOLDS_FOR
-    mine = AuditEvent.objects.filter(Q(**_who(viewer)), session__in=ids, action__in=OPENS[purpose], at__gt=since)
+    mine = AuditEvent.objects.filter(Q(**_who(viewer)), action__in=OPENS[purpose], at__gt=since)
+    mine = mine if ids is None else mine.filter(session__in=ids)
     return {session for session in mine.values_list("session", flat=True) if session}
 
 
-def _person(viewer: Viewer) -> int | None:
+def person_of(viewer: Viewer) -> int | None:
     return viewer.owner_id if isinstance(viewer, ApiKey) else viewer.pk
 
 

@@ -174,7 +174,7 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
             client=session.client,
             agent=session.agent,
             workspace=session.workspace,
-            title=session.title,
+            title=original.title,
             forked_from=session,
             forked_at=at,
             hidden_at=IN_THE_MAKING,

@@ -25,14 +25,14 @@ from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
 from history.keyring import holds
-from history.models import ApiKey, Session
+from history.models import ApiKey, Session, SessionQuerySet
 
 Viewer = AbstractBaseUser | AnonymousUser | ApiKey
 M = TypeVar("M", bound=Model)
 
 
 class Purpose(StrEnum):
-    LIST = "list"  # titles, times, counters, who and which model: never a text
+    LIST = "list"  # times, counters, who and which model: never a text, and titles only of what is theirs or open
     READ = "read"
     WRITE = "write"  # continue, rename, pin, archive, share
     EXPORT = "export"
@@ -109,12 +109,20 @@ def may_with_others(viewer: Viewer, purpose: Purpose) -> bool:
     return bool(needed) and _has(viewer, "view_session") and _has(viewer, needed)
 
 
-def sessions_for(viewer: Viewer, purpose: Purpose) -> QuerySet[Session]:
+def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
     """The rule behind every page, socket, search and export: what somebody may not list is not there at all."""
     reach = reach_of(viewer, purpose)
     if reach is None:
         return Session.objects.none()
-    return served(reach, sees_held=_sees_held(viewer, purpose), moment=timezone.now())
+    rows = served(reach, sees_held=_sees_held(viewer, purpose), moment=timezone.now())
+    return rows if reach != Reach() or purpose is Purpose.EXPORT else rows.with_titles(_title_rule(viewer))
+
+
+def _title_rule(viewer: Viewer) -> Any:
+    """Whose titles they see among other people's sessions. It asks for rights itself, so it is imported late."""
+    from history.access.titles import TitleRule
+
+    return TitleRule(viewer)
 
 
 def rows_for(viewer: Viewer, purpose: Purpose, rows: QuerySet[M]) -> QuerySet[M]:
@@ -148,7 +156,7 @@ def may(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
     return is_kept and is_shown
 
 
-def served(reach: Reach, *, sees_held: bool, moment: datetime) -> QuerySet[Session]:
+def served(reach: Reach, *, sees_held: bool, moment: datetime) -> SessionQuerySet:
     return Session.objects.filter(*_rule(reach, sees_held=sees_held, moment=moment))
 
 

@@ -19,7 +19,7 @@ from relay.running import answering
 
 FURTHEST = 12
 MOST = 200
-SHOWN = ("id", "title", "agent", "client", "parent_id", "created_at", "message_count", "cost")
+SHOWN = ("id", "owner_id", "title", "agent", "client", "parent_id", "created_at", "message_count", "cost")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -194,7 +194,7 @@ class SessionActions(admin.ModelAdmin[Session]):
             try:
                 done += do(session, request.user, reason)
             except HistoryError:
-                refused.append(session.title or str(session.pk))
+                refused.append(str(session))
         told = ngettext("%(deed)s: %(count)d session.", "%(deed)s: %(count)d sessions.", done)
         self.message_user(request, told % {"deed": words, "count": done}, messages.SUCCESS)
         if refused:

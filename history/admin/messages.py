@@ -78,9 +78,7 @@ def by_engine(
 
 
 def link_to_session(session: Session) -> SafeString:
-    return format_html(
-        '<a href="{}">{}</a>', reverse("admin:history_session_change", args=[session.pk]), session.title or session.pk
-    )
+    return format_html('<a href="{}">{}</a>', reverse("admin:history_session_change", args=[session.pk]), session)
 
 
 class CallsInline(admin.TabularInline[ToolCall, Message]):

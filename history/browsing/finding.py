@@ -92,7 +92,7 @@ def _find_messages(viewer: Viewer, asked: Asked) -> Found:
 
 
 def _titles(viewer: Viewer, asked: Asked) -> Sequence[Session]:
-    """Titles are not texts: who may only list sessions finds them by these."""
+    """Sessions by their titles: one's own, and those that were opened with a reason."""
     if asked.tool or asked.status:
         return []
     listed = sessions_for(viewer, Purpose.LIST).filter(asked.list_filters.conditions())
@@ -105,6 +105,8 @@ def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[Group]:
     shown = opened(viewer, ids)
     for pk, group in groupby(hits, key=lambda hit: hit.session_id):
         if pk in sessions:
+            if pk not in shown:
+                sessions[pk].hide_title()
             yield Group(session=sessions[pk], hits=tuple(group), is_open=pk in shown)
 
 

@@ -18,7 +18,8 @@ from uuid import UUID
 from django.db import connection
 
 from history.bodies import MissingBlob
-from history.models import Message, SearchRow
+from history.models import Message, SearchRow, neutral_name
+from history.opening import opened
 from history.projections import searched_text
 from history.rights import Purpose, Reach, Viewer, reach_of, sql_for
 from history.search import engines, rows
@@ -160,8 +161,16 @@ def search(
         return Results(query=understood(query))
     found, read_on = _page(asked, before, max(1, min(limit, MAX_PAGE)))
     terms = asked.typed.terms
-    hits = tuple(_hit(terms, row) for row in found)
+    hits = _with_visible_titles(viewer, [_hit(terms, row) for row in found])
     return Results(hits=hits, next_before=read_on, query=asked.typed, asked=asked)
+
+
+def _with_visible_titles(viewer: Viewer, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """Titles are text: those of other users' sessions are shown once they were opened with a reason."""
+    if reach_of(viewer, Purpose.READ) != Reach():
+        return tuple(hits)
+    shown = opened(viewer, {hit.session_id for hit in hits})
+    return tuple(hit if hit.session_id in shown else replace(hit, title=neutral_name(hit.at)) for hit in hits)
 
 
 def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:

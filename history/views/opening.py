@@ -60,6 +60,7 @@ def ask(
     request: HttpRequest, session: Session, *, wanted: str = "", form: ReasonForm | None = None, status: int = 200
 ) -> HttpResponse:
     form = form or ReasonForm(initial={"next": wanted})
+    session.hide_title()
     return render(request, "history/reason.html", {"session": session, "form": form}, status=status)
 
 

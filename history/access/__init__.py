@@ -1,0 +1,1 @@
+"""Who may see what: permissions, keys and the audit chain."""
