@@ -112,8 +112,9 @@ def change(session_id: UUID, **columns: Any) -> None:
 def kept_title(title: str, *, api_key: ApiKey | None) -> str:
     """A title that somebody wrote, on one line, without what the key keeps out of the record."""
     line = " ".join(title.split())
-    redactors = redaction.redactors_for(api_key.recording) if api_key else ()
-    return rows.fitting_text(Session, "title", redaction.redacted_text(line, redactors)[0] if redactors else line)
+    mode = api_key.recording if api_key else "full"
+    redactors = redaction.redactors_for(mode if redaction.stores_bodies(mode) else "redacted")
+    return rows.fitting_text(Session, "title", redaction.redacted_text(line, redactors)[0])
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:
