@@ -12,6 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
+# How long a client may take to read what was sent before its socket was closed.
+CLOSE_SECONDS = 30
+
 Message = Mapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
@@ -90,7 +93,10 @@ class _PacedSocket:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "websocket.send":
             self._register()
-            await self.may_go_on.wait()
+        if message["type"] == "websocket.close":
+            # After one second Daphne would cut the connection, and with it what a slow client has not read yet.
+            self.protocol.closeHandshakeTimeout = CLOSE_SECONDS
+        await self.may_go_on.wait()
         await self.send(message)
 
     def _register(self) -> None:

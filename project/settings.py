@@ -255,7 +255,14 @@ if REDIS_URL:
             "CONFIG": {"url": REDIS_URL, "capacity": _CAPACITY},
         }
     }
-    CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+    CACHES = {
+        "default": {
+            "BACKEND": "django.core.cache.backends.redis.RedisCache",
+            "LOCATION": REDIS_URL,
+            # A Redis that hangs holds no request for longer; whoever asks it does without.
+            "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
+        }
+    }
 else:
     CHANNEL_LAYERS = {"default": {"BACKEND": "relay.layer.LocalChannelLayer", "CONFIG": {"capacity": _CAPACITY}}}
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}

@@ -1,12 +1,15 @@
 """So many requests a minute for each person and for each key, counted in the shared cache.
 
 By the minute of the clock: one counter that is added to, so that requests at the same time count, each of them. With
-Redis all processes count together; without it there is one process.
+Redis all processes count together. Without it, or while it is away, each process counts for itself.
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections import Counter
 from typing import Any
 
 from django.conf import settings
@@ -16,7 +19,12 @@ from rest_framework.throttling import BaseThrottle
 
 from history.models import ApiKey
 
+logger = logging.getLogger(__name__)
+
 MINUTE = 60
+
+_here: Counter[str] = Counter()  # the current minute, while the shared cache is away
+_lock = threading.Lock()
 
 
 class PerMinute(BaseThrottle):
@@ -38,9 +46,21 @@ def _who(request: Request) -> str:
 
 
 def _counted(who: str) -> int:
-    name = f"api-requests:{who}:{int(time.time() // MINUTE)}"
-    cache.add(name, 0, timeout=2 * MINUTE)
+    minute = f":{int(time.time() // MINUTE)}"
+    name = f"api-requests:{who}{minute}"
     try:
+        cache.add(name, 0, timeout=2 * MINUTE)
         return cache.incr(name)
     except ValueError:  # a cache that was emptied in between has forgotten the others, too
         return 1
+    except Exception as error:  # noqa: BLE001 - each cache has errors of its own; all mean that it does not count
+        logger.warning("The shared cache does not count requests (%s); this process does.", type(error).__name__)
+        return _counted_here(name, minute)
+
+
+def _counted_here(name: str, minute: str) -> int:
+    with _lock:
+        for old in [one for one in _here if not one.endswith(minute)]:
+            del _here[old]
+        _here[name] += 1
+        return _here[name]

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
@@ -19,6 +20,7 @@ from websockets.sync.client import ClientConnection
 
 from tests.chat.served import House, Page, Program, house_in
 from tests.chat.served.house import HASTY, Server, slowly, words
+from tests.chat.served.redis import redis_server
 from tests.house.processes import ON_ANY_DATABASE
 from tests.vendors import asks, raw, says
 
@@ -256,6 +258,42 @@ def noting(sizes: set[int]) -> Any:
     return note
 
 
+def test_without_redis_for_a_while_each_process_serves_its_own_sockets(house: House, tmp_path: Path) -> None:
+    house.plays(says("Hello."), slowly(150, seconds=0.03), slowly(150, seconds=0.03))
+    with redis_server(tmp_path) as redis, ExitStack() as stack:
+        here, there = (
+            stack.enter_context(house.serving("uvicorn", application=HASTY, redis=redis.url)) for _ in range(2)
+        )
+        asking, session, run = begin(house, there, "Hello?")
+        asking.ended(run)
+        own, page, program = house.page(there, session), house.page(here, session), house.program(here)
+        program.ask("open", session=session)
+        for place, outage in enumerate([redis.killed(), redis.hanging()]):
+            run = asking.ask("send", text="Count.")["run"]
+            program.until_text(run, lambda text: "w10 " in text)
+            with outage:
+                for told in (asking, program):
+                    told.until(lambda told: told["type"] == "server.degraded" and told["is_degraded"])
+                for shown in (own, page):
+                    shown.until(lambda shown: shown.is_degraded)
+                assert house.program(here).welcome["is_degraded"]
+                seen = len(asking.words(run))
+                asking.until_text(run, lambda text, seen=seen: f"w{seen + 10} " in text)  # type: ignore[misc]
+                own.until(lambda own, seen=seen: own.words[-1:] > [f"w{seen}"])  # type: ignore[misc]
+            for shown in (own, page):
+                shown.until(lambda shown: not shown.is_degraded)
+            for told in (asking, program):
+                assert told.ended(run)["outcome"] == "done"
+                assert told.words(run) == words(150)
+            counted = words(150) * (place + 1)
+            for shown in (own, page):
+                shown.until(lambda shown, counted=counted: shown.words == counted and not shown.run)  # type: ignore[misc]
+        late = house.program(here)
+        assert late.ask("open", session=session)["running"] == []
+        with pytest.raises(AssertionError, match="did not come"):
+            late.until(lambda told: told["type"].startswith("run."), seconds=0.3)
+
+
 # What goes wrong elsewhere.
 
 
@@ -350,3 +388,26 @@ def test_a_nul_and_a_lone_surrogate_in_an_answer_are_shown_stored_and_found(hous
     assert "😀 whole, needle" in page.talk
     assert "😀 whole, needle" in program.texts[run]
     assert session in house.read(server, "/rail/?q=needle+whole")
+
+
+# Clients that do not read.
+
+CHUNK = "0123456789" * 2_000
+CHUNKS = 400  # 8 MB: more than the system buffers for a connection
+
+
+@pytest.mark.parametrize("kind", ["daphne", *ON_ANY_DATABASE[:1]])
+def test_a_client_that_does_not_read_is_dropped_and_catches_up(house: House, kind: str) -> None:
+    house.plays(replace(says(*[f"{CHUNK} "] * CHUNKS), delay=0.005))
+    with house.serving(kind) as server:
+        program, lazy = house.program(server), house.program(server, receive_buffer=4_096)
+        session = program.ask("create", title="Long")["session"]["session_id"]
+        lazy.ask("open", session=session)
+        run = program.ask("send", text="Write.")["run"]
+        assert program.ended(run)["outcome"] == "done"
+        assert program.texts[run] == f"{CHUNK} " * CHUNKS
+        assert close_code(lazy.socket) == 4008
+        back = house.program(server)
+        assert back.ask("open", session=session)["running"] == []
+        assert back.ask("history", count=1)["messages"][0]["metadata"]["status"] == "complete"
+        assert "Traceback" not in server.process.output

@@ -246,3 +246,14 @@ def test_so_many_requests_a_minute_and_no_more(ada: User, bob: User, settings: A
     assert api.call("GET", "/sessions").status_code == 200
     settings.PARLEY_API_REQUESTS_PER_MINUTE = 0
     assert all(api.call("GET", "/sessions").status_code == 200 for _ in range(10))
+
+
+def test_requests_are_counted_by_each_process_while_redis_is_away(ada: User, settings: Any, monkeypatch: Any) -> None:
+    away = {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": "redis://127.0.0.1:1/0"}
+    settings.CACHES, settings.PARLEY_API_REQUESTS_PER_MINUTE = {"default": away}, 2
+    now = 1_800_000_000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    api = Api(ada)
+    assert [api.call("GET", "/sessions").status_code for _ in range(3)] == [200, 200, 429]
+    now += 60
+    assert api.call("GET", "/sessions").status_code == 200

@@ -7,11 +7,19 @@ from project import asgi, background
 
 # isort: split
 # Only now: these need the applications to be set up.
+from django.conf import settings
+
 from history import exchanges
 from relay import lost_runs
 
 lost_runs.LIVES_FOR = exchanges.LIVES_FOR = timedelta(seconds=4)
 background.LEASE_SECONDS = 1.5
 background.JOBS[:] = [replace(job, every=0.5) if job.name.startswith("sweep") else job for job in background.JOBS]
+
+if settings.REDIS_URL:
+    from relay import redis_layer
+
+    redis_layer.ANSWER_SECONDS, redis_layer.RETRY_SECONDS = 0.5, 0.1
+    redis_layer.BEAT_SECONDS, redis_layer.SILENCE_SECONDS = 0.2, 1.0
 
 application = asgi.application

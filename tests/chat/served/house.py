@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 from websockets.sync.client import ClientConnection, connect
@@ -74,8 +76,10 @@ class House:
     def plays(self, *plays: Play) -> None:
         self.vendors.plays(DIALECT, *plays)
 
-    def program(self, server: Server) -> Program:
-        return Program(self._connect(server, "/ws/v1/", {"Authorization": f"Bearer {self.ada.key}"}))
+    def program(self, server: Server, *, receive_buffer: int = 0) -> Program:
+        """`receive_buffer`: how many bytes its system takes before the program reads them."""
+        headers = {"Authorization": f"Bearer {self.ada.key}"}
+        return Program(self._connect(server, "/ws/v1/", headers, receive_buffer=receive_buffer))
 
     def page(self, server: Server, session: str) -> Page:
         """Loaded and connected, as a browser does it."""
@@ -98,7 +102,9 @@ class House:
     def _cookies(self) -> dict[str, str]:
         return {"Cookie": f"parley_session={self.ada.cookie}; parley_csrf={CSRF}"}
 
-    def _connect(self, server: Server, path: str, headers: dict[str, str]) -> ClientConnection:
+    def _connect(
+        self, server: Server, path: str, headers: dict[str, str], *, receive_buffer: int = 0
+    ) -> ClientConnection:
         address, origin = f"ws://127.0.0.1:{server.port}{path}", Origin(f"http://127.0.0.1:{server.port}")
         # No pings: a test that does not listen for a while is not gone.
         opened = connect(
@@ -109,14 +115,24 @@ class House:
             open_timeout=30,
             ping_interval=None,
             close_timeout=1,
+            **(_slow_options(server.port, receive_buffer) if receive_buffer else {}),
         )
-        return self._sockets.enter_context(opened)
+        connected: ClientConnection = self._sockets.enter_context(opened)
+        return connected
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return manage(*arguments, **self.variables)
 
     def close_sockets(self) -> None:
         self._sockets.close()
+
+
+def _slow_options(port: int, receive_buffer: int) -> dict[str, Any]:
+    """A client that takes few bytes before it reads, and none of them compressed."""
+    small = socket.socket()
+    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    small.connect(("127.0.0.1", port))
+    return {"sock": small, "max_queue": 1, "compression": None}
 
 
 @contextmanager

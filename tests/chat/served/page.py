@@ -142,6 +142,12 @@ class Page:
         return self._text_of("announcer")
 
     @property
+    def is_degraded(self) -> bool:
+        """Whether the page says that Redis is away."""
+        notice = self.root.find("degraded")
+        return notice is not None and "hidden" not in notice.attributes
+
+    @property
     def notices(self) -> str:
         return self._text_of("notices")
 
