@@ -256,6 +256,7 @@ def end_words(reason: str) -> str:
         "upstream_error": _("The provider reported an error."),
         "refused": _("The request could not be read here."),
         "upstream_cut": _("The connection to the provider broke."),
+        "upstream_unreadable": _("The provider sent something that is not an answer."),
         "server_lost": _("The server went down while it was being written."),
         "not_kept": _("It was longer: the server had no room to keep the rest."),
         "length": _("It reached the longest an answer may be."),

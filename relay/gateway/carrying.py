@@ -22,7 +22,7 @@ from relay.gateway.client import COMMENT, EMPTY_LINE, Client
 from relay.gateway.dialing import Reply, dial
 from relay.gateway.endings import ReplyEnd
 from relay.gateway.recording import Recording
-from relay.gateway.refusals import Refusal
+from relay.gateway.refusals import UNREADABLE, Refusal, unreadable
 from relay.gateway.routes import Upstream
 from relay.gateway.telling import our_headers
 from relay.providers.endpoints import Endpoint
@@ -52,6 +52,11 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
             # Whoever followed it would show our caller's key to a stranger.
             recording.end("upstream_error", **_told(reply))
             raise Refusal("The upstream sends us to another address: check its base URL.", "server", status=502)
+        if call.address.kind == "chat" and reply.status < 300 and (problem := await reply.problem()):
+            if reply.first:
+                recording.reply(reply.first)
+            recording.end(UNREADABLE, **_told(reply), error=problem)
+            raise unreadable(problem)
         headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
         if reply.is_stream:
             headers, keepalive = _of_stream(headers, reply)
@@ -65,6 +70,8 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
     except Cut as cut:
         # The caller must see that it is not whole: the connection ends without its proper end.
         recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
+        if not client.has_begun:
+            raise Refusal(cut.message, cut.kind) from None
         client.cut()
     finally:
         reply.response.close()

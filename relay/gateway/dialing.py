@@ -19,7 +19,7 @@ from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
 from relay.gateway.silence import words_of
 from relay.providers import plain
-from relay.providers.endpoints import Endpoint, host_of
+from relay.providers.endpoints import Endpoint
 from relay.providers.plain import Request, Response
 from relay.providers.retries import retry_after
 
@@ -58,6 +58,27 @@ class Reply:
             self.waiting = words_of(self.endpoint, self.loop, has_begun=True)
         with self.waiting:
             return await content.readany()
+
+    async def problem(self) -> str:
+        """Why what came with a good status is no answer at all, in a sentence. Of a whole reply the first bytes are
+        read for it; a stream of events is passed on at once."""
+        name, kind = self.endpoint.name, self.response.headers.get("content-type", "").lower()
+        if "html" in kind:
+            return f"The provider {name} sent a web page instead of an answer. Check its base URL."
+        if self.is_stream or self.response.headers.get("content-encoding"):
+            return ""
+        self.first = self.first or await self.next()
+        if not self.first:
+            return f"The provider {name} sent an empty reply. Check its base URL."
+        if _may_be_an_answer(self.first):
+            return ""
+        return f"The provider {name} sent something that is no answer of a model. Check its base URL and its dialect."
+
+
+def _may_be_an_answer(first: bytes) -> bool:
+    """JSON or events, perhaps after spaces that keep the connection alive."""
+    begun = first.lstrip(b" \t\r\n\xef\xbb\xbf")
+    return not begun or begun.startswith((b"{", b"[", b"data:", b"event:", b"id:", b"retry:", b":"))
 
 
 Make = Callable[[Call, Upstream, Endpoint], Request]
@@ -137,5 +158,5 @@ async def _first(reply: Reply) -> bytes:
     with words_of(endpoint, reply.loop, has_begun=False):
         first = await reply.response.content.readany()
     if not first and reply.status == 200:
-        raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
+        raise Unreachable(f"The provider {endpoint.name} gave an empty answer", provider=endpoint.name)
     return first

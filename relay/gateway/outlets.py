@@ -11,13 +11,19 @@ from django.conf import settings
 from history.assembly import Assembler
 from history.dialects import DIALECTS, StreamEncoder
 from history.dialects.loose import as_bytes, obj
-from history.events import Event
+from history.events import Event, Skipped, Started
 from relay.gateway.addresses import CHAT, GEMINI
 from relay.gateway.client import COMMENT, EMPTY_LINE
 from relay.gateway.telling import json_headers
 
 if TYPE_CHECKING:
     from relay.gateway.translating import Translation
+
+
+def _says_something(event: Event) -> bool:
+    if isinstance(event, Started):
+        return bool(event.model or event.request_id)
+    return not isinstance(event, Skipped)
 
 
 class Streamed:
@@ -37,6 +43,9 @@ class Streamed:
         self._elements = 0
 
     async def take(self, events: Sequence[Event]) -> None:
+        """The stream begins with the first thing that can be read: rubbish becomes an error with a status instead."""
+        if not self.of.client.has_begun and not any(map(_says_something, events)):
+            return
         await self._begin()
         if written := b"".join(map(self.encoder.feed, events)):
             await self.of.client.write(self._shaped(written))

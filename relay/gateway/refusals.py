@@ -8,6 +8,8 @@ from history.events import ErrorKind, Failed
 from history.keyring import ApiKeyError
 
 NAMED = 200  # no longer than this is a caller's word repeated
+# How a call ends whose upstream sent something else than an answer: a web page, or bytes that nobody can read.
+UNREADABLE = "upstream_unreadable"
 OF_OPENAI = ("openai-chat", "openai-responses")
 KIND_OF_KEYS: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}
 
@@ -43,3 +45,8 @@ def no_such_model(name: str) -> Refusal:
 def nothing_there(words: str, dialect: str) -> Refusal:
     """A 404 of something else than a model: for OpenAI's clients that is another code."""
     return Refusal(words, "invalid_request" if dialect in OF_OPENAI else "not_found", status=404)
+
+
+def unreadable(message: str) -> Refusal:
+    """A reply with a good status that is no answer at all: its own code, in a header that every dialect can have."""
+    return Refusal(message, "server", status=502, headers=(("x-parley-error", UNREADABLE),))

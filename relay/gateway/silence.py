@@ -57,6 +57,11 @@ class words_of(network_errors):  # noqa: N801 - reads as a clause: with words_of
         self.seconds = endpoint.patience.idle + sending / SLOWEST
         self.is_over = False
 
+    @property
+    def subject(self) -> str:
+        """Callers read the provider's name: where it is reached is the operator's business."""
+        return f"The provider {self.endpoint.name}"
+
     def __enter__(self) -> None:
         self.task = asyncio.current_task(self.loop)
         self.until = self.loop.time() + self.seconds

@@ -31,9 +31,10 @@ from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
 from relay.gateway.dialing import Reply, dial
 from relay.gateway.endings import ReplyEnd
+from relay.gateway.hiding import hide_addresses
 from relay.gateway.outlets import Streamed, Whole
 from relay.gateway.recording import Recording
-from relay.gateway.refusals import Refusal
+from relay.gateway.refusals import UNREADABLE, Refusal, unreadable
 from relay.gateway.routes import Upstream
 from relay.gateway.telling import json_headers, our_headers
 from relay.gateway.unpacking import Unpacking
@@ -139,9 +140,12 @@ class Translation:
     _has_answered: bool = field(default=False, init=False)
 
     async def tell(self) -> None:
-        if wrong := _wrong_address(self.reply):
+        if 300 <= self.reply.status < 400:
+            wrong = "The upstream sends us to another address: check its base URL."
             self.recording.end("upstream_error", **self.told(), error=wrong)
             raise self.refusal(wrong, "server", status=502)
+        if "html" in self.reply.response.content_type and self.reply.status < 300:
+            raise self._unreadable(await self.reply.problem())
         await (self.refuse() if self.reply.status >= 400 else self.carry())
 
     async def refuse(self) -> None:
@@ -152,7 +156,8 @@ class Translation:
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
         if failed.retry_after is not None and "retry-after" not in headers:
             passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
-        raise self.refusal(blotted(failed, self.reply.endpoint).message, failed.kind, headers=passed)
+        message = hide_addresses(blotted(failed, self.reply.endpoint).message, self.reply.endpoint)
+        raise self.refusal(message, failed.kind, headers=passed)
 
     async def _beginning(self) -> bytes:
         """As much of an error as came: half of it is better than none."""
@@ -177,8 +182,16 @@ class Translation:
                 failed = failed or next((event for event in events if isinstance(event, Failed)), None)
                 await outlet.take(events)
         except ProviderError as error:
-            failed = Failed(message=error.message, kind=error.kind)
+            if isinstance(error, _NoAnswer) and not self.client.has_begun:
+                raise self._unreadable(error.message) from None
             self.recording.end(_end_after(error), **self.told(), error=error.message)
+            if not self.client.has_begun:
+                raise self.refusal(error.message, error.kind) from None
+            if isinstance(error, Cut):
+                # As where the languages are the same: clients try again after a cut, and give up after an error.
+                self.client.cut()
+                return
+            failed = Failed(message=error.message, kind=error.kind)
             await outlet.take([failed])
         if failed is None:  # before its last words are sent, as in `carrying`
             continuations.remember(self.call, self.asked, answer.output())
@@ -193,7 +206,10 @@ class Translation:
             yield [self._seen(event) for event in decoder.feed(chunk)]
         yield [self._seen(event) for event in decoder.close()]
         if not self._has_answered:
-            raise self._fault("The upstream's answer is none in its language: check its base URL and its dialect.")
+            raise _NoAnswer(
+                f"The provider {upstream.provider.name} sent something that is no answer of a model. "
+                "Check its base URL and its dialect."
+            )
         if self._over_at is None:
             raise Cut("The upstream stopped in the middle of its answer.", provider=upstream.provider.name)
 
@@ -203,7 +219,10 @@ class Translation:
         self._has_answered = self._has_answered or not isinstance(event, Started | Skipped)
         if isinstance(event, MediaPiece | OtherPiece):
             self.lost[not_carried.of_reply(event)] = None
-        return blotted(event, self.reply.endpoint) if isinstance(event, Failed) else event
+        if not isinstance(event, Failed):
+            return event
+        failed = blotted(event, self.reply.endpoint)
+        return replace(failed, message=hide_addresses(failed.message, self.reply.endpoint))
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """The reply in plain bytes; the record has it as it came."""
@@ -222,6 +241,12 @@ class Translation:
             raise self._fault(f"The upstream's answer is compressed as {error}, which is not read here.") from None
         except Unreadable as error:
             raise self._fault(f"The upstream's answer cannot be unpacked: {error}.") from None
+
+    def _unreadable(self, problem: str) -> Refusal:
+        self.recording.end(UNREADABLE, **self.told(), error=problem)
+        refusal = unreadable(problem)
+        refusal.headers += ((NOT_CARRIED, self.not_carried),) if self.lost else ()
+        return refusal
 
     def _fault(self, message: str) -> VendorFault:
         return VendorFault(message, provider=self.reply.upstream.provider.name)
@@ -264,16 +289,13 @@ class Translation:
         return BEGINNINGS.get(self.call.address.dialect, "") + self.call.exchange.hex
 
 
-def _wrong_address(reply: Reply) -> str:
-    """As where the languages are the same: whoever followed it would show the operator's key to a stranger."""
-    if 300 <= reply.status < 400:
-        return "The upstream sends us to another address: check its base URL."
-    if reply.status < 400 and reply.response.content_type == "text/html":
-        return "The upstream answers with a web page: check its base URL."
-    return ""
+class _NoAnswer(VendorFault):
+    """What came cannot be read as an answer."""
 
 
 def _end_after(error: ProviderError) -> str:
+    if isinstance(error, _NoAnswer):
+        return UNREADABLE
     if error.kind == "timeout":
         return "timeout"
     return "upstream_cut" if isinstance(error, Cut) else "upstream_error"

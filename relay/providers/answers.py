@@ -74,36 +74,40 @@ class network_errors:  # noqa: N801 - reads as a clause: with network_errors(end
     def __init__(self, endpoint: Endpoint, *, has_begun: bool) -> None:
         self.endpoint, self.has_begun = endpoint, has_begun
 
+    @property
+    def subject(self) -> str:
+        """What the sentences are about: staff read the host."""
+        return host_of(self.endpoint.base_url)
+
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, (aiohttp.ClientError, OSError)):
-            raise _as_ours(error, self.endpoint, has_begun=self.has_begun) from None
+            raise _as_ours(error, self.endpoint, subject=self.subject, has_begun=self.has_begun) from None
 
 
-def _as_ours(error: Exception, endpoint: Endpoint, *, has_begun: bool) -> ProviderError:
+def _as_ours(error: Exception, endpoint: Endpoint, *, subject: str, has_begun: bool) -> ProviderError:
     """Never with the network's own texts, which may hold whole addresses."""
-    host = host_of(endpoint.base_url)
     if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
-        return _unreached(host, _reason(error), endpoint)
+        return _unreached(subject, _reason(error), endpoint)
     if isinstance(error, TimeoutError):
-        silent = f"{host} said nothing for {endpoint.patience.idle:g} seconds"
+        silent = f"{subject} said nothing for {endpoint.patience.idle:g} seconds"
         fault = Cut if has_begun else VendorFault
         return fault(silent, provider=endpoint.name, kind="timeout")
     if has_begun:
-        return _cut(endpoint)
-    return Unreachable(f"{host} closed the connection without an answer", provider=endpoint.name)
+        return _cut(endpoint, subject)
+    return Unreachable(f"{subject} closed the connection without an answer", provider=endpoint.name)
 
 
-def _unreached(host: str, reason: str, endpoint: Endpoint) -> Unreachable:
-    error = Unreachable(f"{host} cannot be reached ({reason})", provider=endpoint.name)
-    error.host, error.reason = host, reason
+def _unreached(subject: str, reason: str, endpoint: Endpoint) -> Unreachable:
+    error = Unreachable(f"{subject} cannot be reached ({reason})", provider=endpoint.name)
+    error.host, error.reason = host_of(endpoint.base_url), reason
     return error
 
 
-def _cut(endpoint: Endpoint) -> Cut:
-    return Cut(f"{host_of(endpoint.base_url)} stopped in the middle of an answer", provider=endpoint.name)
+def _cut(endpoint: Endpoint, subject: str = "") -> Cut:
+    return Cut(f"{subject or host_of(endpoint.base_url)} stopped in the middle of an answer", provider=endpoint.name)
 
 
 def _reason(error: Exception) -> str:

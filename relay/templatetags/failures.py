@@ -14,7 +14,7 @@ from relay.providers.registry import router
 
 register = template.Library()
 
-PROVIDER_ENDS = ("upstream_error", "upstream_cut")
+PROVIDER_ENDS = ("upstream_error", "upstream_cut", "upstream_unreadable")
 
 
 @register.simple_tag

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 import zstandard
 
+from history.models import Exchange
 from relay.gateway import bodies
+from relay.gateway.digest.digester import Digester
+from relay.gateway.hiding import hide_addresses
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience
@@ -124,17 +127,128 @@ def test_a_redirect_or_a_web_page_means_that_the_address_is_wrong(
     assert answered.status == 502
     assert word in answered.json["error"]["message"]
     ended = relay.ended()[0]
-    assert ended.reason == "upstream_error"
+    assert ended.reason == ("upstream_unreadable" if word == "a web page" else "upstream_error")
     assert word in ended.error
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"<html>Sign in</html>", b"\x00\xff\xfe" * 500])
-def test_what_is_no_answer_at_all_is_not_called_half_an_answer(relay: Relay, key: str, bare: Bare, body: bytes) -> None:
+RUBBISH = [b"", b"{}", b"<html>Sign in</html>", b"\x00\xff\xfe" * 500, b"upstream connect error"]
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("body", RUBBISH)
+def test_what_is_no_answer_at_all_is_not_called_half_an_answer(
+    relay: Relay, key: str, bare: Bare, body: bytes, is_streamed: bool
+) -> None:
     bare.says.append(whole(body))
-    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    assert (answered.status, answered.headers["x-parley-error"]) == (502, "upstream_unreadable")
+    assert "Check its base URL" in answered.json["error"]["message"]
+    ended = relay.ended()[0]
+    assert (ended.reason, ended.error) == ("upstream_unreadable", answered.json["error"]["message"])
+
+
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "text/plain", "application/json"])
+@pytest.mark.parametrize("body", [b"", b"<html>Sign in</html>", b"\x00\xff\xfe" * 500, b"upstream connect error"])
+def test_rubbish_in_the_callers_own_dialect_is_an_error_with_its_own_code(
+    relay: Relay, key: str, bare: Bare, body: bytes, kind: str
+) -> None:
+    bare.says.append(whole(body, headers=(f"content-type: {kind}",)))
+    answered = ask(relay, "/v1/chat/completions", HI, x_api_key=key)
+    assert (answered.status, answered.headers["x-parley-error"]) == (502, "upstream_unreadable")
+    message = answered.json["error"]["message"]
+    assert ("a web page" in message) == ("html" in kind)
+    ended = relay.ended()[0]
+    assert (ended.reason, ended.status, ended.error) == ("upstream_unreadable", 200, message)
+    Digester(relay.journal.folder, name="test", patience=0).step()
+    exchange = Exchange.objects.get()
+    assert (exchange.end_reason, exchange.error) == ("upstream_unreadable", message)
+
+
+@pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b"data: <html>\n\n"])
+def test_rubbish_in_a_stream_is_recorded_as_what_it_is(relay: Relay, key: str, bare: Bare, body: bytes) -> None:
+    """A stream is passed on at once, so its client sees the bytes; the record says that they are no answer."""
+    bare.says.append(stream(body))
+    assert ask(relay, "/v1/chat/completions", {**HI, "stream": True}, x_api_key=key).body == body
+    relay.ended()
+    Digester(relay.journal.folder, name="test", patience=0).step()
+    exchange = Exchange.objects.get()
+    assert (exchange.end_reason, "no answer of a model" in exchange.error) == ("upstream_unreadable", True)
+
+
+# Cuts.
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/messages", "/v1/responses", "/v1beta/models/model:streamGenerateContent?alt=sse"]
+)
+def test_a_cut_looks_like_a_cut_in_every_dialect(relay: Relay, key: str, bare: Bare, path: str) -> None:
+    """Claude Code tries again after a cut connection, and gives up after an `error` event."""
+    bare.says.append(stream(ANSWER[0], ends=False))
+    body = {**HI, "stream": True, "input": "hi", "contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    with asking(relay, path, json.dumps(body).encode(), headers={"x-api-key": key}) as answered:
+        said = answered.read()
+    assert answered.is_cut
+    assert b"Hello." in said
+    assert b"error" not in said.replace(b'"error":null', b"")
+    assert relay.ended()[0].reason == "upstream_cut"
+
+
+def test_a_cut_before_the_first_word_is_an_error_that_says_to_try_again(relay: Relay, key: str, bare: Bare) -> None:
+    bare.says.append(stream(b": thinking\n\n", ends=False))
+    answered = ask(relay, "/v1/messages", {**HI, "stream": True}, x_api_key=key)
     assert answered.status == 500
-    assert "check its base URL" in answered.json["error"]["message"]
-    assert relay.ended()[0].reason == "upstream_error"
+    assert relay.ended()[0].reason == "upstream_cut"
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])
+def test_an_upstream_that_is_not_reached_is_named_without_its_address(
+    relay: Relay, key: str, bare: Bare, path: str
+) -> None:
+    address = bare.url.removeprefix("http://")
+    bare.__exit__(None, None, None)
+    answered = ask(relay, path, HI, x_api_key=key)
+    assert answered.status >= 500
+    assert address not in str(answered.json) + str(answered.headers)
+    assert "The provider chat cannot be reached" in answered.json["error"]["message"]
+    ended = relay.ended()[0]
+    assert address not in ended.error + str(ended.attempts)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+@pytest.mark.parametrize("status", ["400 Bad Request", "200 OK"])
+def test_a_translated_error_tells_no_address(
+    relay: Relay, key: str, bare: Bare, status: str, is_streamed: bool
+) -> None:
+    own, other = bare.url, "http://gpu-box.internal:8080/v1/chat"
+    told = f"Cannot POST {own}/chat/completions: 10.1.2.3:9000 said no, see {other} and https://docs.example.com/errors"
+    error = json.dumps({"error": {"message": told, "type": "invalid_request_error"}}).encode()
+    bare.says.append(whole(error, status=status) if status[0] == "4" else stream(b"data: %s\n\n" % error))
+    answered = ask(relay, "/v1/messages", {**HI, "stream": is_streamed}, x_api_key=key)
+    said = answered.body.decode()
+    assert "the provider chat" in said
+    assert "https://docs.example.com/errors" in said
+    for address in (own, own.removeprefix("http://"), "127.0.0.1", "10.1.2.3", "gpu-box"):
+        assert address not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Connection to api.acme.com failed", "Connection to the provider acme failed"),
+        ("https://api.acme.com/v1/chat: not found", "the provider acme not found"),
+        ("see https://acme.com/docs", "see https://acme.com/docs"),
+        ("api.acme.com.example.org", "api.acme.com.example.org"),
+        ("at 12:30 the ratio 3:45 was fine", "at 12:30 the ratio 3:45 was fine"),
+        ("dial tcp 192.168.1.7:11434: refused", "dial tcp •••: refused"),
+        ("http://ollama:11434/api and 8.8.8.8", "••• and 8.8.8.8"),
+    ],
+)
+def test_addresses_are_hidden_and_other_words_stay(text: str, shown: str) -> None:
+    endpoint = Endpoint(name="acme", dialect="openai-chat", base_url="https://api.acme.com/v1")
+    assert hide_addresses(text, endpoint) == shown
 
 
 # Compressed although nobody asked for it.

@@ -24,6 +24,12 @@ from relay.providers import registry
 from relay.providers.http import HttpProvider
 
 DONE, UPSTREAM_ERROR, UPSTREAM_CUT = "done", "upstream_error", "upstream_cut"
+# Something else than an answer came: a web page, or bytes that cannot be read.
+UNREADABLE = "upstream_unreadable"
+_WHY = {
+    UPSTREAM_ERROR: "The vendor could not be reached.",
+    UNREADABLE: "The provider sent something that is no answer of a model.",
+}
 # The caller had all of it, and we had no room for it.
 NOT_KEPT = "not_kept"
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
@@ -82,8 +88,8 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
         decoder = dialect.stream_decoder(by.provider)
         folded.feed_all([*decoder.feed(body), *decoder.close()])
     reason = _reason(folded, ended, has_body=bool(body))
-    if reason == UPSTREAM_ERROR and folded.failed is None:
-        folded.feed(Failed(message=ended.error or "The vendor could not be reached.", status=ended.status))
+    if reason in (UPSTREAM_ERROR, UNREADABLE) and folded.failed is None:
+        folded.feed(Failed(message=ended.error or _WHY[reason], status=ended.status))
     usage = _usage(folded, asked, ended, body)
     output = _output(folded, asked, ended, usage=usage) if _has_words(asked, reason, unread) else None
     others = [_output(other, asked, ended, usage=None) for other in folded.beside.values()]
@@ -123,13 +129,19 @@ def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
     if ended.status >= 400 or (ended.reason == DONE and folded.failed):
         return UPSTREAM_ERROR
     if ended.reason == DONE and has_body and folded.ended is None:
-        return UPSTREAM_CUT
+        return UPSTREAM_CUT if _has_begun(folded) else UNREADABLE
     return ended.reason
+
+
+def _has_begun(folded: Assembler) -> bool:
+    """Whether an answer came, or the beginning of one: of a whole reply that broke off only its braces tell."""
+    is_broken = any("cut off" in skipped.problem for skipped in folded.skipped)
+    return bool(folded.part_names or folded.request_id or folded.usage or folded.beside or is_broken)
 
 
 def _has_words(asked: Accepted, reason: str, unread: str) -> bool:
     """Not where nobody kept a copy of the bytes, or can read them: the exchange says how many there were."""
-    return reason == UPSTREAM_ERROR or (asked.recording != "no_replies" and not unread)
+    return reason in (UPSTREAM_ERROR, UNREADABLE) or (asked.recording != "no_replies" and not unread)
 
 
 def _output(folded: Assembler, asked: Accepted, ended: Ended, *, usage: Usage | None) -> ModelOutput:
