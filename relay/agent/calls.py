@@ -107,7 +107,9 @@ def room_of(model: Model, agent: AgentSettings) -> int:
 
 
 def full_at(model: Model, agent: AgentSettings) -> int:
-    """So many tokens are told at most before older turns are summarised; 0: they never are."""
+    """So many tokens are told at most before older turns are summarised; 0: they never are, but left out."""
+    if not model.can_summarise:
+        return 0
     share = settings.PARLEY_COMPRESS_AT if agent.compress_at is None else agent.compress_at
     return min(int((model.window or UNKNOWN_WINDOW) * share), room_of(model, agent))
 

@@ -82,6 +82,8 @@ async def compress_if_asked(turn: Turn, watcher: Watcher, leaf: int) -> None:
 
 async def compress(turn: Turn, watcher: Watcher, leaf: int, *, route: Route, wish: Wish) -> int:
     """The entry to go on from: a summary, or `leaf` itself. Never raises but when it is cancelled."""
+    if not route.model.can_summarise:
+        return leaf
     try:
         job = await in_database_after_outages(plan_for, turn, leaf, model=route.model, wish=wish)
         if not job.plan:

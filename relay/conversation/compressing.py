@@ -63,7 +63,10 @@ def prepare(
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, wish=wish)
     if not plan_for(turn, leaf, model=Model(name=""), wish=wish).plan:
         raise NothingToSummarise(_("There is nothing to summarise here yet."))
-    router().route(model or agent.model_for("executor", picked=picked))
+    route = router().route(model or agent.model_for("executor", picked=picked))
+    if not route.model.can_summarise:
+        name = {"name": _(route.model.shown)}
+        raise NotPossible(_("%(name)s cannot summarise. Choose another model.") % name)
     allowances.note_message(user)
     return Sent(seq=leaf), turn
 

@@ -14,7 +14,10 @@ from history.events import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One model as people pick it. `window` 0: unknown. `context_tokens`: tell it no more, whatever it can."""
+    """One model as people pick it. `window` 0: unknown. `context_tokens`: tell it no more, whatever it can.
+
+    `can_summarise`: older turns are summarised by it; otherwise they are left out when the context is full.
+    """
 
     name: str
     label: str = ""
@@ -22,6 +25,7 @@ class Model:
     context_tokens: int | None = None
     takes_tools: bool = True
     takes_images: bool = True
+    can_summarise: bool = True
     switches: Switches | None = None
 
     @property

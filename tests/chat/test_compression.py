@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,14 @@ from history.compression.record import MOST_PARTS
 from history.dialects import CallOptions
 from history.models import Exchange
 from history.tokens import estimate_context
+from relay import conversation
 from relay.conversation import NotPossible
 from relay.database import in_database
 from relay.errors import Busy, RequestRefused
 from relay.fragments import announcement, outcome_of
 from relay.models import Run
 from relay.providers.base import Model
+from relay.providers.local import MODEL as DEMO_MODEL
 from relay.providers.scripted import Steps
 from relay.readers import Reader
 from tests.chat.compressing import (
@@ -291,3 +294,27 @@ async def test_to_stop_a_compression_leaves_the_conversation_as_it_was(talk: Tal
     run = await talk.until_ended()
     assert (run.outcome, run.summarising_at) == (Run.Outcome.STOPPED, None)
     assert await talk.kinds() == before
+
+
+async def test_a_model_that_cannot_summarise_is_told_less_and_never_asked(talk: Talk) -> None:
+    provider = talk.scripted(plays(), models=(Model(name="script", window=2_000, can_summarise=False),))
+    await talked(talk, 10)
+    await talk_on(talk, 1, first=11)
+    [context] = asked(provider)
+    assert "Question 10?" in told(context)
+    assert "Question 1?" not in told(context)
+    assert not asked(provider, summaries=True)
+    assert not await summaries(talk)
+    with pytest.raises(NotPossible, match="cannot summarise"):
+        await conversation.compress(talk.user, talk.session)
+
+
+async def test_the_demo_model_is_told_six_turns_whole(talk: Talk) -> None:
+    talk.scripted(plays("An answer of the usual length. " * 12), models=(replace(DEMO_MODEL, name="script"),))
+    await talk.begin("My name is Mariola.")
+    await talk.until_ended()
+    await talk_on(talk, 4)
+    provider = talk.scripted("Mariola.", models=(replace(DEMO_MODEL, name="script"),))
+    await talk.send("What is my name?")
+    await talk.until_ended()
+    assert "My name is Mariola." in told(provider.calls[-1].context)

@@ -38,11 +38,13 @@ def test_a_local_server_needs_a_name_a_language_and_an_address() -> None:
 
 
 def test_models_are_names_or_tables_and_close_the_list() -> None:
-    models = 'models = ["a", { name = "b", label = "B", window = 8192, takes_tools = false, context_tokens = 500 }]'
+    facts = "window = 8192, takes_tools = false, can_summarise = false, context_tokens = 500"
+    models = f'models = ["a", {{ name = "b", label = "B", {facts} }}]'
     endpoint = read_one(OLLAMA + models)
     first, second = endpoint.models
     assert (first.name, first.takes_tools, first.window) == ("a", True, 0)
     assert (second.shown, second.window, second.takes_tools, second.context_tokens) == ("B", 8192, False, 500)
+    assert (first.can_summarise, second.can_summarise) == (True, False)
     assert not endpoint.lists_models
     assert read_one(OLLAMA + models + "\nlist_models = true").lists_models
 

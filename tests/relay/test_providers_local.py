@@ -185,7 +185,10 @@ def test_a_newcomer_without_a_key_talks_to_it_and_it_can_be_switched_off(setting
     route = registry.router().route()
     assert (route.name, route.provider.is_demo) == ("local/smollm2-135m-instruct", True)
     assert route.model.shown == "Demo model (SmolLM2 135M)"
-    assert (route.model.takes_tools, route.model.takes_images, route.model.context_tokens) == (False, False, 500)
+    model = route.model
+    assert (model.takes_tools, model.takes_images, model.can_summarise, model.context_tokens) == (
+        False, False, False, 2_000,
+    )  # fmt: skip
     with pytest.raises(NoSuchModel):
         registry.router().route("local/something-larger")
     settings.PARLEY_DEMO_MODEL = False
