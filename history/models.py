@@ -580,6 +580,8 @@ class ShareLink(models.Model):
     # The entry up to which it shows; one that follows shows whatever the path is when it is read.
     leaf = models.PositiveBigIntegerField(_("up to entry"))
     follows = models.BooleanField(_("goes on with the conversation"), default=False)
+    # The session's title when the link was made; one that follows shows the title of the session.
+    title = models.CharField(_("title"), max_length=200, blank=True)
     created_at = models.DateTimeField(_("created"), default=timezone.now)
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)
     revoked_at = models.DateTimeField(_("revoked"), null=True, blank=True)

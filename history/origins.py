@@ -8,7 +8,8 @@ from django.utils.translation import gettext as _
 
 from history.models import Session
 
-CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "◦", "API", "IM", "NB"
+# A chat of one's own is the ordinary case and has no mark.
+CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "", "API", "IM", "NB"
 # Programs that people know by name, as the relay stores them in `Session.client`.
 CLIENTS = {
     "claude code": "CC",

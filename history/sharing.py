@@ -50,7 +50,7 @@ def share(session: Session, *, by: Any, follows: bool = False, expires_at: datet
     with writing():
         if links_of(session).count() >= MOST:
             raise TooManyLinks(f"session {session.pk} has {MOST} links")
-        link.leaf = Session.objects.values_list("head", flat=True).get(pk=session.pk)
+        link.leaf, link.title = Session.objects.values_list("head", "title").get(pk=session.pk)
         link.save(force_insert=True)
         details: dict[str, Any] = {"link": str(link.pk), "leaf": link.leaf, "follows": follows}
         audit.record("share", actor=by.pk, session=session.pk, until=_iso(expires_at), **details)
@@ -101,6 +101,11 @@ def token_of(link: ShareLink) -> str | None:
 def leaf_of(link: ShareLink) -> int:
     """The last entry of the path that it shows."""
     return link.session.head if link.follows else link.leaf
+
+
+def title_of(link: ShareLink) -> str:
+    """The title that a reader of the link sees."""
+    return link.session.title if link.follows else link.title
 
 
 def shared_attachment(link: ShareLink, name: str) -> Attachment | None:

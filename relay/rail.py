@@ -141,16 +141,21 @@ def day_label(moment: datetime, *, now: datetime) -> str:
 
 
 def find_in_rail(person: Any, typed: str, *, before: int | None = None, current: UUID | None = None) -> Found:
-    """Titles and messages with these words; the last one may be only begun. No text is an error."""
+    """Sessions and messages with these words; the last word may be incomplete.
+
+    A session whose messages are listed is not listed a second time by its title.
+    """
     titles = [] if before is not None else titled(sessions_in_rail(person), typed, limit=TITLES)
     filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
     results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
     mine = set(
         sessions_owned_by(person).filter(pk__in={hit.session_id for hit in results.hits}).values_list("pk", flat=True)
     )
+    hits = tuple(hit for hit in results.hits if hit.session_id in mine)
+    listed = {hit.session_id for hit in hits}
     return Found(
-        titles=rows_of(titles, current=current),
-        hits=tuple(hit for hit in results.hits if hit.session_id in mine),
+        titles=rows_of([session for session in titles if session.pk not in listed], current=current),
+        hits=hits,
         next_before=results.next_before,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +27,7 @@ NOBODY = (-1,)  # whom a name means that nobody has
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Messages of one session that were found one after the other. What they say is shown where it is `open`."""
+    """Messages of one session on this page of results. Their texts are shown where the session is open."""
 
     session: Session
     hits: tuple[Hit, ...]
@@ -78,15 +77,19 @@ def _list_sessions(viewer: Viewer, asked: Asked) -> Found:
 
 
 def _listed(viewer: Viewer, asked: Asked) -> QuerySet[Session]:
-    return sessions_for(viewer, Purpose.LIST).filter(archived_at__isnull=not asked.archived)
+    """Conversations; notebooks have a page of their own."""
+    sessions = sessions_for(viewer, Purpose.LIST).exclude(source=Session.Source.NOTEBOOK)
+    return sessions.filter(archived_at__isnull=not asked.archived)
 
 
 def _find_messages(viewer: Viewer, asked: Asked) -> Found:
     results = search(viewer, asked.words, filters=search_filters(asked), before=asked.message, limit=HITS)
-    is_first = asked.message is None
+    groups = tuple(_groups(viewer, results.hits))
+    titles = _titles(viewer, asked) if asked.message is None and asked.words else ()
+    listed = {group.session.pk for group in groups}
     return Found(
-        titles=tuple(_titles(viewer, asked)) if is_first and asked.words else (),
-        groups=tuple(_groups(viewer, results.hits)),
+        titles=tuple(session for session in titles if session.pk not in listed),
+        groups=groups,
         next_before="" if results.next_before is None else str(results.next_before),
     )
 
@@ -95,7 +98,8 @@ def _titles(viewer: Viewer, asked: Asked) -> Sequence[Session]:
     """Sessions by their titles: one's own, and those that were opened with a reason."""
     if asked.tool or asked.status:
         return []
-    listed = sessions_for(viewer, Purpose.LIST).filter(asked.list_filters.conditions())
+    listed = sessions_for(viewer, Purpose.LIST).exclude(source=Session.Source.NOTEBOOK)
+    listed = listed.filter(asked.list_filters.conditions())
     return titled(listed, asked.words, limit=TITLES, among=TITLES_AMONG)
 
 
@@ -103,7 +107,10 @@ def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[Group]:
     ids = {hit.session_id for hit in hits}
     sessions = Session.objects.select_related("owner", "api_key").in_bulk(ids)
     shown = opened(viewer, ids)
-    for pk, group in groupby(hits, key=lambda hit: hit.session_id):
+    of_session: dict[UUID, list[Hit]] = {}
+    for hit in hits:
+        of_session.setdefault(hit.session_id, []).append(hit)
+    for pk, group in of_session.items():
         if pk in sessions:
             if pk not in shown:
                 sessions[pk].hide_title()

@@ -83,6 +83,7 @@ def wait_below(share: float, sums: Sums) -> float | None:
 def _rows(reach: Reach, asked: Asked) -> Iterator[Mapping[str, Any]]:
     """Summed by day; weeks and months are folded here, because SQLite would ask Python for each row's."""
     found = DayTally.objects.filter(reach.as_q(), day__gte=asked.first, day__lte=asked.last).order_by()
+    found = found.exclude(source=Session.Source.NOTEBOOK)
     column = COLUMNS.get(asked.by)
     grouped = found.values(*([column] if column else []), "day")
     for row in grouped.annotate(**{f"n_{name}": Sum(name) for name in COUNTS}):

@@ -32,6 +32,7 @@ from history.sharing import (
     revoke,
     share,
     shared_attachment,
+    title_of,
     token_of,
 )
 from history.transcripts import Place, read_shared
@@ -123,6 +124,7 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
         note_view(link)
     transcript = read_shared(link.session, _place(request.GET), leaf=leaf_of(link), kinds=SHOWN)
     context = {"link": link, "session": link.session, "transcript": transcript, "share_token": token}
+    context["title"] = title_of(link)
     return _kept_to_its_reader(render(request, "chat/shared.html", context))
 
 

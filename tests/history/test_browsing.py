@@ -19,7 +19,7 @@ from django.utils import timezone
 from history import keys, opening, recorder, retention
 from history.browsing import facets, finding
 from history.models import AuditEvent, Session, ToolCall
-from tests.talk import answered, call, chat_of, result, results
+from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 
@@ -362,7 +362,7 @@ def test_several_are_deleted_and_brought_back_for_half_a_minute(
     reader.post("/history/delete/", form)
     later = timezone.now() + timedelta(seconds=40)
     monkeypatch.setattr(timezone, "now", lambda: later)
-    assert "deleted" not in read(reader)
+    assert "sessions deleted" not in read(reader)
     reader.post("/history/undelete/")
     assert listed(read(reader)) == ["C"]
 
@@ -435,3 +435,18 @@ def test_a_page_takes_as_many_queries_however_much_there_is(
         read(reader)
     with django_assert_max_num_queries(18):
         read(reader, "?q=one")
+
+
+def test_a_session_found_by_title_and_by_messages_is_listed_once(reader: Client, ada: Any) -> None:
+    chat_of(ada, "the loom", "about a loom", title="The loom")
+    chat_of(ada, "a loom elsewhere", title="Other")
+    chat_of(ada, "nothing", title="Loom by title only")
+    html = read(reader, "?q=loom")
+    assert sorted(listed(html)) == ["Loom by title only", "Other", "The loom"]
+
+
+def test_hits_of_one_session_between_others_are_one_group(reader: Client, ada: Any) -> None:
+    first = chat_of(ada, "loom one", title="A")
+    chat_of(ada, "loom two", title="B")
+    recorder.append(first, said("loom three"), after=first.head)
+    assert sorted(listed(read(reader, "?q=loom"))) == ["A", "B"]

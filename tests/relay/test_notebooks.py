@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools
 from relay.agent.tools.running import run_call
 from relay.models import Agent
-from tests.talk import call
+from tests.talk import call, chat_of
 
 pytestmark = pytest.mark.django_db
 
@@ -159,3 +160,14 @@ class TestThePage:
 
     def test_strangers_sign_in_first(self) -> None:
         assert Client().get("/notebook/assistant/").status_code == 302
+
+
+def test_a_notebook_is_no_session_of_the_history(client: Client, ada: Any) -> None:
+    chat_of(ada, "Is it slow?", title="The build server")
+    notebooks.write(ada, "assistant", "Likes tea.", seen=0)
+    client.force_login(ada)
+    html = client.get("/history/").content.decode()
+    assert html.count('class="hit-title"') == 1
+    assert re.search(r"<strong>1</strong>\s*<span>sessions in 30 days", html)
+    assert 'value="notebook"' not in html
+    assert client.get("/history/?q=assistant").content.decode().count('class="hit-title"') == 0

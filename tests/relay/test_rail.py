@@ -21,7 +21,7 @@ from history.models import AuditEvent, Session
 from history.origins import origin_of
 from history.templatetags.marks import short_day, short_time
 from relay.models import Run
-from relay.rail import PAGE, UNDO, day_label, just_deleted, read_rail, sessions_in_rail
+from relay.rail import PAGE, UNDO, day_label, find_in_rail, just_deleted, read_rail, sessions_in_rail
 from relay.running import answering
 from relay.views.asked import address_with
 from tests.talk import chat_of
@@ -193,7 +193,7 @@ def test_a_title_cannot_smuggle_markup(reader: Client, ada: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "mark", "name"),
     [
-        ({}, "◦", "Chat"),
+        ({}, "", "Chat"),
         ({"source": "relay", "client": "Claude Code"}, "CC", "Claude Code"),
         ({"source": "relay", "client": "Codex"}, "CX", "Codex"),
         ({"source": "relay", "client": "somebody's script"}, "API", "somebody's script"),
@@ -505,3 +505,11 @@ def test_titles_are_found_whatever_their_capitals_newest_first(ada: Any) -> None
     ]
     assert titled(sessions_in_rail(ada), "büro är", limit=8) == [sessions[0]]
     assert titled(sessions_in_rail(ada), '-büro OR "*', limit=8) == []
+
+
+def test_a_session_whose_messages_are_found_is_not_listed_by_its_title_too(ada: Any) -> None:
+    both = chat_of(ada, "the loom", title="The loom")
+    by_title = chat_of(ada, "nothing", title="Loom by title only")
+    found = find_in_rail(ada, "loom")
+    assert [row.session.pk for row in found.titles] == [by_title.pk]
+    assert {hit.session_id for hit in found.hits} == {both.pk}

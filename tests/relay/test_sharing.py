@@ -413,3 +413,12 @@ def test_sharing_reading_and_revoking_are_told_to_the_audit_chain(outsider: Clie
     assert told == [("share", ada.pk, session.pk), *views, ("unshare", ada.pk, session.pk)]
     assert ShareLink.objects.get().views == 6
     assert list(audit.flaws()) == []
+
+
+def test_a_snapshot_keeps_the_title_of_its_time_and_a_following_link_does_not(outsider: Client, ada: Any) -> None:
+    session = chat_of(ada, "Is it slow?", title="The build server")
+    snapshot, following = sharing.share(session, by=ada), sharing.share(session, by=ada, follows=True)
+    recorder.rename(session, title="Why we fired Bob")
+    shown = [outsider.get(f"/shared/{sharing.token_of(link)}/").content.decode() for link in (snapshot, following)]
+    assert ["Why we fired Bob" in html for html in shown] == [False, True]
+    assert "The build server" in shown[0]
