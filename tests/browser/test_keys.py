@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from playwright.sync_api import Page, expect
 
 from history import keys
@@ -88,3 +89,16 @@ def test_a_long_name_and_the_settings_for_programs_fit_a_phone(page: Page, see: 
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     secret = page.get_by_label("The key", exact=True).input_value()
     assert secret in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_the_list_shows_that_a_key_was_used_without_a_reload(page: Page, site: str, ada: Any) -> None:
+    key = keys.create(name="laptop", owner=ada).api_key
+    enter(page, site, ada)
+    page.goto("/keys/")
+    expect(page.get_by_text("never used")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-news", "open")
+    ApiKey.objects.filter(pk=key.pk).update(last_used_at=timezone.now())
+    chat_of(ada, "Hello", "Hi", api_key=key, source="relay")
+    page.evaluate("document.dispatchEvent(new CustomEvent('parley:news'))")
+    expect(page.get_by_text("never used")).to_have_count(0)
+    expect(page.get_by_role("link", name="1 session")).to_be_visible()
