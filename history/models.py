@@ -216,6 +216,8 @@ class Session(Undeletable):
     archived_at = models.DateTimeField(_("archived"), null=True, blank=True)
     hidden_at = models.DateTimeField(_("hidden"), null=True, blank=True)
     hold = models.BooleanField(_("under hold"), default=False)
+    # The newest audit event of a reading by others that its owner has seen (`who_read.unseen_readers`).
+    readings_seen = models.PositiveBigIntegerField(default=0)
     expires_at = models.DateTimeField(_("kept until"), null=True, blank=True)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
 

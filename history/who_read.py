@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.contrib.auth import get_user_model
+from django.db.models import Max
 from django.utils.translation import gettext as _
 
+from history import storage
 from history.models import ApiKey, AuditEvent, Session
 from history.opening import EXPORTED, READ
+from history.transactions import writing
 
 TOLD = (READ, EXPORTED, "share", "unshare", "view_shared")
 MOST = 20
@@ -49,6 +52,21 @@ def who_read(session: Session, *, limit: int = MOST) -> tuple[Reading, ...]:
         Reading(at=event.at, action=event.action, who=names[event.actor, event.key], reason=event.reason)
         for event in events
     )
+
+
+def unseen_readers(session: Session) -> tuple[str, ...]:
+    """Names of those who read or exported the session since its owner last looked, the newest first."""
+    read = AuditEvent.objects.filter(session=session.pk, action__in=(READ, EXPORTED), seq__gt=session.readings_seen)
+    events = list(read.order_by("-seq")[:MOST])
+    names = _names(events)
+    return tuple(dict.fromkeys(names[event.actor, event.key] for event in events))
+
+
+def mark_readings_seen(session: Session) -> None:
+    newest = AuditEvent.objects.filter(session=session.pk).aggregate(newest=Max("seq"))["newest"] or 0
+    with writing():
+        storage.change(session.pk, readings_seen=newest)
+    session.readings_seen = newest
 
 
 def _names(events: Sequence[AuditEvent]) -> dict[tuple[int | None, int | None], str]:

@@ -53,11 +53,13 @@ class Day:
 class RailPage:
     days: tuple[Day, ...]
     deleted: tuple[Session, ...] = ()
+    put_away: tuple[Session, ...] = ()
+    """Archived a moment ago: the list offers to undo it."""
     next_before: Cursor | None = None
 
     @property
     def is_empty(self) -> bool:
-        return not self.days and not self.deleted
+        return not self.days and not self.deleted and not self.put_away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ def read_rail(
     return RailPage(
         days=tuple(days),
         deleted=tuple(just_deleted(person)) if before is None else (),
+        put_away=tuple(just_archived(person)) if before is None and not archived else (),
         next_before=page.next_before,
     )
 
@@ -111,6 +114,11 @@ def in_trash(person: Any) -> QuerySet[Session]:
     """Sessions that the person deleted and can restore until the trash is emptied, newest first."""
     since = timezone.now() - timedelta(hours=settings.PARLEY_TRASH_HOURS)
     return sessions_deleted_by(person, since=since).order_by("-hidden_at")
+
+
+def just_archived(person: Any) -> QuerySet[Session]:
+    """What the list offers to take out of the archive again."""
+    return sessions_in_rail(person).filter(archived_at__gt=timezone.now() - UNDO).order_by("-archived_at")
 
 
 def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tuple[Row, ...]:

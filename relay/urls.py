@@ -23,6 +23,7 @@ urlpatterns = [
     path("s/<uuid:session_id>/<int:seq>/edit/", chat.edit_form, name="edit"),
     path("s/<uuid:session_id>/<int:seq>/fork/", forking.fork, name="fork"),
     path("s/<uuid:session_id>/panel/", panel.panel, name="panel"),
+    path("s/<uuid:session_id>/readings/seen/", panel.readings_seen, name="readings_seen"),
     path("s/<uuid:session_id>/settings/", panel.change_settings, name="settings"),
     path("providers/", providers.providers, name="providers"),
     path("providers/<str:name>/try/", providers.try_provider, name="try_provider"),

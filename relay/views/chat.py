@@ -25,6 +25,7 @@ from history.models import Session
 from history.pages.htmx import HtmxRequest
 from history.selectors import entries_of, sessions_owned_by
 from history.views.served import message_or_404, number_in, session_or_404, transcript_or_404
+from history.who_read import unseen_readers
 from relay import conversation
 from relay.agent.tools.registry import all_tools
 from relay.agent_work import work_of
@@ -133,6 +134,7 @@ def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") 
         context |= _state(request, session, after)
         context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
         context |= {"panel": panel_of(session, reader=request.user)}
+        context |= {"readers": unseen_readers(session) if session.owner_id == request.user.pk else ()}
         context |= work_of(session, reader=request.user, leaf=transcript.place.leaf)
         context |= {
             "history_is_on": settings.CHAT_HISTORY_ENABLED,

@@ -11,7 +11,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from history import recorder
+from history.pages.htmx import HtmxRequest
 from history.views.served import session_or_404
+from history.who_read import mark_readings_seen
 from relay.models import Agent, Run
 from relay.panel import panel_of
 from relay.pickers import pickers_for
@@ -31,6 +33,15 @@ def panel(request: HttpRequest, session_id: UUID) -> HttpResponse:
         "run": Run.objects.filter(session=session.pk, ended_at=None).first(),
     }
     return render(request, "chat/_panel.html", context)
+
+
+@login_required
+@require_POST
+def readings_seen(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    """The owner has seen who read the session: the chip in the head goes."""
+    session = own_session(request, session_id)
+    mark_readings_seen(session)
+    return HttpResponse() if request.htmx else redirect(f"{session.get_absolute_url()}#who-read")
 
 
 @login_required

@@ -61,6 +61,8 @@ def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse
     session = own_session(request, session_id)
     recorder.pin(session, pinned=pinned)
     tell(session)
+    if is_from_head(request):
+        return show_in_head(request, session, "pinned" if pinned else "unpinned")
     return show_list(request)
 
 
@@ -70,6 +72,8 @@ def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpRe
     session = own_session(request, session_id)
     recorder.archive(session, archived=archived)
     tell(session)
+    if is_from_head(request):
+        return show_in_head(request, session, "archived" if archived else "unarchived")
     if "undo" in request.POST:
         return show_row(request, session)
     return show_gone(request, session, "archived" if archived else "unarchived")
@@ -183,6 +187,16 @@ def show_gone(request: HtmxRequest, session: Session, what: str) -> HttpResponse
     if not wants_fragment(request):
         return back(request, leaving=session)
     return render(request, "chat/_rail_gone.html", {"session": session, "what": what})
+
+
+def is_from_head(request: HtmxRequest) -> bool:
+    """Whether a verb was pressed in the menu of the open session, and not in the list."""
+    return bool(request.htmx) and request.POST.get("from") == "head"
+
+
+def show_in_head(request: HtmxRequest, session: Session, what: str) -> HttpResponse:
+    """In the head of the session: what became of it, and the way back."""
+    return render(request, "chat/_session_changed.html", {"session": session, "what": what})
 
 
 def show_list(request: HtmxRequest) -> HttpResponse:

@@ -40,6 +40,13 @@ function togglePanel() {
   else localStorage.removeItem(PANEL);
 }
 
+/** Who read the session is at the end of the panel. */
+function showReadings() {
+  if (!hasColumn.matches) panel?.showPopover();
+  else if (document.documentElement.hasAttribute("data-panel-off")) togglePanel();
+  document.getElementById("who-read")?.scrollIntoView({ block: "center" });
+}
+
 document.documentElement.toggleAttribute("data-panel-off", Boolean(localStorage.getItem(PANEL)));
 hasColumn.addEventListener("change", () => panel?.hidePopover());
 matchMedia("(min-width: 45.01rem)").addEventListener("change", () => document.getElementById("rail")?.hidePopover());
@@ -129,6 +136,7 @@ document.addEventListener("keydown", (event) => {
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-keys]")) dialog.showModal();
   if (event.target.closest("[data-panel]")) togglePanel();
+  if (event.target.closest("[data-readings]")) showReadings();
   if (event.target === dialog || event.target.closest("#keys [data-close]")) dialog.close();
 });
 

@@ -52,6 +52,13 @@ rail.addEventListener("change", (event) => {
   if (event.target.matches(".rail-pick, #rail-selecting")) keepSelection();
 });
 
+// What was selected is done with: the next press on a session opens it.
+document.addEventListener("htmx:afterRequest", ({ detail }) => {
+  if (!detail.successful || !detail.requestConfig.elt.closest(".rail-many")) return;
+  sessionStorage.removeItem(KEPT);
+  showSelection();
+});
+
 // Menus: arrows move in them; where the browser cannot put one beside its button, we do.
 
 rail.addEventListener(
@@ -115,7 +122,10 @@ function focusIn(row) {
 function removeLater(notice) {
   const seconds = Number(notice.dataset.goneAfter);
   delete notice.dataset.goneAfter;
-  setTimeout(() => notice.remove(), seconds * 1000);
+  setTimeout(() => {
+    notice.remove();
+    catchUp();
+  }, seconds * 1000);
 }
 
 // Sharing: in a dialog on top of the page.
@@ -161,8 +171,15 @@ document.addEventListener("htmx:oobAfterSwap", () => {
   setTimeout(() => (row ? showNews(row) : showGone(session)), 300);
 });
 
+/** What this page did itself comes back as news: the notice with its Undo stays until its time is over. */
+function isSaidAlready(shown, row) {
+  const isArchived = row.dataset.place.split(" ")[1] !== "";
+  return shown?.matches(isArchived ? "[data-what=archived]" : "[data-what=unarchived]") ?? false;
+}
+
 function showNews(row) {
   const shown = document.getElementById(row.id);
+  if (isSaidAlready(shown, row)) return;
   if (shown?.matches(".renaming, :has(:popover-open, :focus-visible)")) {
     refresh(); // as soon as they are done with it
     return;
@@ -192,7 +209,7 @@ document.addEventListener("parley:news", refresh);
 
 // Nobody wants a list to jump under their hands, or to lose their place in it: it waits until they are done.
 
-const BUSY = ".renaming, :popover-open, #rail-words:focus, #rail-list :focus-visible";
+const BUSY = ".renaming, :popover-open, #rail-words:focus, #rail-list :focus-visible, .rail-gone[data-what=unarchived]";
 const PRESS = 300; // a press that takes the focus elsewhere is over by then
 let hasNews = false;
 

@@ -193,6 +193,8 @@ def test_many_are_selected_with_shift_stay_selected_and_go_together(
     page.locator(".rail-many").get_by_role("button", name="Delete").click()
     expect(page.get_by_text("3 deleted")).to_be_visible()
     assert Session.objects.filter(hidden_at=None).count() == len(sessions) - 3
+    expect(page.locator("#rail-selecting")).not_to_be_checked()
+    expect(page.locator(".rail-pick").first).to_be_hidden()
     page.get_by_role("button", name="Undo all").click()
     expect(row(page, sessions[2]).locator("a.rail-link")).to_be_visible()
 
@@ -235,6 +237,28 @@ def test_the_list_waits_with_what_is_new_for_whoever_is_in_it_by_keyboard(
     expect(link).to_be_focused()
     page.locator("#composer textarea").focus()
     expect(row(page, new)).to_be_visible()
+
+
+def test_archiving_says_so_and_can_be_undone_while_news_come(
+    signed_in: Page, sessions: list[Session], see: See
+) -> None:
+    page = signed_in
+    go_and_listen(page, f"/s/{sessions[0].pk}/")
+    menu(page, sessions[1], "Archive")
+    page.wait_for_timeout(700)  # its own news have come by then
+    expect(row(page, sessions[1])).to_contain_text("Archived")
+    page.reload()
+    row(page, sessions[1]).get_by_role("button", name="Undo").click()
+    expect(row(page, sessions[1]).locator("a.rail-link")).to_be_visible()
+    head = page.locator(".talk-head")
+    head.get_by_label("More").click()
+    see("chat-menu")
+    head.get_by_role("button", name="Archive").click()
+    expect(page.locator("#session-changed")).to_contain_text("Archived")
+    expect(head.locator("#session-chips")).to_contain_text("archived")
+    page.locator("#session-changed").get_by_role("button", name="Undo").click()
+    expect(page.locator("#session-changed")).to_contain_text("Unarchived")
+    expect(head.locator("#session-chips")).not_to_contain_text("archived")
 
 
 def test_the_archive_is_one_press_away(signed_in: Page, sessions: list[Session], see: See) -> None:
@@ -364,7 +388,7 @@ def test_without_a_script_everything_can_be_reached(plain: Page, site: str, ada:
         menu(page, sessions[1], "Archive")
     assert Session.objects.get(pk=sessions[1].pk).archived_at is not None
     open_rail(page)
-    expect(row(page, sessions[1])).to_have_count(0)
+    expect(row(page, sessions[1]).locator("a.rail-link")).to_have_count(0)
     page.locator(".rail-tools").get_by_role("link", name="Archived").click()
     expect(row(page, sessions[1])).to_be_visible()
     page.goto("/rail/")

@@ -11,11 +11,11 @@ from django.contrib.auth.models import Permission
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
-from history import recorder, rights
+from history import audit, recorder, rights
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.events import Failed
 from history.models import Exchange, Session
-from history.opening import open_for_reading
+from history.opening import READ, open_for_reading
 from relay import fragments
 from relay.database import in_database
 from relay.live import LiveAnswer
@@ -448,6 +448,31 @@ def test_a_session_that_was_deleted_meanwhile_takes_no_word(reader: Client, ada:
     Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
     assert reader.post(session.get_absolute_url(), {"text": "two"}).status_code == 404
     assert rights.find(ada, session.pk, rights.Purpose.LIST) is None
+
+
+# Who read it.
+
+
+@pytest.mark.django_db
+def test_the_head_names_who_read_the_session_until_its_owner_has_seen_it(
+    reader: Client, ada: Any, bob: Any, staff: Any
+) -> None:
+    session = chat_of(ada, "Why?", "So.")
+    assert "Read by" not in page(reader, session)
+    staff.user_permissions.set(Permission.objects.filter(codename__in=["view_session", "read_session"]))
+    open_for_reading(type(staff).objects.get(pk=staff.pk), session, reason="ticket 7")
+    assert f"Read by {staff}</button>" in page(reader, session)
+    stranger = Client()
+    stranger.force_login(bob)
+    assert stranger.post(f"/s/{session.pk}/readings/seen/").status_code == 404
+    stranger.force_login(staff)
+    assert "Read by" not in page(stranger, session)
+    assert stranger.post(f"/s/{session.pk}/readings/seen/").status_code == 404
+    assert f"Read by {staff}</button>" in page(reader, session)
+    assert reader.post(f"/s/{session.pk}/readings/seen/")["Location"] == f"/s/{session.pk}/#who-read"
+    assert "Read by" not in page(reader, session)
+    audit.record(READ, actor=staff.pk, session=session.pk, reason="ticket 8")
+    assert f"Read by {staff}</button>" in page(reader, session)
 
 
 # Answers that did not go well.

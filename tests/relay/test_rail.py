@@ -174,7 +174,7 @@ def test_a_page_takes_as_many_queries_however_many_it_shows(
 ) -> None:
     for place in range(number):
         recorder.pin(chat_of(ada, f"number {place}"), pinned=place % 2 == 0)
-    with django_assert_max_num_queries(6):  # the signed-in user (2), list, pinned, deleted, runs
+    with django_assert_max_num_queries(7):  # the signed-in user (2), list, pinned, deleted, just archived, runs
         page(reader)
 
 
@@ -324,6 +324,16 @@ def test_an_archived_session_leaves_the_list_is_in_the_archive_and_comes_back(re
     assert listed(page(reader)) == [str(session.pk)]
 
 
+def test_the_menu_of_the_open_session_says_what_became_of_it(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, "one")
+    html = do(reader, session, "archive", **{"from": "head"})
+    assert re.search(r'id="session-changed"[^>]*>\s*Archived', html)
+    assert f'hx-post="/s/{session.pk}/unarchive/"' in html.split("Undo")[0]
+    assert "Unarchive</button>" in html.split('id="session-verbs"')[1]
+    assert "Pinned" in do(reader, session, "pin", **{"from": "head"})
+    assert reader.post(f"/s/{session.pk}/archive/", {"from": "head"}).status_code == 302, "without a script"
+
+
 def test_a_pinned_session_that_is_archived_is_in_the_archive_alone(reader: Client, ada: Any) -> None:
     session = chat_of(ada, "one")
     recorder.pin(session, pinned=True)
@@ -462,7 +472,10 @@ def test_many_are_archived_and_deleted_together_but_never_somebody_elses(reader:
     mine = [chat_of(ada, f"number {number}") for number in range(3)]
     theirs = chat_of(bob, "his")
     ids = [str(session.pk) for session in (*mine, theirs)] + ["nonsense"]
-    reader.post("/rail/archive/", {"session": ids}, headers=HTMX)
+    html = reader.post("/rail/archive/", {"session": ids}, headers=HTMX).content.decode()
+    assert "3 archived" in html
+    assert "3 archived" in page(reader), "also after a reload"
+    assert "3 archived" not in page(reader, archived="1")
     assert Session.objects.filter(archived_at__isnull=False).count() == 3
     reader.post("/rail/unarchive/", {"session": ids}, headers=HTMX)
     assert Session.objects.filter(archived_at__isnull=False).count() == 0
@@ -480,7 +493,7 @@ def test_deleting_the_open_session_among_others_leads_to_an_empty_chat(reader: C
 
 def test_a_long_list_is_read_without_its_texts(ada: Any, django_assert_num_queries: Any) -> None:
     chat_of(ada, "one")
-    with django_assert_num_queries(4) as asked:
+    with django_assert_num_queries(5) as asked:
         read_rail(ada)
     assert not any("history_message" in query["sql"] for query in asked.captured_queries)
 
