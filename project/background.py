@@ -81,6 +81,7 @@ JOBS: list[Job] = [
     Job(name="check the counts by day", run="history.record.daily_check.check", every=3600, once_per="installation"),
     Job(name="run imports", run="history.importing.turns.work", every=1, once_per="process"),
     Job(name="count what keys use", run="relay.gateway.accounts.sync", every=0.4, once_per="process", at_end=True),
+    Job(name="end calls of revoked keys", run="relay.gateway.revocations.end_revoked", every=0.5, once_per="process"),
     Job(
         name="note issued answers", run="relay.gateway.ownership.write_issued", every=1, once_per="process", at_end=True
     ),

@@ -28,6 +28,7 @@ from relay.gateway import (
     own,
     ownership,
     refusals,
+    revocations,
     routes,
     whereabouts,
 )
@@ -165,6 +166,7 @@ async def _send_on(call: Call, client: Client) -> None:
     recording.accept(upstreams[0])
     leaving = Leaving(client.loop)
     client.watch(leaving.client_is_gone)
+    revocations.watch(call.key.pk, leaving)
     try:
         await _carried(call, upstreams, client, recording)
     except ProviderError as error:
@@ -175,10 +177,16 @@ async def _send_on(call: Call, client: Client) -> None:
         refusal.headers += of_record(call)
         raise
     except asyncio.CancelledError:
-        recording.end("client_gone" if client.is_gone else "stopped")
+        why = revocations.WHY if leaving.is_ended else ""
+        recording.end("stopped" if why or not client.is_gone else "client_gone", error=why)
         if not leaving.has_let_go():
             raise
+        if why and not client.has_begun:
+            raise Refusal(why, "authentication", headers=of_record(call)) from None
+        if why:
+            client.cut()
     finally:
+        revocations.unwatch(call.key.pk, leaving)
         leaving.close()
         recording.end("client_gone" if client.is_gone else "server_lost")
         if recording.edges is not None:

@@ -16,13 +16,14 @@ _drained: set[Leaving] = set()
 class Leaving:
     """Of the task in which it is made."""
 
-    __slots__ = ("_let_go", "_loop", "_task", "_timer")
+    __slots__ = ("_let_go", "_loop", "_task", "_timer", "is_ended")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._task = asyncio.current_task(loop)
         self._timer: asyncio.TimerHandle | None = None
         self._let_go = False
+        self.is_ended = False  # by the relay itself, because its key does not hold any more
 
     def client_is_gone(self) -> None:
         if settings.PARLEY_RELAY_ON_DISCONNECT == "drain" and len(_drained) < settings.PARLEY_RELAY_DRAINS:
@@ -36,6 +37,15 @@ class Leaving:
         if self._task is not None:
             self._let_go = True
             self._task.cancel()
+
+    def end_soon(self) -> None:
+        """From any thread."""
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._task is not None and not self.is_ended:
+            self.is_ended = True
+            self.let_go()
 
     def has_let_go(self) -> bool:
         """Whether it was us who cancelled; then the task may end as if nothing had happened."""
