@@ -29,7 +29,7 @@ NOT_SENT = (
 )
 NOT_SENT_BEGINNINGS = ("x-forwarded-", "cf-", "x-crs-", "x-parley-")
 # What an upstream that is a Parley itself says of its own record would stand beside what we say of ours.
-SAID_BY_US = frozenset({"x-parley-exchange-id", "x-parley-session-id", "x-parley-recording"})
+SAID_BY_US = frozenset({"x-parley-exchange-id", "x-parley-session-id", "x-crs-session-id", "x-parley-recording"})
 NOT_RETURNED = frozenset(
     name.encode()
     for name in BETWEEN_HOPS | SAID_BY_US | {"set-cookie", "date", "server", "alt-svc", "strict-transport-security"}

@@ -11,7 +11,8 @@ def our_headers(call: Call) -> list[tuple[bytes, bytes]]:
         (b"x-parley-recording", call.recording.encode()),
     ]
     if call.naming.session and call.recording != "off":
-        told.append((b"x-parley-session-id", str(call.naming.session).encode()))
+        session = str(call.naming.session).encode()
+        told += [(b"x-parley-session-id", session), (b"x-crs-session-id", session)]
     return told
 
 

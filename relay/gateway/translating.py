@@ -45,6 +45,7 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.plain import Request
 
 NOT_CARRIED = "x-parley-not-carried"
+TRANSLATED_TO = "x-parley-translated-to"
 MOST_NAMED = 1_000
 # Of a refusal that is worth telling in another language.
 PASSED_ERROR_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
@@ -282,7 +283,8 @@ class Translation:
     def headers(self) -> list[tuple[bytes, bytes]]:
         lost = [(NOT_CARRIED.encode(), self.not_carried.encode())] if self.lost else []
         ids = [pair for pair in heads.returned(self.reply.response.raw_headers) if pair[0].endswith(b"request-id")]
-        return [*ids, *lost, *our_headers(self.call)]
+        translated = (TRANSLATED_TO.encode(), self.reply.upstream.dialect.encode())
+        return [*ids, *lost, translated, *our_headers(self.call)]
 
     @property
     def reply_id(self) -> str:

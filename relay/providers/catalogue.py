@@ -10,12 +10,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from relay.errors import ProviderError, detached
 from relay.providers import sessions
 from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.http import HttpProvider
-from relay.providers.listing import list_models, merged
+from relay.providers.listing import list_models, merged, probe_dialects
 from relay.providers.nearby import models_nearby
 
 FRESH_SECONDS = 300.0
@@ -60,6 +61,8 @@ class Catalogue:
 
     async def _ask(self, provider: HttpProvider) -> None:
         endpoint = provider.endpoint
+        if endpoint.probes_dialects and (spoken := await _probed(endpoint)) is not None:
+            provider.endpoint = endpoint = replace(endpoint, also_speaks=spoken)
         try:
             listed = await list_models(endpoint)
         except ProviderError as error:
@@ -78,3 +81,10 @@ class Catalogue:
                 provider.models = offered
                 found.append(provider)
         self.found = tuple(found)
+
+
+async def _probed(endpoint: Endpoint) -> tuple[str, ...] | None:
+    try:
+        return await probe_dialects(endpoint)
+    except ProviderError:
+        return None

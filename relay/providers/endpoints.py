@@ -70,6 +70,8 @@ class Endpoint:
     switches: Switches = field(default_factory=Switches)
     patience: Patience = field(default_factory=Patience)
     also_speaks: tuple[str, ...] = ()
+    # Whether the server is asked which further dialects it takes, because the operator has not said so.
+    probes_dialects: bool = False
     paths: tuple[str, ...] = ()
 
     @property

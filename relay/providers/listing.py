@@ -28,6 +28,9 @@ PATHS = {
     "anthropic-messages": "/v1/models?limit=1000",
     "gemini-generate": "/v1beta/models?pageSize=1000",
 }
+# Which further dialects a server of a dialect may take, and where.
+PROBES = {"openai-chat": {"openai-responses": "/responses"}}
+NOT_THERE, COMPLAINTS = frozenset({404, 405, 410, 501}), frozenset({400, 415, 422})
 _NO_CHAT = re.compile(
     r"embed|rerank|moderation|whisper|transcri|(^|[-_])tts|speech|realtime|audio|dall-e|image|video|veo|sora|imagen"
     r"|banana|-live|guard|davinci|babbage|-instruct$|computer-use|robotics",
@@ -47,6 +50,24 @@ async def list_models(endpoint: Endpoint) -> tuple[Model, ...]:
     else:
         found = _like_openai(listed, endpoint)
     return tuple(model for model in found if 0 < len(model.name) <= LONGEST_MODEL)
+
+
+async def probe_dialects(endpoint: Endpoint) -> tuple[str, ...] | None:
+    """Which further dialects the server takes: it is sent an empty request, which no model answers. None: no telling.
+
+    A server that knows the address complains about the request, one that does not says that nothing is there.
+    """
+    spoken = []
+    for dialect, path in PROBES.get(endpoint.dialect, {}).items():
+        try:
+            await fetch(endpoint, endpoint.base_url + path, ask={})
+        except ProviderError as error:
+            if error.status in NOT_THERE:
+                continue
+            if error.status not in COMPLAINTS:
+                return None
+        spoken.append(dialect)
+    return tuple(spoken)
 
 
 def merged(known: Iterable[Model], listed: Iterable[Model], *, keeps_all: bool) -> tuple[Model, ...]:

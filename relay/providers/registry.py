@@ -20,6 +20,7 @@ from relay.providers.catalogue import Catalogue
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
 from relay.providers.http import HttpProvider, Trouble
 from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches, other_dialects
+from relay.providers.listing import PROBES
 from relay.providers.local import SERVER, LocalProvider, missing_packages
 from relay.providers.nearby import LM_STUDIO, OLLAMA
 
@@ -48,6 +49,12 @@ class Standing:
     trouble: Trouble | None = None
     list_error: ProviderError | None = None
     missing: tuple[str, ...] = ()
+    also_speaks: tuple[str, ...] = ()
+
+    @property
+    def translates_responses(self) -> bool:
+        """Whether clients of Responses, such as Codex, are translated here although the server is like OpenAI's."""
+        return self.dialect == "openai-chat" and not self.is_demo and "openai-responses" not in self.also_speaks
 
 
 class Router:
@@ -132,6 +139,7 @@ class Router:
             trouble=provider.trouble if isinstance(provider, HttpProvider) else None,
             list_error=self.catalogue.errors.get(provider.name),
             missing=tuple(missing_packages()) if isinstance(provider, LocalProvider) else (),
+            also_speaks=endpoint.also_speaks if endpoint else (),
         )
 
 
@@ -192,6 +200,7 @@ def _from_variables(vendor: Vendor) -> Endpoint:
         models_are_guessed=True,
         switches=default_switches(dialect, base_url),
         also_speaks=other_dialects(dialect, base_url),
+        probes_dialects=bool(given) and dialect in PROBES,
     )
 
 

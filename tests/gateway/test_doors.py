@@ -188,7 +188,9 @@ def test_a_key_can_ask_how_it_stands(relay: Relay, ada: User) -> None:
 def session_of(relay: Relay, key: str, body: Any = None, **headers: str) -> str | None:
     answered = ask(relay, "/v1/chat/completions", body or HI, x_api_key=key, **headers)
     assert answered.status == 200, answered.body
-    return answered.headers.get("x-parley-session-id")
+    told = answered.headers.get("x-parley-session-id")
+    assert answered.headers.get("x-crs-session-id") == told
+    return told
 
 
 def test_a_call_that_names_no_session_is_told_none(relay: Relay, key: str) -> None:

@@ -569,3 +569,15 @@ def test_whoever_is_refused_is_told_too_what_is_recorded_and_where(
     assert answered.headers["x-parley-recording"] == "full"
     assert answered.headers["x-parley-session-id"] == str(relay.accepted()[0].session)
     assert answered.headers["x-parley-exchange-id"] == str(relay.ended()[0].exchange)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_a_translated_reply_says_which_dialect_it_was_translated_to(
+    relay: Relay, key: str, vendors: Vendors, is_streamed: bool
+) -> None:
+    only(vendors, "openai-chat")
+    body = {"model": "model", "input": "hi", "stream": is_streamed}
+    translated = ask(relay, "/v1/responses", body, x_api_key=key)
+    assert translated.headers["x-parley-translated-to"] == "openai-chat"
+    only(vendors, "openai-responses")
+    assert "x-parley-translated-to" not in ask(relay, "/v1/responses", body, x_api_key=key).headers

@@ -127,6 +127,30 @@ async def test_settings_lead_to_an_answer(settings: Any, vendors: Vendors) -> No
     assert vendors.requests[0].path == "/v1/chat/completions"
 
 
+@pytest.mark.parametrize(("path", "spoken"), [("/v1", ("openai-responses",)), ("/elsewhere", ())])
+def test_a_base_url_alone_is_asked_whether_it_takes_responses(
+    settings: Any, vendors: Vendors, path: str, spoken: tuple[str, ...]
+) -> None:
+    settings.OPENAI_API_KEY, settings.OPENAI_BASE_URL = KEYS["openai"], vendors.url + path
+    router = registry.router()
+    [standing] = [standing for standing in router.providers() if standing.name == "openai"]
+    assert (standing.also_speaks, standing.translates_responses) == ((), True)
+    router.catalogue.refresh()
+    [standing] = [standing for standing in router.providers() if standing.name == "openai"]
+    assert (standing.also_speaks, standing.translates_responses) == (spoken, not spoken)
+    assert vendors.requests == []
+
+
+def test_what_cannot_be_found_out_changes_nothing(settings: Any, vendors: Vendors) -> None:
+    settings.OPENAI_API_KEY, settings.OPENAI_BASE_URL = "wrong", vendors.url + "/elsewhere"
+    vendors.pages["/elsewhere/responses"] = web.json_response({"error": {"message": "Who are you?"}}, status=401)
+    provider = registry.router().provider("openai")
+    assert isinstance(provider, HttpProvider)
+    provider.endpoint = replace(provider.endpoint, also_speaks=("openai-responses",))
+    registry.router().catalogue.refresh()
+    assert provider.endpoint.also_speaks == ("openai-responses",)
+
+
 # What is really there
 
 

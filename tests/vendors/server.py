@@ -128,6 +128,8 @@ class Vendors:
     def _answer_in(self, dialect: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             seen = await _seen(request, dialect)
+            if not seen.body:  # somebody asks whether this address is there
+                return _refusal(dialect, Failed(message="Missing required parameter.", kind="invalid_request"))
             self.requests.append(seen)
             try:
                 response = await self._respond(request, seen)
