@@ -1,0 +1,110 @@
+"""Chat sockets while Redis or the database is away: every word exactly once, and nobody is dropped without a word."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from faults.relay.outage import database_away
+from tests.chat.served import House, Program, house_in
+from tests.chat.served.house import APPLICATION, HASTY, Server, slowly, words
+from tests.chat.served.redis import RedisServer, redis_server
+
+WORDS = 120
+# Longer than the channel layer waits with its usual patience.
+LONG_SECONDS = 12.0
+
+
+def run_redis(folder: Path, server: str, rounds: int) -> str:
+    """Redis is killed or hangs in the middle of answers; clients reconnect at random."""
+    answers, outages = max(2, rounds // 2), Counter[str]()
+    with _house(folder) as house, redis_server(Path(tempfile.mkdtemp(dir=folder))) as redis:
+        with _processes(house, redis, HASTY) as (here, there):
+            for _ in range(answers):
+                outages[_answer_during(house, redis, here, there, random.uniform(0.3, 3.0))] += 1  # noqa: S311
+        with _processes(house, redis, APPLICATION) as (here, there):
+            _answer_during(house, redis, here, there, LONG_SECONDS, outage="hangs")
+    told = ", ".join(f"{outage} {count} times" for outage, count in sorted(outages.items()))
+    return f"Redis {told} and hung {LONG_SECONDS:.0f} s: {answers + 1} answers, each word once at every socket"
+
+
+def run_database(folder: Path, server: str, rounds: int) -> str:
+    """The database is away in the middle of answers; sockets say `unavailable` and go on."""
+    answers, refused = max(2, rounds // 8), 0
+    with _house(folder) as house, house.serving("uvicorn") as here:
+        for _ in range(answers):
+            house.plays(slowly(WORDS, seconds=0.03))
+            asking = house.program(here)
+            sent = asking.ask("send", text="Count.")
+            watching = house.program(here)
+            watching.ask("open", session=sent["session_id"])
+            asking.until_text(sent["run"], lambda text: "w10 " in text)
+            with database_away(house.variables["DATABASE_URL"], server):
+                refused += _is_refused(watching) if server else 0
+                asking.until_text(sent["run"], lambda text: "w60 " in text)
+            for program in (asking, watching):
+                assert program.ended(sent["run"])["outcome"] == "done", program.heard[-1]
+                assert program.words(sent["run"]) == words(WORDS), f"{program.words(sent['run'])}"
+            assert _stored_words(house, here, sent["session_id"]) == words(WORDS), "the record lacks words"
+            house.close_sockets()
+    said = f"{refused} commands were told `unavailable`" if server else "commands waited"
+    return f"{answers} outages of the database: each word once at every socket; {said}"
+
+
+def _answer_during(
+    house: House, redis: RedisServer, here: Server, there: Server, seconds: float, *, outage: str = ""
+) -> str:
+    """One answer at `there`, watched here and there; in its middle Redis is away."""
+    house.plays(slowly(WORDS, seconds=0.05))
+    asking = house.program(there)
+    sent = asking.ask("send", text="Count.")
+    run, session = sent["run"], sent["session_id"]
+    watching, leaving = house.program(here), house.program(here)
+    for program in (watching, leaving):
+        program.ask("open", session=session)
+    asking.until_text(run, lambda text: "w5 " in text)
+    outage = outage or random.choice(["was killed", "hangs"])  # noqa: S311
+    with redis.hanging() if outage == "hangs" else redis.killed():
+        leaving.close()
+        time.sleep(seconds)
+    back = house.program(here)
+    is_running = bool(back.ask("open", session=session)["running"])
+    for program in [asking, watching] + [back] * is_running:
+        assert program.ended(run)["outcome"] == "done", program.heard[-1]
+        assert program.words(run) == words(WORDS), f"{outage} for {seconds:.1f} s: {program.words(run)}"
+    assert _stored_words(house, here, session) == words(WORDS)
+    house.close_sockets()
+    return outage
+
+
+def _is_refused(program: Program) -> bool:
+    """Whether a command is refused for the moment, in the words that promise that."""
+    program.socket.send('{"type": "list", "id": "meanwhile"}')
+    told = program.until(lambda told: told.get("id") == "meanwhile")
+    assert told["type"] == "list" or told["code"] == "unavailable", told
+    return bool(told["type"] == "error")
+
+
+def _stored_words(house: House, server: Server, session: str) -> list[str]:
+    answer = house.program(server).ask("history", session=session, count=1)["messages"][-1]
+    return str(answer["content"]).split()
+
+
+@contextmanager
+def _house(folder: Path) -> Iterator[House]:
+    with house_in(Path(tempfile.mkdtemp(dir=folder))) as house:
+        yield house
+
+
+@contextmanager
+def _processes(house: House, redis: RedisServer, application: str) -> Iterator[tuple[Server, Server]]:
+    with ExitStack() as stack:
+        here, there = (
+            stack.enter_context(house.serving("uvicorn", application=application, redis=redis.url)) for _ in range(2)
+        )
+        yield here, there
