@@ -53,7 +53,9 @@ class AgentFilesAdmin(admin.ModelAdmin[Agent]):
         if agent is None:
             raise Http404
         named = {"Content-Disposition": f'attachment; filename="{agent.name}.toml"'}
-        return HttpResponse(agents_as_toml.written(agent), content_type="application/toml", headers=named)
+        return HttpResponse(
+            agents_as_toml.written(agent), content_type="application/toml; charset=utf-8", headers=named
+        )
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_add_permission(request):

@@ -208,7 +208,7 @@ def _exported(request: HttpRequest, sessions: QuerySet[Session], *, format: str,
     export = begin(request.user, Selection(sessions=ids), format, reason=reason)
     disposition = content_disposition_header(as_attachment=True, filename=export.file_name) or "attachment"
     headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-    return StreamingHttpResponse(aiter(export), content_type=export.media_type, headers=headers)
+    return StreamingHttpResponse(aiter(export), content_type=export.content_type, headers=headers)
 
 
 def counts_of(sessions: QuerySet[Session]) -> list[tuple[Any, int]]:

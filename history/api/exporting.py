@@ -63,7 +63,7 @@ def _selection(asked: Mapping[str, Any]) -> Selection:
 
 def _stream(export: Export) -> StreamingHttpResponse:
     """Under ASGI read as fast as it is sent: the iterator is an async one."""
-    response = StreamingHttpResponse(export, content_type=export.media_type)
+    response = StreamingHttpResponse(export, content_type=export.content_type)
     response["Content-Disposition"] = f'attachment; filename="{export.file_name}"'
     response["X-Content-Type-Options"] = "nosniff"
     return response

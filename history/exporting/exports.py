@@ -53,10 +53,11 @@ class Export:
         return f"{name}.gz" if self.compress else name
 
     @property
-    def media_type(self) -> str:
+    def content_type(self) -> str:
+        """Texts say that they are UTF-8: many clients read a text without a charset as Latin-1, or guess."""
         if self.compress:
             return "application/gzip"
-        return "application/zip" if self.is_archive else self.exporter.media_type
+        return "application/zip" if self.is_archive else f"{self.exporter.media_type}; charset=utf-8"
 
     @property
     def report(self) -> Report:

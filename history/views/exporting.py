@@ -69,7 +69,7 @@ async def export(request: HttpRequest) -> HttpResponseBase:
 
 def download(export: Export) -> StreamingHttpResponse:
     """A stream that is read as fast as it is sent."""
-    response = StreamingHttpResponse(export, content_type=export.media_type)
+    response = StreamingHttpResponse(export, content_type=export.content_type)
     response["Content-Disposition"] = f'attachment; filename="{export.file_name}"'
     response["X-Content-Type-Options"] = "nosniff"
     return response

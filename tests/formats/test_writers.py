@@ -321,7 +321,7 @@ def test_several_files_come_in_a_zip_with_the_report(ada: User, form: str, tmp_p
     sessions = [monitored(ada), rich_session(ada), recorder.start_session(owner=ada)]
     export = begin(ada, Selection(), form)
     (tmp_path / "export.zip").write_bytes(b"".join(export.pieces()))
-    assert (export.media_type, export.file_name[-4:]) == ("application/zip", ".zip")
+    assert (export.content_type, export.file_name[-4:]) == ("application/zip", ".zip")
     with ZipFile(tmp_path / "export.zip") as archive:
         assert archive.testzip() is None
         names = archive.namelist()

@@ -12,6 +12,7 @@ from django.contrib.auth.models import Permission
 from django.db import connections
 from django.test import AsyncClient
 
+from history.formats.all_exporters import EXPORTERS
 from history.models import AuditEvent, Session
 from project.accounts.models import User
 from tests.history.rest import Api, secret_of
@@ -41,7 +42,7 @@ async def test_an_export_is_a_stream_and_goes_on_from_its_cursor(async_client: A
     key = await sync_to_async(secret_of)(ada, "export", owner_wide=True)
     bearer = {"Authorization": f"Bearer {key}"}
     response, content = await downloaded(async_client, "since=start", **bearer)
-    assert response["Content-Type"] == "application/x-ndjson"
+    assert response["Content-Type"] == "application/x-ndjson; charset=utf-8"
     assert response["Content-Disposition"].startswith("attachment; filename=")
     assert titles(content) == ["one"]
     cursor = json.loads(content.splitlines()[-1])["cursor"]
@@ -49,9 +50,21 @@ async def test_an_export_is_a_stream_and_goes_on_from_its_cursor(async_client: A
     _, content = await downloaded(async_client, f"since={cursor}", **bearer)
     assert "two" in titles(content)
     response, content = await downloaded(async_client, f"format=markdown&session={later.pk}", **bearer)
-    assert (response["Content-Type"], b"two" in content) == ("text/markdown", True)
+    assert (response["Content-Type"], b"two" in content) == ("text/markdown; charset=utf-8", True)
     response, content = await downloaded(async_client, "gzip=true&mine=true", **bearer)
     assert (response["Content-Type"], titles(gzip.decompress(content))) == ("application/gzip", ["one", "two"])
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", EXPORTERS)
+async def test_every_text_export_says_that_it_is_utf_8(async_client: AsyncClient, ada: User, name: str) -> None:
+    session = await sync_to_async(chat_of)(ada, "早上好", "yes")
+    key = await sync_to_async(secret_of)(ada, "export", owner_wide=True)
+    response, content = await downloaded(
+        async_client, f"format={name}&session={session.pk}", **{"Authorization": f"Bearer {key}"}
+    )
+    assert response["Content-Type"].endswith("; charset=utf-8")
+    assert content.decode("utf-8")
 
 
 @pytest.fixture
