@@ -4,7 +4,7 @@ Most texts hold no secret, so the text is glanced at first: does it have a run o
 a needle of this detector occur in it at all? Only then a pattern is searched. Patterns begin with a literal (a fast
 search) and look back from there to see where the token begins; every repetition is bounded or possessive, so no text
 can make one of them slow. A secret behind an escape (`\nsk-…` in JSON inside a text, `%3Dsk-…` in a URL) begins there
-too: that is what `_starts` is for.
+too: that is what `starts` is for. The formats of most vendors are in `token_formats`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from string import ascii_letters, digits
+
+from history.token_formats import NAMED_FORMATS, SAFE, TOKEN_FORMATS, TokenFormat, starts
 
 # No token of a vendor is shorter; few words of prose are longer.
 TOKEN_CHARS = 16
@@ -90,14 +92,6 @@ def search(text: str, seen: str, detectors: Iterable[Detector], hits: Counter[st
     return text
 
 
-def _starts(literal: str, before: str = "A-Za-z0-9") -> str:
-    """The literal, where no character of `before` precedes it, or an escape sequence does."""
-    return (
-        rf"{literal}(?:(?<![{before}]{literal})|(?<=\\[nrtbf]{literal})"
-        rf"|(?<=%[0-9A-Fa-f]{{2}}{literal})|(?<=\\u[0-9A-Fa-f]{{4}}{literal}))"
-    )
-
-
 def _detector(name: str, needles: str, *patterns: str, reads_pairs: bool = False) -> Detector:
     compiled = tuple(re.compile(pattern) for pattern in patterns)
     return Detector(
@@ -110,7 +104,7 @@ def _detector(name: str, needles: str, *patterns: str, reads_pairs: bool = False
 
 # Credentials. The order counts: a detector further down never sees what one above has replaced.
 
-_SAFE = "[A-Za-z0-9_-]"
+_SAFE = SAFE
 # A random token holds a digit early on; a hyphenated word does not.
 _A_DIGIT_SOON = "(?=[A-Za-z_-]{0,60}[0-9])"
 _FRESH = r"(?!\[redacted:)"
@@ -138,14 +132,19 @@ _HEADER = rf":\s{{0,4}}(?P<secret>{_FRESH}[A-Za-z0-9._~+/=-]{{8,}}+)"
 _BEARER = r"(?:\s{1,4}|%20|\+)(?P<secret>(?=[A-Za-z._~+/=-]{0,80}[0-9])[A-Za-z0-9._~+/=-]{16,}+)"
 _LOGIN = rf"""[^\s/@:"'<>\\]{{0,256}}:(?P<secret>{_FRESH}[^\s/"'<>`\\]{{1,512}})@"""
 
+
+def _of_formats(formats: Iterable[TokenFormat]) -> tuple[Detector, ...]:
+    return tuple(_detector(one.name, one.needles, *one.patterns) for one in formats)
+
+
 # Each match holds at least TOKEN_CHARS letters, digits, hyphens or underscores in a row.
 TOKENS: tuple[Detector, ...] = (
     _detector("parley-key", "parley_", r"parley_[a-z0-9]{4,16}_[A-Za-z0-9]{32,}+"),
     _detector("anthropic-key", "sk-ant-", rf"sk-ant-{_SAFE}{{20,}}+"),
     _detector("openrouter-key", "sk-or-", rf"sk-or-{_SAFE}{{20,}}+"),
     # Not OpenSSH's names of key types, such as sk-ssh-ed25519-cert-v01.
-    _detector("openai-key", "sk-", _starts("sk-") + rf"(?!ssh-|ecdsa-){_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
-    _detector("google-key", "aiza", _starts("AIza", "A-Za-z0-9+/") + rf"{_SAFE}{{35,}}+"),
+    _detector("openai-key", "sk-", starts("sk-") + rf"(?!ssh-|ecdsa-){_A_DIGIT_SOON}{_SAFE}{{20,}}+"),
+    _detector("google-key", "aiza", starts("AIza", "A-Za-z0-9+/") + rf"{_SAFE}{{35,}}+"),
     _detector("google-oauth", "ya29. gocspx-", rf"ya29\.{_SAFE}{{20,}}+", rf"GOCSPX-{_SAFE}{{20,}}+"),
     _detector(
         "github-token",
@@ -159,8 +158,8 @@ TOKENS: tuple[Detector, ...] = (
     _detector(
         "aws-access-key",
         "akia asia",
-        _starts("AKIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
-        _starts("ASIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
+        starts("AKIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
+        starts("ASIA") + "[A-Z2-7]{16}(?![A-Za-z0-9])",
     ),
     _detector("slack-token", "xox xapp-", r"xox[abceoprs]-[A-Za-z0-9-]{12,}+", r"xapp-[A-Za-z0-9-]{12,}+"),
     _detector(
@@ -171,24 +170,26 @@ TOKENS: tuple[Detector, ...] = (
     _detector(
         "stripe-key", "k_live_ k_test_ whsec_", r"[srp]k_(?:live|test)_[A-Za-z0-9]{16,}+", r"whsec_[A-Za-z0-9+/=]{24,}+"
     ),
-    _detector("huggingface-token", "hf_", _starts("hf_") + r"[A-Za-z0-9]{30,}+"),
+    _detector("huggingface-token", "hf_", starts("hf_") + r"[A-Za-z0-9]{30,}+"),
     _detector("groq-key", "gsk_", r"gsk_[A-Za-z0-9]{32,}+"),
-    _detector("xai-key", "xai-", _starts("xai-") + r"[A-Za-z0-9]{40,}+"),
+    _detector("xai-key", "xai-", starts("xai-") + r"[A-Za-z0-9]{40,}+"),
     _detector("perplexity-key", "pplx-", r"pplx-[A-Za-z0-9]{32,}+"),
-    _detector("replicate-token", "r8_", _starts("r8_") + r"[A-Za-z0-9]{30,}+"),
+    _detector("replicate-token", "r8_", starts("r8_") + r"[A-Za-z0-9]{30,}+"),
     _detector("npm-token", "npm_", r"npm_[A-Za-z0-9]{36,}+"),
     _detector("pypi-token", "pypi-", rf"pypi-{_SAFE}{{32,}}+"),
-    _detector("sendgrid-key", "sg.", _starts(r"SG\.") + rf"{_SAFE}{{16,64}}+\.{_SAFE}{{32,}}+"),
+    _detector("sendgrid-key", "sg.", starts(r"SG\.") + rf"{_SAFE}{{16,64}}+\.{_SAFE}{{32,}}+"),
     _detector("digitalocean-token", "_v1_", r"do[por]_v1_[a-f0-9]{64}"),
+    *_of_formats(TOKEN_FORMATS),
     _detector(
         "jwt",
         "eyj",
-        _starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+",
+        starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+",
     ),
 )
 
 SECRETS: tuple[Detector, ...] = (
     _detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
+    *_of_formats(NAMED_FORMATS),
     _detector(
         "aws-secret-key",
         "secret",

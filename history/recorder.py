@@ -62,10 +62,19 @@ class Append:
 
 
 def start_session(
-    *, owner: Any, api_key: ApiKey | None = None, source: str = Session.Source.CHAT, **fields: Any
+    *,
+    owner: Any,
+    api_key: ApiKey | None = None,
+    source: str = Session.Source.CHAT,
+    recording: str = "full",
+    **fields: Any,
 ) -> Session:
-    """A new, empty session. Until when it is kept is decided now, and again with every entry."""
+    """A new, empty session. Until when it is kept is decided now, and again with every entry.
+
+    The stricter of `recording` and the mode of the key says what is kept of title, names and metadata.
+    """
     refuse_when_off()
+    fields = storage.kept_fields(fields, recording=stricter(recording, api_key.recording if api_key else recording))
     now = timezone.now()
     begun = fields.pop("created_at", None) or now
     session = Session(
@@ -207,7 +216,8 @@ def rename(session: Session, *, title: str, by: Any = None) -> None:
 
 def assign(session: Session, *, agent: str) -> None:
     """From now on this agent answers here, unless a message asks for another."""
-    session.agent = rows.fitting_text(Session, "agent", agent)
+    mode = session.api_key.recording if session.api_key else "full"
+    session.agent = rows.fitting_text(Session, "agent", storage.kept_fields({"agent": agent}, recording=mode)["agent"])
     with writing():
         storage.change(session.pk, agent=session.agent, marked_at=timezone.now())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,7 @@ from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
 from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Blob, Message, SearchRow, Session, ToolCall
 from history.policies import set_expiries
+from history.redaction_walk import Redactors
 from history.selectors import entries_of
 
 # The columns of a session that appending changes.
@@ -111,10 +112,26 @@ def change(session_id: UUID, **columns: Any) -> None:
 
 def kept_title(title: str, *, api_key: ApiKey | None) -> str:
     """A title that somebody wrote, on one line, without what the key keeps out of the record."""
-    line = " ".join(title.split())
-    mode = api_key.recording if api_key else "full"
-    redactors = redaction.redactors_for(mode if redaction.stores_bodies(mode) else "redacted")
-    return rows.fitting_text(Session, "title", redaction.redacted_text(line, redactors)[0])
+    fields = kept_fields({"title": " ".join(title.split())}, recording=api_key.recording if api_key else "full")
+    return str(rows.fitting(Session, fields)["title"])
+
+
+def kept_fields(fields: Mapping[str, Any], *, recording: str) -> dict[str, Any]:
+    """Columns of a session as a recording mode lets them be kept: texts and metadata without credentials."""
+    redactors = redaction.redactors_for(recording if redaction.stores_bodies(recording) else "redacted")
+    if redactors.do_nothing:
+        return dict(fields)
+    return {name: _kept_field(name, value, redactors) for name, value in fields.items()}
+
+
+def _kept_field(name: str, value: Any, redactors: Redactors) -> Any:
+    if isinstance(value, dict):
+        return redaction.redacted_json(value, redactors)
+    if not isinstance(value, str):
+        return value
+    return (
+        redaction.redacted_text(value, redactors)[0] if name == "title" else redaction.redacted_name(value, redactors)
+    )
 
 
 def store_blobs(blobs: Sequence[Blob]) -> None:

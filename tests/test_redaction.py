@@ -42,6 +42,7 @@ from history.entries import (
 )
 from history.redaction import redacted, redacted_text, redactors_for
 from history.redaction_walk import Redactors
+from history.token_formats import NAMED_FORMATS, TOKEN_FORMATS
 from tests.examples import examples
 
 CREDENTIALS = Redactors(credentials=True)
@@ -193,7 +194,10 @@ def test_of_a_secret_in_its_place_only_the_secret_goes(name: str, pair: tuple[st
 
 
 def test_every_detector_is_shown_by_an_example() -> None:
-    assert {detector.name for detector in (*TOKENS, *SECRETS)} == set(FOUND) | set(IN_CONTEXT)
+    """Those of `token_formats` have theirs in `test_token_formats`."""
+    formats = {one.name for one in (*TOKEN_FORMATS, *NAMED_FORMATS)}
+    shown = set(FOUND) | set(IN_CONTEXT)
+    assert {detector.name for detector in (*TOKENS, *SECRETS)} == shown | formats
     assert {detector.name for detector in PERSONAL} == set(PERSONAL_FOUND)
 
 

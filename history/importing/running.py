@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from django.db import DataError, IntegrityError
 
-from history import audit
+from history import audit, storage
 from history.bodies import EntryTooLarge
 from history.entries import EntryError, ModelInput
 from history.errors import HistoryError, HistoryOff
@@ -109,6 +109,7 @@ class _Import:
     def __init__(self, owner: Any, *, api_key: ApiKey | None, dry_run: bool, restore_owners: bool) -> None:
         self.owner = owner
         self.under = None if api_key is None or sees_all_of_owner(api_key) else api_key
+        self.recording = api_key.recording if api_key else "full"
         self.dry_run, self.restore_owners = dry_run, restore_owners
         self.on_bytes: OnBytes = lambda count: None
         self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
@@ -170,14 +171,14 @@ class _Import:
                 yield (yield from self._stored(found, reader.NAME, source.name))
 
     def _stored(self, found: Conversation, name: str, file: str) -> Generator[None, None, Item]:
-        title = _title_of(found)
+        title = storage.kept_fields({"title": _title_of(found)}, recording=self.recording)["title"]
         try:
             if not found.nodes:
                 raise FormatError(gettext_noop("nobody said anything in it"))
             if self.dry_run:
                 stored = storing.look(found, owner=self.owner, under=self.under)
             else:
-                stored = yield from storing.store(found, owner=self.owner, under=self.under)
+                stored = yield from storing.store(found, owner=self.owner, under=self.under, recording=self.recording)
         except HistoryOff:
             raise
         except REFUSALS as error:
@@ -210,7 +211,7 @@ class _Import:
         counted.begin()
         with closing(counted.open()) as stream:
             owner = None if self.restore_owners else self.owner
-            for restored in jsonl.restore(raw_lines(stream), owner=owner, under=self.under):
+            for restored in jsonl.restore(raw_lines(stream), owner=owner, under=self.under, recording=self.recording):
                 yield None if restored is None else _item(restored, piece.name)
 
 

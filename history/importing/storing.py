@@ -60,18 +60,25 @@ def find(owner: Any, *, client: str, source_id: str, under: ApiKey | None) -> tu
         attempt += 1
 
 
-def store(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Generator[None, None, Stored]:
-    """Import it, or what of it is not there yet. Between the batches of a long one somebody else may go on."""
+def store(
+    conversation: Conversation, *, owner: Any, under: ApiKey | None = None, recording: str = "full"
+) -> Generator[None, None, Stored]:
+    """Import it, or what of it is not there yet. Between the batches of a long one somebody else may go on.
+
+    `recording` is the mode of the key that sends it, also where the session is not recorded under that key.
+    """
     try:
-        return (yield from _store_together(conversation, owner=owner, under=under))
+        return (yield from _store_together(conversation, owner=owner, under=under, recording=recording))
     except IntegrityError:  # somebody else has just begun with the same one
-        return (yield from _store_together(conversation, owner=owner, under=under))
+        return (yield from _store_together(conversation, owner=owner, under=under, recording=recording))
 
 
-def _store_together(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Generator[None, None, Stored]:
+def _store_together(
+    conversation: Conversation, *, owner: Any, under: ApiKey | None, recording: str
+) -> Generator[None, None, Stored]:
     is_short = len(conversation.nodes) <= BATCH
     with writing() if is_short else nullcontext():
-        return (yield from _store(conversation, owner=owner, under=under))
+        return (yield from _store(conversation, owner=owner, under=under, recording=recording))
 
 
 def look(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Stored:
@@ -94,12 +101,14 @@ def link(owner: Any, *, child: UUID, client: str, parent_id: str, under: ApiKey 
     return True
 
 
-def _store(conversation: Conversation, *, owner: Any, under: ApiKey | None) -> Generator[None, None, Stored]:
+def _store(
+    conversation: Conversation, *, owner: Any, under: ApiKey | None, recording: str
+) -> Generator[None, None, Stored]:
     name, session = find(owner, client=conversation.client, source_id=conversation.source_id, under=under)
     before = session
     if session is None:
-        session = _started(conversation, name, owner=owner, under=under)
-    growth = _Growth(conversation)
+        session = _started(conversation, name, owner=owner, under=under, recording=recording)
+    growth = _Growth(conversation, recording=recording)
     stood_at = session.head
     places = growth.places(before)
     for start in range(0, len(places), BATCH):
@@ -117,7 +126,7 @@ def _outcome(before: Session | None, added: int) -> Outcome:
     return Outcome.GROWN if added else Outcome.THERE
 
 
-def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKey | None) -> Session:
+def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKey | None, recording: str) -> Session:
     facts = {"id": conversation.source_id, **conversation.metadata}
     if conversation.parent_id:
         facts["parent"] = conversation.parent_id
@@ -126,6 +135,7 @@ def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKe
         owner=owner,
         api_key=under,
         source=Session.Source.IMPORT,
+        recording=recording,
         client=conversation.client,
         title=" ".join(conversation.title.split()),
         agent=conversation.agent,
@@ -163,6 +173,7 @@ class _Growth:
     """Which nodes of a conversation are there, under which numbers, and which are new."""
 
     conversation: Conversation
+    recording: str = "full"
     known: dict[str, tuple[int, str]] = field(default_factory=dict)
     version: int = 0  # of the session, up to which `known` is what there is
     seqs: dict[int, int] = field(default_factory=dict)  # node → its number
@@ -208,7 +219,8 @@ class _Growth:
             if self.is_fresh(place):
                 node = self.conversation.nodes[place]
                 self.seqs[place] = next_seq + len(made)
-                made.append(Append(session_id, self._marked(place, node), after=self._after(node)))
+                marked = self._marked(place, node)
+                made.append(Append(session_id, marked, after=self._after(node), promised=self.recording))
             self.numbers.add(place + 1, self.seqs[place])
         self.added += len(made)
         self.version += len(made)

@@ -12,7 +12,8 @@ from uuid import UUID
 from django.db import DataError, IntegrityError
 from django.utils import timezone
 
-from history import retention
+from history import redaction, retention, storage
+from history.bodies import MissingBlob
 from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes, gettext_noop
 from history.formats.jsonl import storing
@@ -20,12 +21,13 @@ from history.formats.jsonl.facts import exchange_fields, id_of, session_fields, 
 from history.formats.jsonl.incoming import Incoming, Known
 from history.formats.jsonl.lines import check_header, read_line
 from history.formats.jsonl.people import People
-from history.formats.jsonl.reading import EntryReader, Payloads
+from history.formats.jsonl.reading import EntryReader, Laid, Payloads
 from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.sections import sections
 from history.marked import Said, why_of
 from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, AuditEvent, Session
 from history.recorder import refuse_when_off
+from history.redaction_files import redacted_files
 
 BATCH = 300
 BATCH_BYTES = 4_000_000
@@ -40,6 +42,7 @@ def restore(
     owner: Any = None,
     owners: Mapping[str, Any] | None = None,
     under: ApiKey | None = None,
+    recording: str = "full",
     deletions: bool = False,
 ) -> Iterator[Restored | None]:
     """Lay down what an export holds, and tell what became of each session. Raises FormatError for no export at all.
@@ -49,10 +52,13 @@ def restore(
     Without `owner` this is the operator's: sessions go to whoever has the owner's user name here or is named for it in
     `owners`, and sections of others are taken. With `owner` everything becomes that person's, recorded under the key
     `under` if there is one. Doing it again changes nothing; a file that knows more of a session than we do extends it.
+    What is laid down is exactly what was sealed. So a session with texts that the mode `recording` of a sending key
+    does not keep (credentials, answers) is refused as a whole; titles and metadata are redacted.
+
     `deletions`: what the file says was deleted is put into the trash here, too.
     """
     refuse_when_off()
-    run = _Restore(People(owner=owner, owners=owners, under=under), deletions=deletions)
+    run = _Restore(People(owner=owner, owners=owners, under=under), recording=recording, deletions=deletions)
     for number, line in enumerate(lines):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
@@ -62,8 +68,11 @@ def restore(
 
 
 class _Restore:
-    def __init__(self, people: People, *, deletions: bool) -> None:
+    def __init__(self, people: People, *, recording: str, deletions: bool) -> None:
         self.people = people
+        self.recording = recording
+        self.keeps_texts = redaction.stores_bodies(recording)
+        self.redactors = redaction.redactors_for(recording if self.keeps_texts else "redacted")
         self.deletions = deletions
         self.reader = EntryReader(Payloads(people))
         self.batch: list[Incoming] = []
@@ -107,7 +116,7 @@ class _Restore:
         elif kind == "exchange" and self.current is not None:
             if not (self.current.refused or self.current.broken):
                 exchange_fields(value)  # raises where it is none
-                self.current.exchanges.append(value)
+                self.current.exchanges.append(redaction.redacted_json(value, self.redactors))
         elif kind == "exchange" and value.get("session", "") is None:
             yield from self._take_loose(value)
         elif kind == "blob":
@@ -136,7 +145,37 @@ class _Restore:
         if current.refused or current.broken:
             current.met += 1
         else:
-            current.add(self.reader.read(value))
+            laid = self.reader.read(value)
+            if self._may_keep(laid):
+                current.add(laid)
+            else:
+                self._refuse(current)
+
+    def _may_keep(self, laid: Laid) -> bool:
+        """Whether the recording mode lets it be stored as it was sealed."""
+        if laid.entry is None or self.recording == "full":
+            return True
+        kept = redaction.redacted(laid.entry, self.redactors).entry
+        files = redacted_files(laid.entry, self.redactors, read=self._file)
+        return self.keeps_texts and kept == laid.entry and not files.files
+
+    def _file(self, name: str) -> bytes | None:
+        try:
+            return self.reader.payloads[name]
+        except MissingBlob:
+            return None
+
+    def _refuse(self, current: Incoming) -> None:
+        why = gettext_noop(
+            "it holds texts that this key does not keep: import it with a key that records everything, or on the page"
+        )
+        current.entries, current.exchanges = [], []
+        if current.known is not None:
+            current.broken = why
+            return
+        current.refused = why
+        if current.is_begun:
+            storing.clear(current.id)
 
     def _begin(self, value: Mapping[str, Any]) -> None:
         try:
@@ -146,12 +185,15 @@ class _Restore:
             with suppress(FormatError):
                 session_id = id_of(value, "id")
             # What follows belongs to it, and is read past.
-            self.current = Incoming(session_id, title=str(value.get("title", "")), refused=why_of(error))
+            self.current = Incoming(session_id, title=self._kept_title(value), refused=why_of(error))
         self.batch.append(self.current)
+
+    def _kept_title(self, value: Mapping[str, Any]) -> str:
+        return redaction.redacted_text(str(value.get("title", "")), self.redactors)[0]
 
     def _incoming(self, value: Mapping[str, Any]) -> Incoming:
         notes = Notes()
-        fields = session_fields(value)
+        fields = storage.kept_fields(session_fields(value), recording=self.recording)
         owner = self.people.named(value.get("owner"))
         if not self.people.is_operator:
             fields |= {"hold": False, "hidden_at": None}
@@ -212,7 +254,7 @@ class _Restore:
     def _take_loose(self, value: Mapping[str, Any]) -> Iterator[Restored]:
         """A call that is no conversation is told of neither when it is taken nor when it is there already."""
         yield from self._store()
-        storing.store_loose(value, self.people)
+        storing.store_loose(redaction.redacted_json(value, self.redactors), self.people)
 
     def _take_section(self, section: Any, value: Mapping[str, Any]) -> Restored:
         if not self.people.is_operator:

@@ -1,0 +1,113 @@
+"""What a key imports is kept as the key records: without credentials, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from history import importing, keys, recorder
+from history.formats import jsonl
+from history.importing import Item, Outcome
+from history.models import ApiKey, Session
+from history.verification import verify
+from project.accounts.models import User
+from tests.importing.files import claude_code, lines, text
+from tests.talk import answered, chat_of, said
+
+pytestmark = pytest.mark.django_db
+
+SECRET = "sk-" + "proj-" + "a1B2c3D4e5F6g7H8" * 3
+TALK = [
+    claude_code("user", "u1", None, f"{SECRET} does not work", timestamp="2024-03-01T10:00:00Z"),
+    claude_code("assistant", "a1", "u1", [text(f"I tried {SECRET}.")], timestamp="2024-03-01T10:00:01Z"),
+    {"type": "summary", "summary": f"About {SECRET}", "leafUuid": "a1"},
+]
+
+
+@pytest.fixture
+def bring(ada: User, tmp_path: Path) -> Any:
+    def bring(content: bytes, api_key: ApiKey | None) -> list[Item]:
+        file = tmp_path / "talk.jsonl"
+        file.write_bytes(content)
+        items: list[Item] = []
+        importing.run(ada, importing.files_at([file]), on_item=items.append, api_key=api_key)
+        return items
+
+    return bring
+
+
+def is_stored(words: str) -> bool:
+    """In any column of any table."""
+    with connection.cursor() as cursor:
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)}")
+            if any(words in str(value) for row in cursor.fetchall() for value in row):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("how", [{}, {"owner_wide": True}])
+def test_credentials_in_imported_conversations_are_redacted(bring: Any, ada: User, how: dict[str, Any]) -> None:
+    """Also where the sessions are not recorded under the key, because it sees all of its owner's."""
+    key = keys.create(name="laptop", owner=ada, recording="redacted", **how).api_key
+    [item] = bring(lines(*TALK), key)
+    assert item.outcome is Outcome.IMPORTED
+    assert Session.objects.get().message_count == 2
+    assert "[redacted:" in Session.objects.get().title
+    assert SECRET not in item.title
+    assert not is_stored(SECRET)
+    assert list(verify()) == []
+
+
+def test_what_people_import_themselves_is_kept_as_it_is(bring: Any) -> None:
+    bring(lines(*TALK), None)
+    assert is_stored(SECRET)
+
+
+def of_another_house(session: Session) -> bytes:
+    """Its export, and nothing here that it could be."""
+    writer = jsonl.Writer()
+    file = b"".join([writer.head(), *writer.session(session), writer.end()])
+    return file.replace(str(session.pk).encode(), b"00000000-0000-4000-8000-000000000001")
+
+
+@pytest.mark.parametrize("mode", ["redacted", "no_replies"])
+def test_an_export_with_texts_that_a_key_does_not_keep_is_refused(bring: Any, ada: User, mode: str) -> None:
+    """Its entries are sealed: they are taken as they are or not at all."""
+    file = of_another_house(chat_of(ada, f"{SECRET} does not work", "I see.", title="Keys"))
+    [item] = bring(file, keys.create(name="laptop", owner=ada, recording=mode).api_key)
+    assert item.outcome is Outcome.REFUSED
+    assert "does not keep" in str(item.why)
+    assert Session.objects.count() == 1
+
+
+def test_an_export_without_credentials_is_restored_with_a_clean_title(bring: Any, ada: User) -> None:
+    session = chat_of(ada, "hello", "hi", title=f"About {SECRET}")
+    [item] = bring(of_another_house(session), keys.create(name="laptop", owner=ada, recording="redacted").api_key)
+    assert item.outcome is Outcome.IMPORTED
+    restored = Session.objects.exclude(pk=session.pk).get()
+    assert restored.title == "About [redacted:openai-key]"
+    assert restored.message_count == 2
+
+
+def test_titles_and_agents_set_by_hand_are_redacted_where_the_key_says_so(ada: User) -> None:
+    key = keys.create(name="laptop", owner=ada, recording="redacted").api_key
+    session = recorder.start_session(owner=ada, api_key=key, title=f"With {SECRET}", metadata={"note": SECRET})
+    recorder.append_many(session, [said("hello"), answered("hi")], after=0)
+    recorder.rename(session, title=f"  My   {SECRET} key ")
+    assert Session.objects.get().title == "My [redacted:openai-key] key"
+    recorder.assign(session, agent=SECRET)
+    assert not is_stored(SECRET)
+    own = chat_of(ada, "hello")
+    recorder.rename(own, title=f"My {SECRET} key")
+    assert Session.objects.get(pk=own.pk).title == f"My {SECRET} key"
+
+
+def test_a_key_that_keeps_no_texts_lets_titles_be_set(ada: User) -> None:
+    key = keys.create(name="laptop", owner=ada, recording="metadata").api_key
+    session = recorder.start_session(owner=ada, api_key=key)
+    recorder.rename(session, title=f"My {SECRET} key")
+    assert Session.objects.get().title == "My [redacted:openai-key] key"
