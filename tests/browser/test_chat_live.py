@@ -339,3 +339,50 @@ def test_older_messages_are_summarised_shown_and_brought_back(
     expect(page.locator("[data-undo-summary]")).to_have_count(0)
     page.reload()
     expect(fold).to_contain_text("taken back")
+
+
+@pytest.mark.any_database
+def test_after_stop_what_waits_is_sent_or_dropped_by_its_buttons(signed_in: Page, scripted: Scripted, see: See) -> None:
+    scripted(["First", asyncio.Event()], "Second")
+    begin(signed_in, "one")
+    expect(signed_in.locator("article.live")).to_contain_text("First")
+    for text in ("two", "three"):
+        say(signed_in, text)
+        expect(signed_in.locator("#queue")).to_contain_text(text)
+    expect(signed_in.locator("#queue-send")).to_have_count(0)
+    signed_in.get_by_role("button", name="Stop").click()
+    expect(signed_in.locator("#queue")).to_contain_text("Not sent")
+    see("messages-not-sent")
+    signed_in.locator("#queue .queued", has_text="three").get_by_role("button", name="Do not send this").click()
+    expect(signed_in.locator("#queue")).not_to_contain_text("three")
+    signed_in.get_by_role("button", name="Send now").click()
+    expect(signed_in.locator("article.answer").last).to_contain_text("Second")
+    expect(signed_in.locator("#queue")).not_to_contain_text("two")
+    expect(signed_in.locator("article.you")).to_have_count(2)
+
+
+@pytest.mark.any_database
+def test_a_message_written_as_the_answer_ends_continues_it(signed_in: Page, scripted: Scripted) -> None:
+    """The page hears nothing of the end, as with a slow network, and sends what it showed."""
+    gate = asyncio.Event()
+    provider = scripted(["First", gate], "Second")
+    begin(signed_in, "one")
+    expect(signed_in.locator("article.live")).to_contain_text("First")
+    after = signed_in.locator("#composer-after").get_attribute("value")
+    run = signed_in.locator("#composer-run").get_attribute("value")
+    version = signed_in.locator("#composer-version").get_attribute("value")
+    let_go(gate)
+    finished(signed_in)
+    signed_in.evaluate(
+        """([after, run, version]) => {
+            document.getElementById("composer-after").value = after;
+            document.getElementById("composer-run").value = run;
+            document.getElementById("composer-version").value = version;
+        }""",
+        [after, run, version],
+    )
+    say(signed_in, "two")
+    expect(signed_in.locator("article.answer").last).to_contain_text("Second")
+    signed_in.reload()
+    expect(signed_in.locator("article.you")).to_have_count(2)
+    assert [entry.content for entry in provider.calls[-1].context.entries][-3:] == ["one", "First", "two"]

@@ -36,12 +36,13 @@ def on_every_thread(statement: str) -> list[Any]:
 
     def say() -> Any:
         together.wait(10)
-        connection.close_if_unusable_or_obsolete()
         with connection.cursor() as cursor:
             cursor.execute(statement)
             return cursor.fetchone()
 
-    return [done.result(10) for done in [database._pool.submit(say) for _ in range(database.THREADS)]]
+    # As the pool itself does it: a connection that is made here stays.
+    asked = [database._pool.submit(database._connected, say) for _ in range(database.THREADS)]
+    return [done.result(10) for done in asked]
 
 
 _locks: list[sqlite3.Connection] = []
