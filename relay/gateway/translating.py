@@ -42,6 +42,7 @@ from relay.providers import answers
 from relay.providers.answers import blotted
 from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
+from relay.providers.http import HttpProvider
 from relay.providers.plain import Request
 
 NOT_CARRIED = "x-parley-not-carried"
@@ -157,7 +158,10 @@ class Translation:
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
         if failed.retry_after is not None and "retry-after" not in headers:
             passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
-        message = hide_addresses(blotted(failed, self.reply.endpoint).message, self.reply.endpoint)
+        failed = blotted(failed, self.reply.endpoint)
+        provider = self.reply.upstream.provider
+        message = provider.explain(failed) if isinstance(provider, HttpProvider) else failed.message
+        message = hide_addresses(message, self.reply.endpoint)
         raise self.refusal(message, failed.kind, headers=passed)
 
     async def _beginning(self) -> bytes:

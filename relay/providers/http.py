@@ -19,7 +19,7 @@ import aiohttp
 from history.context import Context
 from history.dialects import DIALECTS, CallOptions
 from history.dialects.loose import as_bytes
-from history.events import Event
+from history.events import Event, Failed
 from relay.errors import ProviderError, RequestRefused, Unreachable, detached, error_of
 from relay.providers import sessions
 from relay.providers.answers import Answer, blotted, network_errors
@@ -101,6 +101,10 @@ class HttpProvider:
         notes.losses, notes.supplied = encoded.losses, encoded.supplied
         notes.request_hash = hashlib.sha256(body).hexdigest()
         return Request(path=encoded.path, body=body, options=options)
+
+    def explain(self, failed: Failed) -> str:
+        """The error in words for a caller who can do something about it."""
+        return failed.message
 
     async def _open(self, request: Request, notes: CallNotes) -> Answer:
         began = time.monotonic()

@@ -25,6 +25,8 @@ from django.utils.translation import gettext_noop
 
 from history.context import Context
 from history.dialects import CallOptions, Loss, LossCode, Switches
+from history.dialects.loose import count, obj
+from history.events import Failed
 from relay.errors import Unreachable
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience
@@ -199,6 +201,17 @@ class LocalProvider(HttpProvider):
         if found is None:
             found = await asyncio.to_thread(self.server.start)
         return replace(self.endpoint, base_url=f"{found.address}/v1", api_key=found.key)
+
+    def explain(self, failed: Failed) -> str:
+        """Coding agents begin with more than it can read: that is no fault of theirs, so the way out is named."""
+        if failed.kind != "context_length":
+            return failed.message
+        told = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
+        size = f"This request has {told:,} tokens" if told else "This request is longer"
+        return (
+            f"{size}, and the demo model reads at most {WINDOW:,}. Use a model of another provider: the operator of "
+            "this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)."
+        )
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
         """Whatever it is offered: it knows no tools and no pictures, does not think, and needs an end."""

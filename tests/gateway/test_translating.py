@@ -505,6 +505,23 @@ NOT_FOR_IT = {
 }
 
 
+# As Codex and Gemini CLI begin: with instructions of several thousand tokens.
+INSTRUCTIONS = "Never run a command that deletes files. " * 800
+SAID = [{"role": "user", "parts": [{"text": "hi"}]}]
+TOO_LONG_FOR_IT: dict[str, dict[str, Any]] = {
+    "/v1/responses": {
+        "model": "local/smollm2-135m-instruct",
+        "instructions": INSTRUCTIONS,
+        "input": "hi",
+        "stream": True,
+    },
+    "/v1beta/models/local/smollm2-135m-instruct:streamGenerateContent?alt=sse": {
+        "systemInstruction": {"parts": [{"text": INSTRUCTIONS}]},
+        "contents": SAID,
+    },
+}
+
+
 @pytest.mark.skipif(bool(missing_packages()), reason="the demo model is not installed")
 def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The README's own lines, too, and what they said is in the history."""
@@ -521,6 +538,14 @@ def test_a_newcomers_sdk_works_on_the_demo_model(relay: Relay, key: str, capsys:
         streamed = ask(relay, "/v1/chat/completions", {**asked, "stream": True}, x_api_key=key)
         assert streamed.body.endswith(b"data: [DONE]\n\n")
         exec(newcomers_lines(relay, key), {})
+        for path, body in TOO_LONG_FOR_IT.items():
+            refused = ask(relay, path, body, authorization=f"Bearer {key}")
+            assert refused.status == 400
+            message = refused.json["error"]["message"]
+            assert re.match(
+                r"This request has \d,\d{3} tokens, and the demo model reads at most 4,096\. Use a ", message
+            )
+            assert "127.0.0.1" not in message
     finally:
         local.server.end()
     assert capsys.readouterr().out.strip()
