@@ -38,14 +38,17 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402
 
 from project import background  # noqa: E402
 from project.pacing import paced, paced_socket  # noqa: E402
-from project.request_size import limited  # noqa: E402
+from project.server import uvicorn as under_uvicorn  # noqa: E402
+from project.server.bodies import limit_bodies  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
 from relay.mcp.serving import application as mcp  # noqa: E402
 from relay.routing import sockets  # noqa: E402
 
 
 async def answer_http(scope: Any, receive: Any, send: Any) -> None:
-    if mcp.serves(scope["path"]):
+    if gateway.serves(scope["path"]):
+        await gateway.application(scope, receive, send)
+    elif mcp.serves(scope["path"]):
         await mcp.application(scope, receive, send)
     else:
         await django_application(scope, receive, send)
@@ -53,6 +56,7 @@ async def answer_http(scope: Any, receive: Any, send: Any) -> None:
 
 async def live(scope: Any, receive: Any, send: Any) -> None:
     """Lifespan: the server's own word that it starts and ends."""
+    under_uvicorn.set_deadlines(receive)
     while True:
         message = await receive()
         if message["type"] == "lifespan.shutdown":
@@ -80,23 +84,23 @@ gc.set_threshold(3_000, 5, 5)
 give_back_memory()
 
 background.start_with_daphne()
-protocols = ProtocolTypeRouter(
-    {
-        "http": limited(answer_http),
-        "websocket": sockets,
-        "lifespan": live,
-    }
-)
+if "daphne.cli" in sys.modules:
+    # The `daphne` command imports us before it makes its server: let it make one that keeps the limits.
+    from daphne.cli import CommandLineInterface
+
+    from project.server.daphne import Server
+
+    CommandLineInterface.server_class = Server
+http = limit_bodies(answer_http)
+protocols = ProtocolTypeRouter({"websocket": sockets, "lifespan": live})
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
     background.ensure_started()
     if scope["type"] == "http":
         # Before anything else, because it has to see what the server itself gave us.
-        send = paced(send)
-        if gateway.serves(scope["path"]):
-            await gateway.application(scope, receive, send)
-            return
-    elif scope["type"] == "websocket":
+        await http(scope, receive, paced(send))
+        return
+    if scope["type"] == "websocket":
         send = paced_socket(send)
     await protocols(scope, receive, send)

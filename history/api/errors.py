@@ -161,9 +161,12 @@ def is_api(request: HttpRequest) -> bool:
 def failure(status_code: int) -> JsonResponse:
     code, message = {
         400: ("malformed", _("This request cannot be understood.")),
+        401: ("not_authenticated", _("Sign in, or send a valid API key, to send a body of this size.")),
         403: ("not_permitted", _("You may not do this.")),
         404: ("not_found", _("There is no such address: /api/docs lists them.")),
+        408: ("timeout", _("The request took too long to arrive. Send it again.")),
         413: ("too_large", _("That is more than this server takes at once.")),
         500: ("internal", _("Something went wrong here; it is in the log.")),
+        503: ("unavailable", _("The database cannot be used at the moment: please try again in a few seconds.")),
     }[status_code]
     return JsonResponse(_error(code, message), status=status_code)

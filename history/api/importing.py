@@ -35,6 +35,7 @@ FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 
 class ImportFile(ApiView):
     scopes = {"POST": "import"}
+    body_limit = staticmethod(jobs.limit)
 
     @documented(
         "import",

@@ -19,6 +19,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from history.body_limits import FORM_OVERHEAD, accepts_body
 from history.importing import jobs
 from history.importing.shown import shown
 from history.models import ImportJob
@@ -29,6 +30,7 @@ PIECE = 2 * 1024 * 1024
 LISTED = 20
 
 
+@accepts_body(lambda: jobs.limit() + FORM_OVERHEAD)
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from history.body_limits import FORM_OVERHEAD, accepts_body
 from history.lint_reports import (
     MAX_CHARS,
     TooLong,
@@ -37,6 +38,7 @@ SESSIONS = 50
 # A pasted text goes through a form, which Django reads into memory; what is longer comes as a file.
 PASTED_CHARS = 600_000
 SHOWN_CHARS = 300_000
+BYTES_PER_CHAR = 4  # at most, in UTF-8
 SHOWN_FINDINGS = 200
 
 OUTCOMES = {
@@ -125,6 +127,7 @@ class Shown:
         return "" if self.verdict.repaired is None else _indented(self.verdict.repaired)
 
 
+@accepts_body(lambda: MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
 @login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -135,6 +135,8 @@ async def _read_body(call: Call, receive: Any) -> None:
         return
     try:
         await _look_into(call)
+    except bodies.NotAnObject:
+        raise Refusal(await bodies.parsed_apart(len(call.told), bodies.why_without_model, call.told)) from None
     except bodies.Unreadable as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
     await ownership.check(call)

@@ -42,6 +42,10 @@ _STRING_OR_BRACKET = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[{}\[\]]', re.DOTALL)
 _QUOTE, _COMMA = b'",'
 _OPENING = b"{["
 _DEPTH = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
+# Leaves the brackets of a text, all as curly ones.
+_CURLY = bytes.maketrans(b"[]", b"{}")
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_PAIRED = 8
 # Within a text the quotes would be escaped.
 _MODEL_WITHIN = re.compile(rb'("model"\s*+:\s*+)"((?:[^"\\]|\\/){1,%d}+)"' % MOST_MODEL_BYTES)
 
@@ -73,6 +77,10 @@ class TooLarge(Exception):
 
 class Unreadable(Exception):
     """Not what it says it is."""
+
+
+class NotAnObject(Unreadable):
+    """Not a JSON object."""
 
 
 class UnknownEncoding(Exception):
@@ -179,7 +187,19 @@ def glanced_at(body: bytes) -> Mapping[str, Any]:
     try:
         return dict(_glance.decode(body))
     except (ValueError, RecursionError):
-        return looked_into(body)
+        return lenient_glance(body)
+
+
+def lenient_glance(body: bytes) -> Mapping[str, Any]:
+    """The same of what only a more lenient parser reads. Nothing else is built, so that little is to be thrown away."""
+    asked = {}
+    try:
+        for field in fields(body):
+            if field.name in Glance.__annotations__ and field.end - field.value <= LARGE:
+                asked[field.name] = read_json(body[field.value : field.end], dict)
+    except (Unreadable, ValueError, RecursionError):
+        return {}
+    return asked
 
 
 def looked_into(body: bytes) -> Mapping[str, Any]:
@@ -206,10 +226,17 @@ def read_json(body: bytes, make: Callable[[list[tuple[str, Any]]], Any]) -> Any:
 
 def why_without_model(body: bytes) -> str:
     try:
-        told = read_json(body, dict)
+        told = read_json(body, _forgotten)
     except (ValueError, RecursionError) as error:
         return f"The body of the request cannot be read as JSON ({error})."
-    return "you must provide a model parameter" if isinstance(told, dict) else "The request must be a JSON object."
+    return "you must provide a model parameter" if told is _OBJECT else "The request must be a JSON object."
+
+
+_OBJECT = object()
+
+
+def _forgotten(pairs: list[tuple[str, Any]]) -> object:
+    return _OBJECT
 
 
 def model_in_form(body: bytes) -> str:
@@ -241,16 +268,16 @@ def _model_span(body: bytes) -> tuple[int, int] | None:
 
 def without_field(body: bytes, name: str) -> bytes:
     """The same bytes without a top-level field and one comma beside it. Raises Unreadable."""
-    fields = list(_fields(body))
+    all_fields = list(fields(body))
     kept, place = [], 0
     is_first = True
-    for at, field in enumerate(fields):
+    for at, field in enumerate(all_fields):
         if field.name != name:
             is_first = False
             continue
         # With the comma before it; without one before it, with the comma behind.
-        start = field.start if is_first else fields[at - 1].end
-        end = field.end if not is_first or at + 1 == len(fields) else fields[at + 1].start
+        start = field.start if is_first else all_fields[at - 1].end
+        end = field.end if not is_first or at + 1 == len(all_fields) else all_fields[at + 1].start
         kept.append(body[place : max(place, start)])
         place = end
     kept.append(body[place:])
@@ -264,7 +291,7 @@ def with_model(body: bytes, model: str) -> bytes:
         span = _model_span(body)
         return body[: span[0]] + model.encode() + body[span[1] :] if span else body
     written, kept, place = json.dumps(model, ensure_ascii=False).encode(), [], 0
-    for field in _fields(body):
+    for field in fields(body):
         if field.name == "model":
             kept += [body[place : field.value], written]
             place = field.end
@@ -284,7 +311,7 @@ def with_model_of_path(body: bytes, model: str, *, instead_of: str) -> bytes:
     return _MODEL_WITHIN.sub(named, body)
 
 
-class _Field(NamedTuple):
+class Field(NamedTuple):
     """Where a top-level field begins and ends, and where its value begins. In bytes."""
 
     name: str
@@ -293,24 +320,32 @@ class _Field(NamedTuple):
     end: int
 
 
-def _fields(body: bytes) -> Iterator[_Field]:
+def fields(body: bytes) -> Iterator[Field]:
     """Each top-level field of a JSON object, without building its value. Raises Unreadable."""
     try:
-        place = _after_space(body, _after_space(body, 0) + 1)
-        for _ in range(MOST_FIELDS):
+        place = _after_space(body, 0)
+        if body[place] != _OPENING[0]:
+            raise NotAnObject("the body is not a JSON object")
+        place = _after_space(body, place + 1)
+        for _ in range(MOST_FIELDS + 1):
             if body[place] != _QUOTE:
+                _check_end(body, place)
                 return
             name_end = _string_end(body, place)
             value = _after_space(body, _after_space(body, name_end) + 1)
             end = _value_end(body, value)
-            yield _Field(json.loads(body[place:name_end].decode("utf-8", "surrogateescape")), place, value, end)
+            yield Field(json.loads(body[place:name_end].decode("utf-8", "surrogateescape")), place, value, end)
             place = _after_space(body, end)
-            if body[place] != _COMMA:
-                return
-            place = _after_space(body, place + 1)
+            if body[place] == _COMMA:
+                place = _after_space(body, place + 1)
     except (IndexError, ValueError):
-        raise Unreadable("the body is not a JSON object") from None
+        raise NotAnObject("the body is not a JSON object") from None
     raise Unreadable(f"it has more than {MOST_FIELDS} top-level fields")
+
+
+def _check_end(body: bytes, place: int) -> None:
+    if body[place : place + 1] != b"}" or _after_space(body, place + 1) != len(body):
+        raise NotAnObject("the body is not a JSON object")
 
 
 def _after_space(body: bytes, place: int) -> int:
@@ -333,7 +368,7 @@ def _value_end(body: bytes, place: int) -> int:
 
 
 def _brackets_end(body: bytes, place: int) -> int:
-    """The end of an object or a list. Brackets are counted, and one by one only in a slice that may close the last."""
+    """The end of an object or a list. Brackets are looked at one by one only in a slice that may close the last."""
     depth = 0
     while place < len(body):
         piece = body[place : place + SLICE]
@@ -342,10 +377,9 @@ def _brackets_end(body: bytes, place: int) -> int:
         if not size:  # a string that is longer than the slice
             place = _string_end(body, place)
             continue
-        plain = _STRING.sub(b"", piece[:size])
-        opened, closed = plain.count(b"{") + plain.count(b"["), plain.count(b"}") + plain.count(b"]")
-        if depth > closed:
-            depth += opened - closed
+        unpaired = _unpaired_brackets(piece[:size])
+        if depth > unpaired.count(b"}"):
+            depth += unpaired.count(b"{") - unpaired.count(b"}")
         else:
             for token in _STRING_OR_BRACKET.finditer(piece, 0, size):
                 depth += (step := _DEPTH.get(token[0], 0))
@@ -353,6 +387,16 @@ def _brackets_end(body: bytes, place: int) -> int:
                     return place + token.end()
         place += size
     raise IndexError("unclosed")
+
+
+def _unpaired_brackets(piece: bytes) -> bytes:
+    """The brackets of a slice without those that close within it, a few levels deep. Pairs do not change the depth."""
+    left = _STRING.sub(b"", piece).translate(_CURLY, _NO_BRACKETS)
+    for _ in range(_PAIRED):
+        if b"{}" not in left:
+            break
+        left = left.replace(b"{}", b"")
+    return left
 
 
 def _string_end(body: bytes, place: int) -> int:

@@ -20,8 +20,9 @@ import msgspec
 
 from history.dialects.loose import items, obj, string
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
-from relay.gateway.bodies import Glance, Unreadable, read_json
+from relay.gateway.bodies import LARGE, Glance, Unreadable, fields, read_json
 from relay.gateway.references import (
+    FIELDS,
     ITEM,
     Audio,
     Cache,
@@ -32,7 +33,6 @@ from relay.gateway.references import (
     Prompt,
     Reference,
     VectorStore,
-    anywhere,
 )
 
 _NOTHING = msgspec.Raw(b"null")
@@ -192,6 +192,8 @@ _WHOLE_WITH = {"reasoning": "encrypted_content", "image_generation_call": "resul
 _REFERRING = frozenset({None, "item_reference", *_WHOLE_WITH})
 _EMPTY = (b"null", b'""', b"[]")
 LONGEST_KEY = 100
+# What is kept of an object that only a lenient parser reads: enough to tell whether it is a reference.
+_TELLING = frozenset({"id", "type", "content", "container_id", "file_ids", "skills", "skill_id", *_WHOLE_WITH.values()})
 
 
 # Top-level fields that refer to something as soon as they are there.
@@ -212,31 +214,70 @@ def glanced_at(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Refer
     if dialect == RESPONSES:
         found += [Reference(ITEM, item.id) for item in items(asked.get("input")) if item.id and _is_reference(item)]
     if found or _seen.has_names or not asked.keys().isdisjoint(_REFERRING_FIELDS) or _has_two_types(asked):
-        _read_unambiguous(body)
+        _check_unambiguous(body)
     for said in ("messages", "input", "contents"):
         asked.pop(said, None)
     return asked, list(dict.fromkeys(found)) if found else found
 
 
 def _leniently(body: bytes) -> tuple[Mapping[str, Any], list[Reference]]:
+    """Whatever looks like a reference counts as one. Of the conversation next to nothing is built here, either."""
+    _seen.begin()
+    asked, found, names = dict[str, Any](), _seen.references, Counter[str]()
     try:
-        lenient = obj(_read_unambiguous(body))
-    except (ValueError, RecursionError):
-        return {}, []
-    return lenient, list(dict.fromkeys([*anywhere(lenient), *_items_in(lenient)]))
+        for field in fields(body):
+            names[field.name] += 1
+            value = body[field.value : field.end]
+            kept = read_json(value, _kept_of_object)
+            if field.name in FIELDS:
+                _note(field.name, kept)
+            elif field.name == "input":
+                found += _items_in(kept)
+            if field.name in Glance.__annotations__ and len(value) <= LARGE:
+                asked[field.name] = read_json(value, dict)
+    except (ValueError, RecursionError) as error:
+        # Nothing is passed on unread: the address may name the model, and the vendor's parser be more lenient still.
+        raise Unreadable(f"it is not JSON ({str(error)[:LONGEST_KEY]})") from None
+    if (twice := names.most_common(1)) and twice[0][1] > 1:
+        raise _ambiguous(twice[0][0])
+    return asked, list(dict.fromkeys(found))
 
 
-def _read_unambiguous(body: bytes) -> Any:
-    """The whole body, parsed once more. Raises Unreadable where an object has a key twice."""
-    return read_json(body, _object_with_unique_keys)
+def _kept_of_object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | None:
+    """Note what an object refers to, and keep what the object around it needs to tell whether it is a reference."""
+    made = _object_with_unique_keys(pairs)
+    for name in made.keys() & FIELDS.keys():
+        _note(name, made[name])
+    return {name: made[name] for name in made.keys() & _TELLING} or None
+
+
+def _note(name: str, value: Any) -> None:
+    for one in items(value) or [value]:
+        _seen.references.extend(FIELDS[name].read(one))
+
+
+def _check_unambiguous(body: bytes) -> None:
+    """Parse the whole body once more. Raises Unreadable where an object has a key twice."""
+    try:
+        read_json(body, _checked)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"it is not JSON ({str(error)[:LONGEST_KEY]})") from None
+
+
+def _checked(pairs: list[tuple[str, Any]]) -> None:
+    _object_with_unique_keys(pairs)
 
 
 def _object_with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise Unreadable(f"an object has the key '{twice[:LONGEST_KEY]}' twice; send each key once")
+        raise _ambiguous(twice)
     return made
+
+
+def _ambiguous(name: str) -> Unreadable:
+    return Unreadable(f"an object has the key '{name[:LONGEST_KEY]}' twice; send each key once")
 
 
 def _has_two_types(asked: Mapping[str, Any]) -> bool:
@@ -259,8 +300,8 @@ def is_whole(thing: Thing) -> bool:
     return needed is None or bytes(memoryview(getattr(thing, needed))[:5]) not in _EMPTY
 
 
-def _items_in(asked: Mapping[str, Any]) -> Iterator[Reference]:
-    for told in map(obj, items(asked.get("input"))):
+def _items_in(given: Any) -> Iterator[Reference]:
+    for told in map(obj, items(given)):
         kind, name = told.get("type"), string(told.get("id"))
         needed = "content" if kind is None else _WHOLE_WITH.get(str(kind), "")
         if name and (kind == "item_reference" or (needed and not told.get(needed))):

@@ -6,7 +6,7 @@ sounds are the vendor's copies of what it has said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -104,16 +104,3 @@ FIELDS: dict[str, type[Name]] = {
     "prompt": Prompt,
     "audio": Audio,
 }
-
-
-def anywhere(tree: Mapping[str, Any]) -> Iterator[Reference]:
-    """Whatever looks like one. Without recursion: what is nested too deeply is the vendor's to refuse."""
-    left: list[Any] = [tree]
-    while left:
-        one = left.pop()
-        left += items(one)
-        told = obj(one)
-        left += told.values()
-        for name in told.keys() & FIELDS.keys():
-            for value in items(told[name]) or [told[name]]:
-                yield from FIELDS[name].read(value)

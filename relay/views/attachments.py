@@ -13,16 +13,18 @@ from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_POST, require_safe
 
 from history.attachments import Attachment, find_attachment
+from history.body_limits import FORM_OVERHEAD, accepts_body
 from history.media import IMAGES
 from history.models import Message
 from history.views.served import session_or_404
-from relay.attachments import Attached, attach, tidy, told
+from relay.attachments import Attached, attach, most_bytes, tidy, told
 from relay.errors import AttachmentRefused
 
 # What somebody else made is never run on our pages, whatever it claims to be.
 LOCKED = "default-src 'none'; sandbox"
 
 
+@accepts_body(lambda: most_bytes() * settings.PARLEY_ATTACHMENTS_PER_MESSAGE + FORM_OVERHEAD)
 @login_required
 @require_POST
 def upload(request: HttpRequest) -> HttpResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ from history.exporting import Selection, begin
 from history.importing import jobs, turns
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
-from project.request_size import largest, limited
 from tests.history.rest import HISTORY, Api, secret_of
 from tests.importing.files import claude_code, lines, text, zipped
 from tests.talk import chat_of
@@ -137,16 +135,3 @@ def test_a_key_imports_under_itself_unless_it_sees_everything_of_its_owner(ada: 
     assert narrow.refused(f"/import/{owners['id']}") == (404, "not_found")
     assert wide.get(f"/import/{job['id']}")["state"] == "done"
     assert AuditEvent.objects.filter(action="sessions.imported", key__isnull=False).count() == 3
-
-
-async def test_a_body_that_no_server_should_take_is_refused_in_the_same_form(settings: Any) -> None:
-    settings.PARLEY_IMPORT_MB = 1
-    sent: list[Any] = []
-
-    async def send_on(message: Any) -> None:
-        sent.append(message)
-
-    headers = [(b"content-length", str(largest() + 1).encode())]
-    await limited(None)({"type": "http", "path": f"{HISTORY}/import", "headers": headers}, None, send_on)
-    assert sent[0]["status"] == 413
-    assert json.loads(sent[1]["body"])["error"]["code"] == "too_large"

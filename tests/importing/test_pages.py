@@ -15,10 +15,10 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
+from history.body_limits import MEGABYTE, body_limit_of
 from history.importing import jobs, storing, turns
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
-from project.request_size import largest, limited
 from tests.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
 
 pytestmark = pytest.mark.django_db
@@ -260,45 +260,13 @@ def test_very_many_items_are_counted_and_not_all_kept(as_ada: Client, monkeypatc
 # No request is larger than anything that may be sent.
 
 
-async def _answer(body: list[bytes], *, announced: int | None) -> tuple[int, int]:
-    """(status, bytes that the application was given)"""
-    read = 0
-    sent: list[Any] = []
-
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal read
-        while True:
-            message = await receive()
-            read += len(message["body"])
-            if not message["more_body"]:
-                await send({"type": "http.response.start", "status": 200, "headers": []})
-                return
-
-    pieces = iter(body)
-    left = len(body)
-
-    async def receive() -> Any:
-        nonlocal left
-        left -= 1
-        return {"type": "http.request", "body": next(pieces), "more_body": left > 0}
-
-    async def send_on(message: Any) -> None:
-        sent.append(message)
-
-    headers = [] if announced is None else [(b"content-length", str(announced).encode())]
-    await limited(application)({"type": "http", "headers": headers}, receive, send_on)
-    return sent[0]["status"], read
-
-
-async def test_a_request_that_is_too_large_is_refused_before_it_is_read_or_while_it_is(settings: Any) -> None:
-    settings.PARLEY_IMPORT_MB, settings.PARLEY_ATTACHMENT_MB = 1, 1
-    settings.PARLEY_ATTACHMENTS_PER_MESSAGE = 1
-    megabyte = b"x" * 2**20
-    assert await _answer([megabyte], announced=len(megabyte)) == (200, 2**20)
-    assert await _answer([megabyte] * 9, announced=largest() + 1) == (413, 0)
-    status, read = await _answer([megabyte] * 9, announced=None)
-    assert status == 413
-    assert read <= largest()
+def test_views_that_take_files_say_how_large_a_request_may_be(settings: Any) -> None:
+    settings.PARLEY_IMPORT_MB, settings.PARLEY_ATTACHMENT_MB, settings.PARLEY_ATTACHMENTS_PER_MESSAGE = 5, 2, 3
+    assert body_limit_of("/import/") == 6 * MEGABYTE
+    assert body_limit_of("/api/history/import") == body_limit_of("/api/history/import/") == 5 * MEGABYTE
+    assert body_limit_of("/attachments/") == 7 * MEGABYTE
+    assert body_limit_of("/lint/") == 8_000_000 + MEGABYTE
+    assert [body_limit_of(path) for path in ("/healthz", "/accounts/signin/", "/nowhere")] == [None] * 3
 
 
 def test_a_report_is_read_in_the_language_of_its_reader_whatever_was_filled_in(as_ada: Client, ada: User) -> None:

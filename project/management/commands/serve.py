@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
@@ -14,9 +14,6 @@ from project.accounts.links import HOURS, create_link
 from project.collecting import collect_when_changed
 from project.database import check_database
 from project.first_start import first_staff_user, listening_socket
-
-if TYPE_CHECKING:
-    from daphne.server import Server
 
 
 class Command(BaseCommand):
@@ -36,10 +33,10 @@ class Command(BaseCommand):
         make_server(listener).run()
 
 
-def make_server(listener: socket.socket, *, handles_signals: bool = True) -> Server:
+def make_server(listener: socket.socket, *, handles_signals: bool = True) -> Any:
     """The server of `make run`. The browser tests use it in a thread, where no signals can be handled."""
     # Only here: importing Daphne installs its reactor, which nothing but a server should do.
-    from daphne.server import Server
+    from project.server.daphne import Server  # isort: skip
 
     from project.asgi import application
 

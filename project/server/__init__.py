@@ -1,0 +1,1 @@
+"""Limits in front of the application, the same under Daphne, Uvicorn and Granian."""

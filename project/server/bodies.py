@@ -1,0 +1,248 @@
+"""ASGI middleware for request bodies: size by path and sender, speed, and bodies that are left unread.
+
+Anyone may send 64 KB. More is read only from a known sender (a signed-in user or a valid API key), who is looked up
+before the first byte is read, and only up to the limit that the view declares (`history.body_limits`). The relay and
+the MCP server check key and size themselves before they read, so for them only the time limits apply.
+
+A body that is refused, too slow or not read to its end is dropped for a moment before the connection closes: otherwise
+the client would see a reset instead of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.db import DatabaseError, InterfaceError
+from django.http import HttpRequest, parse_cookie
+from django.utils.translation import gettext as _
+
+from history import keys
+from history.api.errors import failure
+from history.body_limits import body_limit_of
+from history.dialects.loose import as_bytes
+from history.keyring import ApiKeyError
+from project.server.limits import (
+    ANYONE_BYTES,
+    BODY_BYTES_PER_SECOND,
+    BODY_SECONDS,
+    KNOWN_BYTES,
+    LINGER_SECONDS,
+)
+from relay.consumers.doors import key_in
+from relay.database import in_database
+from relay.gateway import application as gateway
+from relay.gateway.addresses import spoken_by
+from relay.gateway.refusals import Refusal
+from relay.mcp.serving import application as mcp
+
+Message = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+DISCONNECT = {"type": "http.disconnect"}
+
+
+def limit_bodies(application: Any) -> Any:
+    """The same application behind the limits."""
+
+    async def answer(scope: Any, receive: Receive, send: Send) -> None:
+        headers = dict(scope.get("headers", ()))
+        length = announced_length(scope, headers)
+        if length == 0:
+            await application(scope, receive, send)
+            return
+        body = RequestBody(scope, headers, receive, send, length=length)
+        if not _checks_itself(scope) and (length is None or length > ANYONE_BYTES):
+            refusal = await body.admit()
+            if refusal:
+                await body.refuse(refusal)
+                return
+        await application(scope, body.receive, body)
+
+    return answer
+
+
+def announced_length(scope: Any, headers: Mapping[bytes, bytes]) -> int | None:
+    """The length of the body; None means that it is not known in advance."""
+    if b"transfer-encoding" in headers:
+        return None
+    length = headers.get(b"content-length", b"")
+    if length.isdigit():
+        return int(length)
+    is_framed_otherwise = str(scope.get("http_version", "1.1")).startswith(("2", "3"))
+    return None if is_framed_otherwise and scope.get("method") not in ("GET", "HEAD") else 0
+
+
+def _checks_itself(scope: Any) -> bool:
+    return gateway.serves(scope["path"]) or mcp.serves(scope["path"])
+
+
+class RequestBody:
+    """The body of one request on its way to the application. As a callable it is the `send` of this request."""
+
+    def __init__(
+        self, scope: Any, headers: Mapping[bytes, bytes], receive: Receive, send: Send, *, length: int | None
+    ) -> None:
+        self.scope, self.headers, self.length = scope, headers, length
+        self._receive, self._send = receive, send
+        self.limit: int | None = None if _checks_itself(scope) else ANYONE_BYTES
+        self.size, self.seconds = 0, 0.0
+        self.is_complete = self.is_refused = self.is_waiting = False
+        self.has_begun = self.must_linger = False
+        # `project.pacing` can end a connection; the relay looks for it here.
+        if cut := getattr(send, "cut", None):
+            self.cut = cut
+
+    async def admit(self) -> int:
+        """Look the sender up and set the limit. Returns the status of a refusal, or 0."""
+        most = body_limit_of(self.scope["path"]) or KNOWN_BYTES
+        if self.length is not None and self.length > most:
+            return 413
+        try:
+            is_known = await in_database(is_known_sender, self.scope)
+        except (DatabaseError, InterfaceError):
+            return 503
+        if is_known:
+            self.limit = most
+        return 0 if is_known or self.length is None else 401
+
+    # What the application receives.
+
+    async def receive(self) -> Message:
+        if self.is_refused:
+            return DISCONNECT
+        if self.is_complete:
+            return await self._receive()
+        self.is_waiting = True
+        try:
+            message = await self._next(BODY_SECONDS + self.size / BODY_BYTES_PER_SECOND - self.seconds)
+        except TimeoutError:
+            await self.refuse(408)
+            return DISCONNECT
+        finally:
+            self.is_waiting = False
+        if self.limit is not None and self.size > self.limit:
+            await self.refuse(413)
+            return DISCONNECT
+        return message
+
+    async def _next(self, seconds: float) -> Message:
+        """The next piece. Only the time that is spent waiting for the client counts."""
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        try:
+            async with asyncio.timeout(seconds):
+                message = await self._receive()
+        finally:
+            self.seconds += loop.time() - start
+        self.size += len(message.get("body", b""))
+        self.is_complete = message["type"] == "http.disconnect" or not message.get("more_body", False)
+        return message
+
+    # What it sends.
+
+    async def __call__(self, message: Message) -> None:
+        if self.is_refused:
+            return
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            if not self.is_complete:
+                message = await self._begin_early(message)
+        elif self.must_linger and not message.get("more_body", False):
+            await self._end_late(message)
+            return
+        await self._send(message)
+
+    async def _begin_early(self, message: Message) -> Message:
+        """An answer before the body was read. A short body is taken first, so that the connection can be kept."""
+        if self.length is not None and self.length <= ANYONE_BYTES and message["status"] != 408:
+            await self._drop_rest()
+        if self.is_complete:
+            return message
+        self.must_linger = True
+        others = [pair for pair in message.get("headers", ()) if pair[0].lower() != b"connection"]
+        return {**message, "headers": [*others, (b"connection", b"close")]}
+
+    async def _end_late(self, message: Message) -> None:
+        await self._send({**message, "more_body": True})
+        await self._drop_rest()
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _drop_rest(self) -> None:
+        """Read on for a moment. Not beside a task of the application that waits for the body itself, nor where the
+        client waits to be asked for it (`Expect`)."""
+        if self.is_waiting or (b"expect" in self.headers and not self.size):
+            return
+        end = asyncio.get_running_loop().time() + LINGER_SECONDS
+        try:
+            while not self.is_complete:
+                await self._next(end - asyncio.get_running_loop().time())
+        except TimeoutError:
+            pass
+
+    async def refuse(self, status: int) -> None:
+        """Answer in the application's place. From then on it talks to no one."""
+        self.is_waiting = False
+        if not self.has_begun:
+            kind, body = refusal_of(self.scope, status)
+            headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+            await self({"type": "http.response.start", "status": status, "headers": headers})
+            await self({"type": "http.response.body", "body": body})
+        self.is_refused = True
+
+
+# The sender.
+
+
+def is_known_sender(scope: Any) -> bool:
+    """A valid API key or the cookie of a signed-in user. Asks the database."""
+    if raw := key_in(scope):
+        try:
+            keys.authenticate(raw)
+        except ApiKeyError:
+            return False
+        return True
+    if session := _session_in(scope):
+        request = HttpRequest()
+        request.session = import_module(settings.SESSION_ENGINE).SessionStore(session)
+        return get_user(request).is_authenticated
+    return False
+
+
+def _session_in(scope: Any) -> str:
+    sent = [value.decode("latin-1") for name, value in scope.get("headers", ()) if name == b"cookie"]
+    return str(parse_cookie("; ".join(sent)).get(settings.SESSION_COOKIE_NAME, ""))
+
+
+# Refusals, in the form that callers of each path expect.
+
+
+def refusal_of(scope: Any, status: int) -> tuple[bytes, bytes]:
+    """Content type and body."""
+    path, words = scope["path"], _words(status)
+    if gateway.serves(path):
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        _status, body = Refusal(words, status=status).told(spoken_by(path, headers))
+        return b"application/json", body
+    if mcp.serves(path):
+        return b"application/json", as_bytes(
+            {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": words}}
+        )
+    if path.startswith("/api/"):
+        return b"application/json", failure(status).content
+    return b"text/plain; charset=utf-8", f"{words}\n".encode()
+
+
+def _words(status: int) -> str:
+    if status == 401:
+        return _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}
+    if status == 408:
+        return _("The request took too long to arrive. Send it again.")
+    if status == 503:
+        return _("The database cannot be used at the moment: please try again in a few seconds.")
+    return _("The request is too large for this address.")

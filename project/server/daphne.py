@@ -1,0 +1,221 @@
+"""Daphne with request bodies that are streamed to the application, and a deadline for headers.
+
+Daphne as it comes reads a whole body before the application is called, of any size and without a time limit, and
+Twisted parses forms on the event loop before that: 16 MB of small parts stopped every other request for 32 seconds.
+Here the application starts as soon as the headers are there, as under Uvicorn and Granian, and receives the body while
+it comes. So its limits (`project.server.bodies`) hold before anything is read. Reading pauses while the application is
+behind, and `Expect: 100-continue` is answered when the application asks for the body.
+
+Import it only to serve: Daphne installs Twisted's reactor. Names in camel case are Twisted's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from daphne.http_protocol import HTTPFactory, WebRequest
+from daphne.server import Server as DaphneServer
+from twisted.internet.defer import Deferred
+from twisted.web.http import HTTPChannel
+
+from project.server.limits import HEADER_SECONDS
+
+# More of a body than this is not kept in memory for an application that does not take it.
+MOST_WAITING = 256 * 1024
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+# Twisted's own has no types.
+_Channel: Any = HTTPChannel
+
+
+class Inbox:
+    """The body of one request as the application receives it. Takes the place of Daphne's queue."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.data = bytearray()
+        self.is_complete = self.is_delivered = self.is_gone = self.is_paused = False
+        self.news = asyncio.Event()
+
+    def add(self, data: bytes) -> None:
+        self.data += data
+        if len(self.data) > MOST_WAITING and not self.is_paused:
+            self.is_paused = True
+            self.request.transport.pauseProducing()
+        self.news.set()
+
+    def complete(self) -> None:
+        self.is_complete = True
+        self.news.set()
+
+    def put_nowait(self, message: Any) -> None:
+        """What Daphne itself has to say: an empty body where none was announced, and that the client is gone."""
+        if message["type"] == "http.disconnect":
+            self.is_gone = True
+            self.news.set()
+        elif not self.request.is_streamed:
+            self.data += message["body"]
+            if not message["more_body"]:
+                self.complete()
+
+    async def receive(self) -> dict[str, Any]:
+        while not (self.data or self.is_gone or (self.is_complete and not self.is_delivered)):
+            self.request.ask_for_body()
+            self.news.clear()
+            await self.news.wait()
+        if self.is_delivered or (self.is_gone and not self.is_complete):
+            return {"type": "http.disconnect"}
+        body, self.data = bytes(self.data), bytearray()
+        self.is_delivered = self.is_complete
+        if self.is_paused and not self.is_gone:
+            self.is_paused = False
+            self.request.transport.resumeProducing()
+        return {"type": "http.request", "body": body, "more_body": not self.is_complete}
+
+
+class Request(WebRequest):  # type: ignore[misc]
+    """The application is started when the headers are there."""
+
+    is_streamed = is_whole = expects_continue = False
+
+    def __init__(self, channel: Any, queued: Any = None) -> None:
+        super().__init__(channel, parsePOSTFormSubmission=False)
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802
+        super().gotLength(0)  # nothing is gathered in a file
+        if length != 0:
+            self.is_streamed = True
+            self.channel.begin_body(self)
+
+    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802
+        if isinstance(self.application_queue, Inbox) and not self.finished:
+            self.application_queue.add(data)
+
+    def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:  # noqa: N802
+        if not self.is_streamed:
+            super().requestReceived(command, path, version)
+            return
+        self.is_whole = True
+        if isinstance(self.application_queue, Inbox):
+            self.application_queue.complete()
+
+    def begin(self, command: bytes, path: bytes, version: bytes) -> None:
+        """Start the application; the body is still to come."""
+        super().requestReceived(command, path, version)
+
+    def ask_for_body(self) -> None:
+        if self.expects_continue and not self._response_started and self.channel is not None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.expects_continue = False
+
+    def finish(self) -> None:
+        if self.is_streamed and not self.is_whole and self.channel is not None:
+            self.channel.give_up()
+        super().finish()
+
+
+class Channel(_Channel):  # type: ignore[misc]
+    """One connection. Headers have to be complete in time; what follows an unread body is not a request."""
+
+    _late: Any = None
+    _is_over = False
+
+    def connectionMade(self) -> None:  # noqa: N802
+        super().connectionMade()
+        self._expect_headers()
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        if self._is_over:
+            return
+        if not self.requests and self._late is None:
+            self._expect_headers()
+        super().dataReceived(data)
+
+    def allHeadersReceived(self) -> None:  # noqa: N802
+        self._stop_waiting()
+        request = self.requests[-1]
+        expected = request.requestHeaders.getRawHeaders(b"Expect") or [b""]
+        request.expects_continue = expected[0].lower() == b"100-continue" and self._version == b"HTTP/1.1"
+        request.requestHeaders.removeHeader(b"Expect")  # Twisted would answer it at once
+        super().allHeadersReceived()
+
+    def begin_body(self, request: Any) -> None:
+        if request.requestHeaders.hasHeader(b"Upgrade"):  # a handshake has no body
+            self.give_up()
+            self._respondToBadRequestAndDisconnect()
+            return
+        # The middleware watches over the time; here the connection would be ended while the application is busy.
+        self._savedTimeOut = self.setTimeout(None)
+        request.begin(self._command, self._path, self._version)
+
+    def rawDataReceived(self, data: bytes) -> None:  # noqa: N802
+        if not self._is_over:
+            super().rawDataReceived(data)
+
+    def allContentReceived(self) -> None:  # noqa: N802
+        if not self._is_over:
+            super().allContentReceived()
+
+    def give_up(self) -> None:
+        """Close the connection after the answer: the rest of a body that was not read would look like a request."""
+        self.persistent, self._is_over = 0, True
+
+    def connectionLost(self, reason: Any) -> None:  # noqa: N802
+        self._stop_waiting()
+        super().connectionLost(reason)
+
+    def _expect_headers(self) -> None:
+        self._late = self.callLater(HEADER_SECONDS, self._headers_are_late)
+
+    def _stop_waiting(self) -> None:
+        late, self._late = self._late, None
+        if late is not None and late.active():
+            late.cancel()
+
+    def _headers_are_late(self) -> None:
+        self._late = None
+        if self.requests:
+            self.transport.write(TIMED_OUT)
+        self._is_over = True
+        self.timeoutConnection()
+
+
+class Factory(HTTPFactory):  # type: ignore[misc]
+    protocol = Channel
+
+    def buildProtocol(self, addr: Any) -> Any:  # noqa: N802
+        channel = super().buildProtocol(addr)
+        channel.requestFactory = Request
+        return channel
+
+
+class Server(DaphneServer):  # type: ignore[misc]
+    @property
+    def http_factory(self) -> Any:
+        return self._http_factory
+
+    @http_factory.setter
+    def http_factory(self, factory: Any) -> None:
+        self._http_factory = Factory(self)
+
+    def create_application(self, protocol: Any, scope: Any) -> Any:
+        """As Daphne's own, with our inbox for requests. Sockets keep its queue."""
+        if not isinstance(protocol, Request):
+            return super().create_application(protocol, scope)
+        if protocol not in self.connections:
+            return None
+        inbox = Inbox(protocol)
+        scope.setdefault("asgi", {"version": "3.0"})
+        running = self.application(scope=scope, receive=inbox.receive, send=partial(self.handle_reply, protocol))
+        self.connections[protocol]["application_instance"] = asyncio.ensure_future(running)
+        return inbox
+
+    def kill_all_applications(self) -> Any:
+        """Daphne's own stumbles over a connection whose application has not begun or is done."""
+        running = [details.get("application_instance") for details in self.connections.values()]
+        left = [task for task in running if task is not None and not task.done()]
+        for task in left:
+            task.cancel()
+        return Deferred.fromFuture(asyncio.gather(*left, return_exceptions=True))

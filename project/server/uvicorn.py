@@ -1,0 +1,83 @@
+"""Uvicorn with a deadline for headers.
+
+Uvicorn waits for the headers of a request for ever. The application is told of the start of each process through
+lifespan, before the first connection, and there it gives the server's own configuration a protocol with a deadline: so
+the limits hold however Uvicorn was started. Bodies are limited by `project.server.bodies`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS
+
+logger = logging.getLogger(__name__)
+
+UVICORNS_KEEP_ALIVE = 5
+# Frames of a socket; Daphne's limit. Uvicorn's own is 16 MB.
+MOST_FRAME_BYTES = 1024 * 1024
+UVICORNS_FRAME_BYTES = 16 * 1024 * 1024
+TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+def set_deadlines(receive: Any) -> None:
+    """Change the configuration of the server whose lifespan this is, if it is Uvicorn. What was chosen stays."""
+    lifespan = getattr(receive, "__self__", None)
+    if not type(lifespan).__module__.startswith("uvicorn."):
+        return
+    config = lifespan.config  # type: ignore[union-attr]
+    config.http_protocol_class = with_header_deadline(config.http_protocol_class)
+    if config.timeout_keep_alive == UVICORNS_KEEP_ALIVE:
+        config.timeout_keep_alive = KEEP_ALIVE_SECONDS
+    if config.ws_max_size == UVICORNS_FRAME_BYTES:
+        config.ws_max_size = MOST_FRAME_BYTES
+
+
+def with_header_deadline(base: Any) -> Any:
+    """A subclass of Uvicorn's protocol, whichever parser it uses: `cycle` is its request under way."""
+
+    class Protocol(base):  # type: ignore[misc]
+        _late: Any = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._expect_headers()
+
+        def data_received(self, data: bytes) -> None:
+            if self._late is None and (self.cycle is None or self.cycle.response_complete):
+                self._expect_headers()
+            before = self.cycle
+            super().data_received(data)
+            if self.cycle is not before:
+                self._stop_waiting()
+
+        def on_response_complete(self) -> None:
+            before = self.cycle
+            super().on_response_complete()
+            if self.cycle is not before:  # a request that was sent before the answer to the last one
+                self._stop_waiting()
+
+        def handle_websocket_upgrade(self, *event: Any) -> None:
+            self._stop_waiting()
+            super().handle_websocket_upgrade(*event)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def _expect_headers(self) -> None:
+            self._late = self.loop.call_later(HEADER_SECONDS, self._headers_are_late)
+
+        def _stop_waiting(self) -> None:
+            late, self._late = self._late, None
+            if late is not None:
+                late.cancel()
+
+        def _headers_are_late(self) -> None:
+            self._late = None
+            if not self.transport.is_closing():
+                self.transport.write(TIMED_OUT)
+                self.transport.close()
+
+    return Protocol
