@@ -318,7 +318,8 @@ TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
 
 # MCP servers whose tools agents use
 
-PARLEY_MCP_COMMANDS = env.flag("PARLEY_MCP_COMMANDS", True)
+# Opt-in: whoever may edit MCP servers can run any program as the user that Parley runs as.
+PARLEY_MCP_COMMANDS = env.flag("PARLEY_MCP_COMMANDS", False)
 PARLEY_MCP_RESULT_CHARS = env.whole_number("PARLEY_MCP_RESULT_CHARS", 50_000, least=1_000)
 
 # REST

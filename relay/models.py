@@ -116,6 +116,11 @@ class McpServer(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def is_forbidden(self) -> bool:
+        """A program, while the operator has not allowed programs."""
+        return self.transport == self.Transport.STDIO and not settings.PARLEY_MCP_COMMANDS
+
 
 class Run(models.Model):
     """One turn being answered, in whichever process: any number of calls to models and tools, until an outcome."""

@@ -10,7 +10,9 @@ import re
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin
+from django.http import HttpRequest
 from django.utils.text import capfirst
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
@@ -19,6 +21,7 @@ from relay.mcp.using.sealed import seal, unseal
 from relay.models import McpServer
 
 KEPT = "•••"
+PROGRAMS_ARE_OFF = _("Not started: programs are off on this server. Set PARLEY_MCP_COMMANDS=on to allow them.")
 _LINES = forms.Textarea(attrs={"rows": 4, "cols": 80, "autocomplete": "off", "spellcheck": "false"})
 
 
@@ -90,7 +93,10 @@ class McpServerForm(forms.ModelForm[McpServer]):
 
     def clean(self) -> dict[str, Any]:
         told = super().clean() or self.cleaned_data
-        if told.get("transport") == McpServer.Transport.STDIO and not told.get("command"):
+        is_program = told.get("transport") == McpServer.Transport.STDIO
+        if is_program and told.get("is_enabled") and not settings.PARLEY_MCP_COMMANDS:
+            self.add_error("transport", PROGRAMS_ARE_OFF)
+        if is_program and not told.get("command"):
             self.add_error("command", gettext("Which program?"))
         if told.get("transport") == McpServer.Transport.HTTP and not re.match(
             r"https?://[^/\s]+", told.get("url") or ""
@@ -107,8 +113,8 @@ class McpServerForm(forms.ModelForm[McpServer]):
 @admin.register(McpServer)
 class McpServerAdmin(admin.ModelAdmin[McpServer]):
     form = McpServerForm
-    list_display = ("name", "transport", "is_enabled", "shown_tools", "looked_at", "problem")
-    readonly_fields = ("shown_tools", "looked_at", "problem")
+    list_display = ("name", "transport", "is_enabled", "shown_tools", "looked_at", "shown_problem")
+    readonly_fields = ("shown_tools", "looked_at", "shown_problem")
     fieldsets = (
         (None, {"fields": ("name", "is_enabled", "transport", "seconds")}),
         (
@@ -124,13 +130,25 @@ class McpServerAdmin(admin.ModelAdmin[McpServer]):
         (
             _("What it offers"),
             {
-                "fields": ("shown_tools", "looked_at", "problem"),
+                "fields": ("shown_tools", "looked_at", "shown_problem"),
                 "description": _(
                     "As it told when somebody looked: on the page of MCP servers. Agents get what you tick there."
                 ),
             },
         ),
     )
+
+    def get_fieldsets(self, request: HttpRequest, obj: McpServer | None = None) -> Any:
+        """The fields of a program begin with a warning: what it may do, or that programs are off."""
+        fieldsets = super().get_fieldsets(request, obj)
+        if settings.PARLEY_MCP_COMMANDS:
+            return fieldsets
+        off = {"description": PROGRAMS_ARE_OFF}
+        return [(name, {**fields, **(off if "command" in fields["fields"] else {})}) for name, fields in fieldsets]
+
+    @admin.display(description=_("problem"))
+    def shown_problem(self, server: McpServer) -> str:
+        return str(PROGRAMS_ARE_OFF) if server.is_forbidden else server.problem
 
     @admin.display(description=_("tools"))
     def shown_tools(self, server: McpServer) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -19,7 +20,8 @@ See = Callable[[str], None]
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
+def _with_programs(settings: Any) -> Iterator[None]:
+    settings.PARLEY_MCP_COMMANDS = True
     yield
     connections.close()
 

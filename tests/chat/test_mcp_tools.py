@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from tests.mcp.test_using import SECRET, program
 
 
 @pytest.fixture(autouse=True)
-def _closed() -> Iterator[None]:
+def _with_programs(settings: Any) -> Iterator[None]:
+    settings.PARLEY_MCP_COMMANDS = True
     yield
     connections.close()
 

@@ -11,9 +11,10 @@ from django.test import Client
 
 from project.accounts.models import User
 from relay.mcp.admin import KEPT
-from relay.mcp.using import connections
+from relay.mcp.using import connections, servers
 from relay.mcp.using.sealed import unseal
 from relay.models import McpServer
+from tests.house.processes import settings_with
 from tests.mcp.test_using import HERE, SECRET
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -21,7 +22,8 @@ ADD = "/admin/relay/mcpserver/add/"
 
 
 @pytest.fixture
-def chief(client: Client, django_user_model: type[User]) -> Iterator[Client]:
+def chief(client: Client, django_user_model: type[User], settings: Any) -> Iterator[Client]:
+    settings.PARLEY_MCP_COMMANDS = True
     client.force_login(django_user_model.objects.create_superuser("chief", password="x"))
     yield client
     connections.close()
@@ -92,3 +94,20 @@ def test_for_others_there_is_no_such_page_and_staff_need_a_permission_to_set_one
     client.force_login(staff)
     assert client.get("/mcp-servers/").status_code == 200
     assert client.post(ADD, form()).status_code == 403
+
+
+def test_programs_are_off_by_default_and_the_pages_say_so(chief: Client, settings: Any) -> None:
+    assert settings_with()["PARLEY_MCP_COMMANDS"] is False
+    kept = {"tools": [{"name": "old__x", "tool": "x", "description": "", "parameters": {}}], "command": sys.executable}
+    old = McpServer.objects.create(name="old", transport="stdio", **kept)
+    McpServer.objects.create(name="far", transport="http", url="http://tools.example/mcp")
+    assert [tool.name for tool in servers.all_tools()] == ["old__x"]
+    settings.PARLEY_MCP_COMMANDS = False
+    refused = chief.post(ADD, form()).content.decode()
+    assert "programs are off" in refused
+    assert not McpServer.objects.filter(name="files").exists()
+    assert chief.post(ADD, form(is_enabled="")).status_code == 302, "it may be prepared"
+    for page in ("/mcp-servers/", "/admin/relay/mcpserver/", f"/admin/relay/mcpserver/{old.pk}/change/", ADD):
+        assert "Set PARLEY_MCP_COMMANDS=on" in chief.get(page).content.decode(), page
+    assert servers.all_tools() == []
+    assert "PARLEY_MCP_COMMANDS is off" in servers.look(old).problem

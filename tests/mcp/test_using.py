@@ -31,7 +31,8 @@ SECRET = "s3cret-token"
 
 
 @pytest.fixture
-def using(transactional_db: None) -> Iterator[None]:
+def using(transactional_db: None, settings: Any) -> Iterator[None]:
+    settings.PARLEY_MCP_COMMANDS = True
     yield
     connections.close()
     close_connections()

@@ -69,7 +69,8 @@ def all_tools() -> list[Tool]:
 
 
 def _tools(rows: Any) -> list[Tool]:
-    return [_tool(row, kept) for row in rows.filter(is_enabled=True) for kept in row.tools]
+    enabled = [row for row in rows.filter(is_enabled=True) if not row.is_forbidden]
+    return [_tool(row, kept) for row in enabled for kept in row.tools]
 
 
 def _tool(row: McpServer, kept: Mapping[str, Any]) -> Tool:

@@ -56,7 +56,7 @@ async def opened(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
 @asynccontextmanager
 async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
     if not house.PARLEY_MCP_COMMANDS:
-        raise McpFailure("PARLEY_MCP_COMMANDS is off: no program is started for an MCP server")
+        raise McpFailure("PARLEY_MCP_COMMANDS is off: programs are not started as MCP servers")
     process = await _started(server)
     to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
