@@ -26,7 +26,7 @@ PIN := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help run test check on-sqlite on-postgres in-browser live-on-postgres in-step format lint types contracts \
-	bench faults messages prices requirements audit screenshots browser clean
+	bench gfm faults messages prices requirements audit screenshots browser clean
 
 help:
 	@echo "make run           install what is missing and serve on PORT (8000)"
@@ -34,6 +34,7 @@ help:
 	@echo "make check         what CI runs: format, lint, types, contracts, tests on SQLite and PostgreSQL"
 	@echo "make format        put code and templates into shape"
 	@echo "make bench         measure at 1,000,000 messages, and sockets that receive answers (long)"
+	@echo "make gfm           compare Markdown with GitHub's specification in SPEC=<folder>"
 	@echo "make faults        outages and crashes (long)"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"
@@ -90,6 +91,10 @@ bench: .venv/.dev
 	$(BIN)/python -m bench
 	$(BIN)/python -m bench.relay
 	$(BIN)/python -m bench.compression
+
+gfm: .venv/.dev
+	@test -n "$(SPEC)" || { echo "Name the folder with spec.txt of cmark-gfm: make gfm SPEC=<folder>" >&2; exit 1; }
+	@$(BIN)/python -m bench.gfm "$(SPEC)"
 
 faults: .venv/.dev
 	$(BIN)/python -m faults

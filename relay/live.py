@@ -6,11 +6,14 @@ state can be taken up at any time from the answer so far, which names the frame 
 
 Text is shown by finished blocks: a block that can no longer change is rendered once, and only the open end again. Plain
 words in the middle of a line change nothing before them, so they are simply put behind it: most frames render nothing.
-So the cost of an answer grows with its length, not with the square of it.
+A long open end (a list, a table) is rendered again only when it has grown by a good part of itself. So the cost of an
+answer grows with its length, not with the square of it. All but short texts are rendered in a thread, so that an answer
+of any length never holds the event loop for more than a moment.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -22,8 +25,8 @@ from django.utils.safestring import SafeString
 from history.assembly import NO_ARGUMENTS
 from history.entries import ModelOutput, Part, Reasoning, Text, ToolRequest
 from history.events import Event, ReasoningPiece, TextPiece, ToolCallPiece
-from history.markdown import render
-from history.markdown_blocks import split_blocks
+from history.markdown import render, split_blocks
+from history.markdown.code import MAX_CHARS as MAX_HIGHLIGHTED_CHARS
 from relay.live_html import Tail, more_words, new_part, open_end, prose
 
 Kind = Literal["text", "reasoning", "call"]
@@ -33,10 +36,20 @@ Frame = dict[str, Any]
 KEPT_CHANGES = 256
 SHOWN_ARGUMENTS = 4_000
 # At the start of a line a few characters decide what it is: a list, a heading, a quotation.
-LINE_START = 8
+LINE_START = 12
+# Rendering takes a few microseconds for a character: longer texts are rendered in a thread.
+MAX_CHARS_ON_LOOP = 1_000
+# An open end that is longer than this is rendered again when it has grown by an eighth.
+LONG_TAIL = 4_000
+# Code that is still being written is highlighted again when it has grown by a quarter, as far as it is highlighted.
+HIGHLIGHT_STEP = 200
 
 # What may change how the text before it looks; a line break always does.
 _MEANING = re.compile(r"[*_`~\[\]<>$|\\&^\r\n\t]")
+# A character at the end of a text whose meaning depends on the next one.
+_UNDECIDED = frozenset("*_~$`\\])")
+# The beginning of an address or an entity, which more letters continue.
+_ADDRESS = re.compile(r"://|www\.|@|&")
 
 
 def piece_of(event: Event) -> Piece | None:
@@ -84,9 +97,36 @@ def _whole(part: Part, name: str) -> Piece | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class RenderedText:
+    """A text that was split and rendered: its finished blocks as HTML, the source of its open end, and that as HTML."""
+
+    blocks: tuple[str, ...]
+    text: str
+    tail: Tail
+    open_fence: str = ""
+
+
+def render_text(text: str, *, index: int, number: int) -> RenderedText:
+    """Split and render the open end of a part; `number` blocks of it are finished already."""
+    split = split_blocks(text)
+    sources = [*split.finished, split.tail] if split.tail else split.finished
+    html = [render_block(block, index=index, number=place) for place, block in enumerate(sources, number)]
+    last = html.pop() if split.tail else ""
+    tail = Tail.of(split.tail, last, is_code=bool(split.open_fence)) if last else Tail()
+    return RenderedText(tuple(html), split.tail, tail, split.open_fence)
+
+
+def render_block(block: str, *, index: int, number: int) -> str:
+    return render(block, prefix=f"live-{index}-{number}-")
+
+
 @dataclass(slots=True)
 class LivePart:
-    """One part on the page, in `element`. `blocks` are finished, as HTML; `text` is the open end, as it was written."""
+    """One part on the page, in `element`. `blocks` are finished, as HTML; `text` is the open end, as it was written.
+
+    `tail` shows the first `shown` characters of `text`; `added` are words that the page has put behind it since.
+    """
 
     index: int
     kind: Kind
@@ -94,26 +134,45 @@ class LivePart:
     name: str = ""
     blocks: list[str] = field(default_factory=list)
     text: str = ""
-    is_open: bool = False
-
-    @property
-    def tail(self) -> Tail:
-        if self.kind != "text" or not self.text:
-            return Tail()
-        return Tail.of(self.text, self.rendered(self.text, len(self.blocks)))
+    tail: Tail = field(default_factory=Tail)
+    shown: int = 0
+    added: str = ""
+    open_fence: str = ""
 
     @property
     def prose(self) -> SafeString:
-        return prose(self.element, self.blocks, self.tail)
-
-    def rendered(self, block: str, number: int) -> str:
-        return render(block, prefix=f"live-{self.index}-{number}-")
+        return prose(self.element, self.blocks, self.tail, self.added)
 
     def can_take(self, more: str) -> bool:
-        """Whether this is only more of the same paragraph: nothing that means something, not near the line's start."""
+        """Whether this is only more of the same, which can be put behind the open end without rendering it again."""
+        if not self.tail.is_open or self.shown + len(self.added) < len(self.text):
+            return False
         line = self.text[self.text.rfind("\n") + 1 :]
+        return self._can_take_code(line, more) if self.open_fence else self._can_take_words(line, more)
+
+    def _can_take_code(self, line: str, more: str) -> bool:
+        needs_highlighting = self.shown <= MAX_HIGHLIGHTED_CHARS and len(self.added) + len(more) > max(
+            HIGHLIGHT_STEP, self.shown // 4
+        )
+        mark = self.open_fence[0]
+        return mark not in line and mark not in more and "\r" not in more and not needs_highlighting
+
+    def _can_take_words(self, line: str, more: str) -> bool:
+        if len(line) < LINE_START or _MEANING.search(more) or line[-1] in _UNDECIDED:
+            return False
         ends_a_link = ")" in more and "](" in line
-        return self.is_open and len(line) >= LINE_START and not _MEANING.search(more) and not ends_a_link
+        last_word = line[line.rfind(" ") + 1 :]
+        return not ends_a_link and not _ADDRESS.search(last_word + more)
+
+    def can_wait(self, more: str) -> bool:
+        """Whether a long open end has not grown enough to be rendered again."""
+        grown = len(self.text) + len(more) - self.shown
+        return self.shown > LONG_TAIL and grown < self.shown // 8
+
+    def put(self, rendered: RenderedText) -> None:
+        self.blocks += rendered.blocks
+        self.text, self.tail, self.open_fence = rendered.text, rendered.tail, rendered.open_fence
+        self.shown, self.added = len(self.text), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,28 +225,35 @@ class LiveAnswer:
         self.parts: dict[tuple[str, str], LivePart] = {}
         self.changes: OrderedDict[int, Change] = OrderedDict()
         self.ahead: dict[int, Frame] = {}
+        self.order = asyncio.Lock()
 
     @classmethod
-    def so_far(
+    async def so_far(
         cls, output: ModelOutput | None, *, run: str, exchange: str, n: int, names: Sequence[str] = ()
     ) -> LiveAnswer:
         answer = cls(run=run, exchange=exchange, n=n, label=output.model if output else "")
         for piece in pieces_of(output, names) if output else ():
-            answer._grow(piece)
+            await answer._grow(piece)
         return answer
 
-    def hear(self, frame: Frame) -> None:
+    async def hear(self, frame: Frame) -> None:
         """Take a frame in as soon as all before it have come; a repetition is nothing."""
-        if frame["n"] > self.n and len(self.ahead) < KEPT_CHANGES:
-            self.ahead[frame["n"]] = frame
-        while (following := self.ahead.pop(self.n + 1, None)) is not None:
-            self.advance(following)
+        async with self.order:
+            if frame["n"] > self.n and len(self.ahead) < KEPT_CHANGES:
+                self.ahead[frame["n"]] = frame
+            while (following := self.ahead.pop(self.n + 1, None)) is not None:
+                await self._advance(following)
 
-    def advance(self, frame: Frame) -> Change:
+    async def advance(self, frame: Frame) -> Change:
         """Take the next frame in."""
+        async with self.order:
+            return await self._advance(frame)
+
+    async def _advance(self, frame: Frame) -> Change:
+        # The frame counts when all of it is there: a page that looks meanwhile sees the state before it.
+        grown = [await self._grow(piece) for piece in frame.get("pieces", ())]
         self.n = frame["n"]
-        change = Change(self.n, tuple(self._grow(piece) for piece in frame.get("pieces", ())))
-        self.changes[self.n] = change
+        change = self.changes[self.n] = Change(self.n, tuple(grown))
         while len(self.changes) > KEPT_CHANGES:
             self.changes.popitem(last=False)
         return change
@@ -197,7 +263,7 @@ class LiveAnswer:
         numbers = range(seen + 1, n + 1)
         return [self.changes[number] for number in numbers] if all(x in self.changes for x in numbers) else None
 
-    def _grow(self, piece: Piece) -> Grown:
+    async def _grow(self, piece: Piece) -> Grown:
         kind, place, text = piece[0], (piece[0], piece[1]), piece[2]
         is_new = place not in self.parts
         if is_new:
@@ -205,24 +271,29 @@ class LiveAnswer:
             self.parts[place] = LivePart(index, _kind(kind), f"run-{self.run}-{index}")
         part = self.parts[place]
         if kind == "text":
-            return self._grow_text(part, text, is_new=is_new)
+            return await self._grow_text(part, text, is_new=is_new)
         if kind == "call":
             part.name = part.name or piece[4]
             text = text[: max(0, SHOWN_ARGUMENTS - len(part.text))]
         part.text += text
         return Grown(part, is_new, text=text)
 
-    def _grow_text(self, part: LivePart, text: str, *, is_new: bool) -> Grown:
-        if part.can_take(text):
+    async def _grow_text(self, part: LivePart, text: str, *, is_new: bool) -> Grown:
+        can_take = part.can_take(text)
+        if can_take or part.can_wait(text):
             part.text += text
-            return Grown(part, is_new, text=text)
-        split = split_blocks(part.text + text)
-        blocks = tuple(part.rendered(block, number) for number, block in enumerate(split.finished, len(part.blocks)))
-        part.blocks += blocks
-        part.text = split.tail
-        tail = part.tail
-        part.is_open = tail.is_open
-        return Grown(part, is_new, blocks=blocks, tail=tail)
+            # A page that comes now gets them from `added`. What waits comes with the next rendering.
+            part.added += text if can_take else ""
+            return Grown(part, is_new, text=text if can_take else "")
+        rendered = await _render(part.text + text, index=part.index, number=len(part.blocks))
+        part.put(rendered)
+        return Grown(part, is_new, blocks=rendered.blocks, tail=rendered.tail)
+
+
+async def _render(text: str, *, index: int, number: int) -> RenderedText:
+    if len(text) <= MAX_CHARS_ON_LOOP:
+        return render_text(text, index=index, number=number)
+    return await asyncio.to_thread(render_text, text, index=index, number=number)
 
 
 def _kind(word: str) -> Kind:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-# The last of it is a paragraph or an item of a list, alone or within quotations and lists.
-_OPEN_END = re.compile(r"</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote)>)*\s*$")
+# The last of it is a paragraph or an item of a list, alone or within quotations and lists, or code.
+_OPEN_END = re.compile(r"(?:\n?</code></pre></div>|</(?:p|li)>(?:\s*</(?:p|li|ul|ol|blockquote|div)>)*)\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +27,25 @@ class Tail:
     is_open: bool = False
 
     @classmethod
-    def of(cls, text: str, html: str) -> Tail:
-        end = _OPEN_END.search(html)
-        if end is None:
+    def of(cls, text: str, html: str, *, is_code: bool = False) -> Tail:
+        end = _OPEN_END.search(html, max(0, len(html) - 500))
+        if end is None or is_code != html.endswith("</code></pre></div>"):
             return cls(html)
         before, after = html[: end.start()], html[end.start() :]
+        if is_code:
+            return cls(before, "\n" if text.endswith("\n") and after[0] == "\n" else "", after.lstrip("\n"), True)
         space = " " if text[-1:].isspace() and not before[-1:].isspace() else ""
         return cls(before, space, after, True)
 
-    def html(self, element: str) -> SafeString:
-        end = f'<span id="{element}-end">{self.space}</span>{self.after}' if self.is_open else ""
+    def html(self, element: str, added: str = "") -> SafeString:
+        """`added` are the words that were put behind it since."""
+        end = f'<span id="{element}-end">{self.space}{escape(added)}</span>{self.after}' if self.is_open else ""
         return mark_safe(f'<div class="tail" id="{element}-tail">{self.before}{end}</div>')  # noqa: S308  see above
 
 
-def prose(element: str, blocks: Iterable[str], tail: Tail) -> SafeString:
+def prose(element: str, blocks: Iterable[str], tail: Tail, added: str = "") -> SafeString:
     """A part that is text: what is finished, and the open end."""
-    inner = f'<div class="blocks" id="{element}-blocks">{"".join(blocks)}</div>\n{tail.html(element)}'
+    inner = f'<div class="blocks" id="{element}-blocks">{"".join(blocks)}</div>\n{tail.html(element, added)}'
     return mark_safe(f'<div class="prose" id="{element}">{inner}</div>')  # noqa: S308  see above
 
 
@@ -51,6 +54,8 @@ def new_part(parts: str, html: str) -> str:
 
 
 def more_words(element: str, text: str) -> str:
+    if not text:
+        return ""
     return f'<span hx-swap-oob="beforeend:#{element}-end">{escape(text)}</span>'
 
 

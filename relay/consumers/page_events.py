@@ -22,6 +22,7 @@ from relay.consumers.watching import Watch
 from relay.conversation.drafts import Sent
 from relay.database import in_database
 from relay.fragments import CaughtUp, View
+from relay.live import LiveAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -90,11 +91,15 @@ class PageEvents(PersonSocket):
     async def _show_frame(self, frame: dict[str, Any]) -> None:
         match frame["kind"]:
             case "opened" if not self.watch.shows(frame):
-                await self.show(fragments.live_answer(self.watch.open(frame), self.view.reader))
+                await self.show(await self._live_answer(self.watch.open(frame)))
             case "pieces":
                 await self._show_pieces(frame)
             case "result":
                 await self._show_result(frame)
+
+    async def _live_answer(self, answer: LiveAnswer) -> str:
+        async with self.watch.showing(answer):
+            return fragments.live_answer(answer, self.view.reader)
 
     async def _announce(self, run: str, outcome: str) -> None:
         """Once, however we learnt of it."""
@@ -103,7 +108,7 @@ class PageEvents(PersonSocket):
             await self.show(fragments.announcement(outcome, self.view.reader))
 
     async def _show_pieces(self, frame: dict[str, Any]) -> None:
-        changes, answer = self.watch.take(frame), self.watch.answer
+        changes, answer = await self.watch.take(frame), self.watch.answer
         if changes and answer is not None:
             await self.show("".join(fragments.live_change(answer, change, self.view.reader) for change in changes))
         elif changes is None and (answer is None or runs.is_here(UUID(frame["run"]))):
@@ -139,7 +144,7 @@ class PageEvents(PersonSocket):
             so_far = await runs.so_far(caught.run.pk)
             # An answer is stored a moment before the run says so, and must not stand there twice meanwhile.
             if so_far and so_far.exchange and so_far.after >= caught.run.leaf:
-                html += fragments.live_answer(self.watch.resume(so_far), self.view.reader)
+                html += await self._live_answer(await self.watch.resume(so_far))
         await self.show(html)
         if caught.outcome:
             await self._announce(followed, caught.outcome)

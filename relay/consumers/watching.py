@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -41,27 +43,30 @@ class Watch:
         found = _shared.get(frame["run"])
         if found is None or found.exchange != frame["exchange"]:
             found = LiveAnswer(run=frame["run"], exchange=frame["exchange"], n=frame["n"], label=frame["model"])
-        return self._show(found)
+        return found
 
-    def resume(self, so_far: SoFar) -> LiveAnswer:
+    async def resume(self, so_far: SoFar) -> LiveAnswer:
         """An answer that began before we came, or went on without our hearing it."""
         found = _shared.get(self.run)
         if found is None or found.exchange != so_far.exchange or found.n < so_far.n:
-            waiting = found.ahead if found is not None and found.exchange == so_far.exchange else {}
-            found = LiveAnswer.so_far(
+            before = found if found is not None and found.exchange == so_far.exchange else None
+            found = await LiveAnswer.so_far(
                 so_far.output, run=self.run, exchange=so_far.exchange, n=so_far.n, names=so_far.names
             )
-            for frame in waiting.values():
-                found.hear(frame)
-        return self._show(found)
+            for frame in list(before.ahead.values()) if before else ():
+                await found.hear(frame)
+        return found
 
-    def _show(self, answer: LiveAnswer) -> LiveAnswer:
-        _shared[answer.run] = answer
-        self.answer, self.seen, self.element = answer, answer.n, f"run-{answer.run}"
-        self.heard_at = time.monotonic()
-        return answer
+    @asynccontextmanager
+    async def showing(self, answer: LiveAnswer) -> AsyncIterator[None]:
+        """Inside, the page is sent all of this answer, which no frame changes meanwhile."""
+        async with answer.order:
+            _shared[answer.run] = answer
+            self.answer, self.seen, self.element = answer, answer.n, f"run-{answer.run}"
+            self.heard_at = time.monotonic()
+            yield
 
-    def take(self, frame: dict[str, Any]) -> list[Change] | None:
+    async def take(self, frame: dict[str, Any]) -> list[Change] | None:
         """What the page has to change for this frame: nothing for a repetition; None: something was missed."""
         answer = self.answer
         if answer is None or answer.exchange != frame["exchange"]:
@@ -69,7 +74,7 @@ class Watch:
         self.heard_at = time.monotonic()
         if frame["n"] <= self.seen:
             return []
-        answer.hear(frame)
+        await answer.hear(frame)
         changes = answer.between(self.seen, answer.n) if answer.n >= frame["n"] else None
         self.seen = answer.n if changes is not None else self.seen
         return changes

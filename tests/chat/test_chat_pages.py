@@ -560,10 +560,10 @@ def test_an_answer_that_its_reader_stopped_says_so(reader: Client, ada: Any) -> 
     assert "You stopped this answer." in page(reader, session)
 
 
-def test_a_live_answer_of_the_demo_model_says_that_it_starts() -> None:
+async def test_a_live_answer_of_the_demo_model_says_that_it_starts() -> None:
     reader = Reader("en", "UTC")
     waiting = LiveAnswer(run="r", exchange="e", n=1, label=f"local/{MODEL_NAME}")
     assert "The demo model is starting." in fragments.live_answer(waiting, reader)
-    waiting.hear({"n": 2, "pieces": [["text", "t", "Hello"]]})
+    await waiting.hear({"n": 2, "pieces": [["text", "t", "Hello"]]})
     assert "demo model" not in fragments.live_answer(waiting, reader)
     assert "demo model" not in fragments.live_answer(LiveAnswer(run="r", exchange="e", n=1, label="a/b"), reader)

@@ -117,11 +117,11 @@ def test_a_state_that_kept_changing_leaves_the_gap_open() -> None:
     assert followed.has_gap
 
 
-def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_without_any() -> None:
+async def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_without_any() -> None:
     begun = Assembler().feed_all([ToolCallPiece(part="c", call_id="1", name="sys_monitor")]).output()
     assert pieces_of(begun, ["c"]) == [["call", "c", "", "1", "sys_monitor"]]
-    answer = LiveAnswer.so_far(begun, run="r", exchange="x", n=1, names=["c"])
-    answer.hear({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
+    answer = await LiveAnswer.so_far(begun, run="r", exchange="x", n=1, names=["c"])
+    await answer.hear({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
     assert [part.text for part in answer.parts.values()] == ['{"metric": "cpu"}']
     followed = Following(uuid4())
     followed.catch_up(RunState(so_far=SoFar("x", 1, begun, ("c",))))
@@ -215,11 +215,11 @@ def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
             last = frame["n"]
 
 
-def test_a_page_holds_frames_back_until_those_before_them_have_come() -> None:
+async def test_a_page_holds_frames_back_until_those_before_them_have_come() -> None:
     answer = LiveAnswer(run="r", exchange="x", n=1)
-    answer.hear(pieces(3, "two "))
+    await answer.hear(pieces(3, "two "))
     assert (answer.n, list(answer.ahead)) == (1, [3])
-    answer.hear(pieces(2, "one "))
+    await answer.hear(pieces(2, "one "))
     assert (answer.n, answer.ahead) == (3, {})
     [part] = answer.parts.values()
     assert part.text == "one two "

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
+from typing import Any
 
 import pytest
 from django.utils.html import escape
 from hypothesis import given
 from hypothesis import strategies as st
 
-from history.markdown import render
-from history.markdown_blocks import split_blocks
-from relay.live import Grown, LiveAnswer
+from history.markdown import cache, render, split_blocks
+from relay import live
+from relay.live import LONG_TAIL, MAX_CHARS_ON_LOOP, Grown, LiveAnswer, LivePart, render_block
+from tests.doubling import assert_linear
 
 ANSWER = "One.\n\n- a\n\n- b\n\n```python\nif x:\n\n    pass\n```\nTwo[^1].\n\n[^1]: Note"
 
 
 def growing(text: str, *, size: int) -> list[Grown]:
-    answer = LiveAnswer(run="r", exchange="e", n=0)
     pieces = [text[place : place + size] for place in range(0, len(text), size)]
-    return [
-        answer.advance({"n": n, "pieces": [["text", "p", piece]]}).grown[0] for n, piece in enumerate(pieces, start=1)
-    ]
+    return asyncio.run(written(pieces))[1]
+
+
+async def written(pieces: list[str]) -> tuple[LivePart | None, list[Grown]]:
+    answer = LiveAnswer(run="r", exchange="e", n=0)
+    grown: list[Grown] = []
+    for n, piece in enumerate(pieces, start=1):
+        grown += (await answer.advance({"n": n, "pieces": [["text", "p", piece]]})).grown
+    return next(iter(answer.parts.values()), None), grown
 
 
 def html_of(grown: Grown) -> str:
@@ -84,8 +93,9 @@ class Shown:
 
 
 def without_gaps(html: str) -> str:
-    """As a browser shows it: no space at the end of a paragraph or an item."""
-    return re.sub(r"\s+(</(?:p|li)>)", r"\1", html)
+    """As a browser shows it: no space at the end of a paragraph or an item. Code may still be without highlighting."""
+    plain = re.sub(r'<span class="hl-[a-z]+">([^<]*)</span>', r"\1", html)
+    return re.sub(r"\s*(</(?:p|li|code)>)", r"\1", plain)
 
 
 @pytest.mark.parametrize("text", PROSE)
@@ -108,14 +118,82 @@ def test_most_words_are_not_rendered_again_and_again() -> None:
     assert shown.rendered < 90
 
 
-@given(st.lists(st.sampled_from([*" \n*_`#>-1.)([]|~$\\&ab中", "word ", "another ", "\n\n"]), max_size=60))
+@given(
+    st.lists(
+        st.sampled_from([*" \n*_`#>-1.)([]|~$\\&ab中:/@", "word ", "another ", "\n\n", "http", "www."]), max_size=60
+    )
+)
 def test_whatever_comes_the_last_rendering_of_a_block_is_the_whole_of_it(pieces: list[str]) -> None:
-    answer = LiveAnswer(run="r", exchange="e", n=0)
-    for n, piece in enumerate(pieces, start=1):
-        answer.advance({"n": n, "pieces": [["text", "p", piece]]})
-    [part] = answer.parts.values() or [None]
+    part, _ = asyncio.run(written(pieces))
     whole = split_blocks("".join(pieces))
     assert part is None or (tuple(part.blocks), part.text) == (
-        tuple(part.rendered(block, number) for number, block in enumerate(whole.finished)),
+        tuple(render_block(block, index=0, number=number) for number, block in enumerate(whole.finished)),
         whole.tail,
     )
+
+
+@given(st.lists(st.sampled_from([*"*_`[]()$\\&;:/@.x中", "word", " ", "http", "www.", "**", "amp"]), max_size=40))
+def test_words_put_behind_a_paragraph_look_as_if_it_was_rendered_whole(pieces: list[str]) -> None:
+    shown, text = Shown(), "This is a paragraph "
+    for grown in asyncio.run(written([text, *pieces]))[1]:
+        shown.put(grown)
+    assert without_gaps(shown.html) == without_gaps(render(text + "".join(pieces), prefix="live-0-0-"))
+
+
+LONG_BLOCKS = {
+    "list": "- an item with **strong** words and `code`\n",
+    "table": "| one | **two** | three |\n",
+    "code": "    return value + 1  # and so on\n",
+    "paragraph": "words and **strong** words, and more of them. ",
+    "quote": "> quoted *words* and more\n",
+}
+STARTS = {"table": "| a | b | c |\n|---|---|---|\n", "code": "```python\n"}
+
+
+@pytest.mark.parametrize("kind", LONG_BLOCKS)
+def test_the_cost_of_a_long_open_block_grows_with_its_length(kind: str) -> None:
+    def watch(text: str) -> None:
+        cache.clear()
+        growing(text, size=80)
+
+    line = LONG_BLOCKS[kind]
+    assert_linear(watch, lambda n: STARTS.get(kind, "") + line * (n // len(line)), size=16_000, runs=2)
+
+
+def test_long_texts_are_rendered_in_a_thread_and_short_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that watches an answer of 200,000 characters never has the event loop render more than a little."""
+    on_loop: list[int] = []
+    elsewhere: list[int] = []
+    loop_thread = threading.get_ident()
+
+    def rendered(text: str, **given: Any) -> Any:
+        (on_loop if threading.get_ident() == loop_thread else elsewhere).append(len(text))
+        return render_text(text, **given)
+
+    render_text = live.render_text
+    monkeypatch.setattr(live, "render_text", rendered)
+    for kind, line in LONG_BLOCKS.items():
+        text = STARTS.get(kind, "") + line * (200_000 // len(line))
+        growing(text[:20_000], size=200)
+        growing(text, size=50_000)
+    assert on_loop
+    assert max(on_loop) <= MAX_CHARS_ON_LOOP
+    assert max(elsewhere) > 190_000
+
+
+async def test_a_page_that_comes_later_gets_all_that_was_written_so_far() -> None:
+    pieces = ["Some words that begin a paragraph ", "and more of them", "\n\n```py\nif x:\n", "    pass\n", "    more"]
+    part, _ = await written(pieces)
+    assert part is not None
+    words = re.sub(r"<[^>]*>", "", part.prose)
+    assert "begin a paragraph and more of them" in words
+    assert words.endswith("if x:\n    pass\n    more")
+
+
+def test_a_long_open_block_is_rendered_again_when_it_has_grown_enough() -> None:
+    shown = Shown()
+    line = LONG_BLOCKS["table"]
+    for grown in growing(STARTS["table"] + line * (40_000 // len(line)), size=100):
+        shown.put(grown)
+    assert shown.rendered < LONG_TAIL / 100 + 30
+    assert shown.html.count("<tr>") > 0.85 * (40_000 // len(line))

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.markdown import render, render_blocks
-from history.markdown_blocks import BlockStream, split_blocks
+from history.markdown import BlockStream, render, render_blocks, split_blocks
 from tests.examples import examples
 
 PIECES = [
@@ -72,12 +71,15 @@ def test_pieces_of_any_size_give_the_same_blocks(text: str, size: int) -> None:
         ("- a\n\n  more\n\n- b\n\nNext\n", ["- a\n\n  more\n\n- b"], "Next\n"),
         ("- a\n\n  ```\n  x\n  ```\n\n- b", [], "- a\n\n  ```\n  x\n  ```\n\n- b"),
         ("> a\n\n", [], "> a\n\n"),
-        ("> a\n\n> b\n\nN", ["> a\n\n> b"], "N"),
+        ("> a\n\n> b\n\nN", ["> a", "> b"], "N"),
         ("    a\n\n    b\n\nN", ["    a\n\n    b"], "N"),
         ("|a|b|\n|-|-|\n|1|2|\n\n", ["|a|b|\n|-|-|\n|1|2|"], ""),
         ("$$\na\n- b\n$$\n\n", ["$$\na\n- b\n$$"], ""),
         ("[^1]: a\n\n    more\n\nN", ["[^1]: a\n\n    more"], "N"),
-        ("- a\n\n[x]: http://a\n\n- b\n", [], "- a\n\n[x]: http://a\n\n- b\n"),
+        ("- a\n\n[x]: http://a\n\n- b\n", ["- a"], "[x]: http://a\n\n- b\n"),
+        ("One\n#", [], "One\n#"),
+        ("# One\nTwo", ["# One"], "Two"),
+        ("$$\na\n- b\n", [], "$$\na\n- b\n"),
         ("One\r\n\r\nTwo\r", ["One"], "Two\r"),
     ],
 )

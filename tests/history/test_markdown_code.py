@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from history import markdown_code
-from history.markdown import render
-from history.markdown_code import CLASSES, COLOURED_CHARS, LANGUAGES
+from history.markdown import cache, code, render
+from history.markdown.code import CLASSES, LANGUAGES, MAX_CHARS
 
 
 @pytest.mark.parametrize(
@@ -60,22 +59,31 @@ def test_the_language_is_the_first_word_behind_the_fence_whatever_its_case() -> 
 
 
 def test_very_much_code_and_very_long_lines_are_plain() -> None:
-    assert "hl-" not in render("```python\n" + "if x: 1\n" * (COLOURED_CHARS // 8 + 1) + "```")
+    assert "hl-" not in render("```python\n" + "if x: 1\n" * (MAX_CHARS // 8 + 1) + "```")
     assert "hl-" not in render("```python\nif x: " + "1 + " * 100 + "1\n```")
 
 
-def test_of_many_pieces_of_code_the_first_are_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markdown_code, "COLOURED_SECONDS", 60)
+def test_every_code_block_of_a_long_text_is_highlighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "MIN_SECONDS", 60)
     piece = "```python\n" + "if x: 1\n" * 400 + "```\n\n"
+    assert render(piece * 10).count('<span class="hl-keyword">if</span>') == 4_000
+
+
+def test_of_many_pieces_of_code_in_one_list_the_first_are_highlighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "MIN_SECONDS", 60)
+    piece = "- ```python\n" + "  if x: 1\n" * 400 + "  ```\n"
     assert render(piece * 4).count('<span class="hl-keyword">if</span>') == 800
 
 
 def test_a_lexer_that_takes_its_time_is_stopped_and_the_rest_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markdown_code, "COLOURED_SECONDS", 0)
-    code = "if x: 1\n" * 100
-    html = render(f"```py\n{code}```")
+    cache.clear()
+    monkeypatch.setattr(code, "MIN_SECONDS", 0)
+    monkeypatch.setattr(code, "MAX_SECONDS_PER_CHAR", 0)
+    source = "if x: 1\n" * 100
+    html = render(f"```py\n{source}```")
+    cache.clear()
     assert html.count("hl-keyword") < 20
-    assert text_of(html).strip() == f"py{code.strip()}"
+    assert text_of(html).strip() == f"py{source.strip()}"
 
 
 def test_code_has_a_head_for_the_copy_button_and_can_be_scrolled_by_keyboard() -> None:

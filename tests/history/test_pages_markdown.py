@@ -1,14 +1,14 @@
-"""Markdown as models write it, and as somebody writes it who means harm."""
+"""Markdown as models write it, and as an attacker writes it."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from history.markdown import ALLOWED_CLASSES, RENDERED_CHARS, TAGS, _rendered, _renderers, plain, render
+from history.markdown import MAX_CHARS, cache, render
+from history.markdown.cache import HtmlCache
+from history.markdown.sanitizer import ALLOWED_CLASSES, TAGS
 from tests.examples import examples
 
 HOSTILE = [
@@ -44,6 +44,44 @@ HOSTILE = [
     "- [x] <input onfocus=alert(1) autofocus>",
     "x[^1] [^<script>]\n\n[^1]: <script>alert(1)</script>\n[^<script>]: [x](javascript:alert(1))",
     '[x](#fn-1" onclick=alert(1)) [y](#elsewhere)',
+    "<kbd onclick=alert(1)>x</kbd><sup style='position:fixed'>x</sup>",
+    "<br onload=alert(1)><br/onload=alert(1)/>",
+    "<sub><script>alert(1)</script></sub>",
+    "<kbd><img src=x onerror=alert(1)></kbd>",
+    "> [!NOTE]<script>alert(1)</script>\n> x",
+    "> [!NOTE onclick=alert(1)]\n> <iframe src=//evil.example>",
+    "https://a.example/<script>alert(1)</script>",
+    'https://a.example/"onmouseover=alert(1)//',
+    "javascript://a.example/%0Aalert(1)",
+    "www.a.example/'onmouseover='alert(1)",
+    "data:text/html,<script>alert(1)</script>@a.example",
+    '[x](https://a.example/"onclick=alert(1)")',
+    "[x](<javascript:alert(1)>)",
+    "[x](\x01javascript:alert(1))",
+    "[x](javascript&colon;alert(1))",
+    "[x](//evil.example/x) [y](\\\\evil.example) [z](file:///etc/passwd)",
+    "![x](data:image/svg+xml;base64,PHN2Zz4=) ![y](javascript:alert(1))",
+    "[![x](javascript:alert(1))](javascript:alert(2))",
+    "[x]: <javascript:alert(1)> 'y'\n\n![x] [x][]",
+    '|a|\n|:-:" style=x|\n|b|',
+    '``` "><script>alert(1)</script>\nx\n```',
+    "```mermaid\n</code></pre><script>alert(1)</script>\n```",
+    "$\\href{javascript:alert(1)}{x}$ \\(<b onclick=alert(1)>\\)",
+    "\\[<img src=x onerror=alert(1)>\\]",
+    "[^1]: x\n\n[^1]<sup id=fnref-1 onclick=alert(1)>y</sup>",
+    'x[^"onclick=alert(1)]\n\n[^"onclick=alert(1)]: y',
+    '<a@b.example"onclick=alert(1)>',
+    '<https://a.example/"onclick=alert(1)>',
+    "&lt;script&gt;alert(1)&lt;/script&gt; &#60;script&#62;",
+    "<form action=//evil.example><button>x</button></form><base href=//evil.example>",
+    "<object data=x></object><embed src=x><link rel=stylesheet href=//evil.example>",
+    "<meta http-equiv=refresh content='0;url=//evil.example'>",
+    "<svg><style><img src=x onerror=alert(1)></style></svg><math><mtext><script>x</script></mtext></math>",
+    "<noscript><p title='</noscript><img src=x onerror=alert(1)>'></noscript>",
+    "- <details open ontoggle=alert(1)>\n  <summary>x</summary>",
+    "**<script>**alert(1)**</script>**",
+    "[<script>alert(1)</script>](https://a.example '<img src=x onerror=alert(1)>')",
+    "1. <video><source onerror=alert(1)>\n\n    <audio src=x onerror=alert(1)>",
 ]
 
 
@@ -56,7 +94,8 @@ def tags_in(html: str) -> set[str]:
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             found.add(tag)
             for name, value in attrs:
-                assert name in {"href", "title", "rel", "start", "class", "tabindex", "id"}
+                assert name in {"href", "title", "rel", "start", "class", "tabindex", "id", "align"}
+                assert name != "align" or value in {"left", "center", "right"}
                 assert name != "href" or (value or "").startswith(("http:", "https:", "mailto:", "#fn"))
                 assert name != "id" or (value or "").startswith("fn")
                 assert name != "class" or value in ALLOWED_CLASSES
@@ -70,7 +109,14 @@ def test_hostile_text_becomes_harmless_html(text: str) -> None:
     assert tags_in(render(text)) <= TAGS
 
 
-@given(st.text(alphabet="<>[]()!`*_~#|-\n \"'&;:/=axscript^$\\\\1", max_size=200))
+def test_no_link_or_image_of_a_hostile_text_leads_to_a_script_or_a_foreign_picture() -> None:
+    html = render("\n\n".join(HOSTILE)).lower()
+    assert "<img" not in html
+    assert 'href="javascript' not in html
+    assert 'href="data' not in html
+
+
+@given(st.text(alphabet="<>[]()!`*_~#|-\n \"'&;:/=axscript^$\\\\1@.brkdup", max_size=200))
 @settings(max_examples=examples(300), deadline=None)
 def test_no_text_at_all_brings_other_tags_or_attributes(text: str) -> None:
     assert tags_in(render(text)) <= TAGS
@@ -88,7 +134,7 @@ def test_a_picture_from_elsewhere_is_a_link_and_is_not_loaded() -> None:
 
 def test_code_tables_and_lists_read_as_what_they_are() -> None:
     html = render("Look:\n- one\n    - deeper\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n```python\nif a < b:\n    - x\n```\n")
-    assert "<p>Look:</p>\n<ul>\n<li>one<ul>\n<li>deeper</li>" in html
+    assert "<p>Look:</p>\n<ul>\n<li>one\n<ul>\n<li>deeper</li>" in html
     assert "<td>2</td>" in html
     assert '<code><span class="hl-keyword">if</span> a &lt; b:\n    - x\n</code>' in html
 
@@ -115,8 +161,20 @@ def test_headings_step_down_under_the_title_of_the_page() -> None:
     assert render("# Title") == "<h3>Title</h3>"
 
 
-def test_a_long_text_is_shown_as_it_is() -> None:
-    assert render("<i>" * RENDERED_CHARS).startswith('<div class="plain">&lt;i&gt;')
+def test_a_long_answer_is_rendered_to_its_end() -> None:
+    """An answer of 200,000 characters is Markdown from the first line to the last."""
+    section = "## Part\n\nSome **strong** words and a list:\n\n- one\n- two\n\n"
+    text = section * (200_000 // len(section)) + "| a | b |\n|---|---|\n| the | end |\n"
+    html = render(text)
+    assert html.count("<h3>") == 200_000 // len(section)
+    assert html.endswith("</table></div>")
+    assert "**" not in html
+
+
+def test_what_exceeds_the_longest_text_is_shown_as_typed() -> None:
+    html = render("**a** b\n" * (MAX_CHARS // 8) + "**c**")
+    assert html.endswith('<div class="plain">**c**</div>')
+    assert html.count("<strong>a</strong>") == MAX_CHARS // 8
 
 
 def test_a_nul_byte_is_shown_as_a_replacement_character() -> None:
@@ -128,48 +186,11 @@ def test_a_long_list_of_names_in_backticks_is_still_a_list() -> None:
     assert render(names).count("<li>") == 400
 
 
-SLOW = [
-    "[", "[a](b", "![a](", "> ", "*a ", "**a*", "`", "<", "&", "\\", "- a\n", "  - a\n", "|a", "~~", "a\n", "```\n",
-    "``a`", "# a\n", "a\n===\n", "a|b\n-|-\n", "1. ", "\\``", "  \n***", "a\n\n", "<a@b>", "|a|b|\n|-|-|\n",
-    "[a]: 'x' ", "\\[\n", "$x$ ", "[^1]: a\n", "a[^1]\n", "#。9\n>", "`a`|", "- **", "1. \x031. ", "a\r", "_*",
-    "```python\n1\n```\n",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("piece", SLOW)
-def test_text_made_to_be_slow_is_not(piece: str) -> None:
-    """`bench/rendering.py` says how slow exactly; this would only notice seconds."""
-    began = time.process_time()  # not the clock on the wall: others may be at work too
-    render((piece * RENDERED_CHARS)[:RENDERED_CHARS])
-    assert time.process_time() - began < 2
-
-
-@pytest.mark.parametrize("piece", ["**a** ", "[a]", "a\n\n", "- a\n", "`a`|", "a\n===\n"])
-def test_work_is_given_up_by_count_and_the_text_shown_as_it_is(piece: str) -> None:
-    text = piece * (RENDERED_CHARS // len(piece))
-    assert render(text) == plain(text)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "- [Title](https://example.org/page): a short text about it, and `code` for **it**\n",
-        "| 12 | 34.5 | `yes` | a few words |\n",
-        "A claim[^1], another one, and a third [with a link](https://example.org) and *stress*. ",
-        "服务器**空闲**,所以构建在等待,而不是在计算。参见 `iostat`。\n\n",
-        "2026-11-16 08:00:00 INFO my_module.sub_module: did <thing> in 3 ms [ok]\n",
-        "The value $x_i$ of $\\alpha$ follows from \\(y = x^2\\).\n",
-    ],
-)
-def test_ordinary_text_of_any_length_that_is_rendered_at_all_is_rendered(line: str) -> None:
-    head = "| a | b | c | d |\n|--|--|--|--|\n" if line.startswith("|") else ""
-    text = head + line * ((RENDERED_CHARS - len(head)) // len(line))
-    assert not render(text).startswith('<div class="plain">')
-
-
-def test_quotes_in_quotes_are_shown_as_far_as_anybody_reads() -> None:
+def test_quotes_and_lists_are_nested_up_to_a_limit_and_nothing_is_lost() -> None:
     assert render("> > > three deep").count("<blockquote>") == 3
-    assert render("> " * 25 + "too deep").startswith('<div class="plain">')
+    assert "&gt; too deep" in render("> " * 60 + "too deep")
+    assert "too deep" in render("".join(f"{'  ' * depth}- item\n" for depth in range(60)) + "  " * 60 + "- too deep")
+    assert "too deep" in render("1. " * 60 + "too deep")
     assert "<hr" in render("text\n\n" + "-" * 60)
 
 
@@ -199,24 +220,43 @@ NOTES_AND_CODE = [
 @settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from([*HOSTILE, *NOTES_AND_CODE]), min_size=1, max_size=6))
 def test_nothing_of_one_text_is_left_when_the_next_one_is_rendered(texts: list[str]) -> None:
-    _rendered.cache_clear()
+    cache.clear()
     one_after_the_other = [render(text, prefix="p-") for text in texts]
     for text, html in zip(texts, one_after_the_other, strict=True):
-        _rendered.cache_clear()
-        _renderers.free.clear()
+        cache.clear()
         assert render(text, prefix="p-") == html
 
 
 @pytest.mark.parametrize(
     ("text", "html"),
     [
-        ("*b**b*x y", "<p>*b**b*x y</p>"),
-        ("*b**b*`d`", "<p>*b**b*<code>d</code></p>"),
-        ("*b**b*`d``", "<p>*b**b*`d``</p>"),
         ("*b**b* d", "<p><em>b**b</em> d</p>"),
         ("***a** b*, __c__", "<p><em><strong>a</strong> b</em>, <strong>c</strong></p>"),
         ("**a*b*c**", "<p><strong>a<em>b</em>c</strong></p>"),
     ],
 )
-def test_emphasis_eats_nothing_that_stands_behind_it(text: str, html: str) -> None:
+def test_emphasis_within_emphasis(text: str, html: str) -> None:
     assert render(text) == html
+
+
+def test_the_same_block_is_rendered_once() -> None:
+    cache.clear()
+    block = "- *one* and [two](https://a.example)\n\n"
+    render(block)
+    assert cache.get((block.rstrip(), True)) is not None
+    assert render(f"{block}Then **another**.").startswith(str(render(block)))
+
+
+def test_a_block_that_refers_to_a_definition_is_not_taken_from_another_text() -> None:
+    assert 'href="https://a.example"' in render("See [it].\n\n[it]: https://a.example")
+    assert 'href="https://b.example"' in render("See [it].\n\n[it]: https://b.example")
+    assert "href" not in render("See [it].")
+
+
+def test_the_cache_forgets_the_oldest_when_it_is_full() -> None:
+    small = HtmlCache(max_chars=10)
+    for name in ("a", "b", "c"):
+        small.put(name, name * 4)
+    assert [small.get(name) for name in ("a", "b", "c")] == [None, "bbbb", "cccc"]
+    small.put("b", "B")
+    assert (small.get("b"), small.get("c")) == ("B", "cccc")

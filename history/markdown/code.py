@@ -1,8 +1,7 @@
-"""Code between fences, as HTML: its language, a place for the page's copy button, and colours by class.
+"""Code blocks as HTML: their language, a place for the page's copy button, and highlighting by class.
 
-Pygments finds out what is what. Its patterns can be made slow, so only languages that people write here are coloured,
-only so much of them in one text, no very long lines, and not for longer than a moment; what is left over is plain code,
-which reads as well.
+Pygments' patterns can be made slow. So only common languages are highlighted, only so much of one block, no very long
+lines, and for a time that depends on the length of the code; what is left over is plain code.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
 
+from markdown_it.common.utils import unescapeAll
 from pygments.token import Comment, Generic, Keyword, Literal, Name, Number, Operator, String, _TokenType
 
-from history.markdown_work import Work
-
-COLOURED_CHARS = 8_000
-COLOURED_LINE_CHARS = 300
-COLOURED_SECONDS = 0.1
+MAX_CHARS = 8_000
+MAX_LINE_CHARS = 300
+# Ordinary code takes one or two microseconds for a character.
+MAX_SECONDS_PER_CHAR = 20e-6
+MIN_SECONDS = 0.005
 
 LANGUAGES = {
     "bash", "c", "c++", "console", "cpp", "cs", "csharp", "css", "diff", "docker", "dockerfile", "go", "golang", "html",
@@ -27,7 +27,7 @@ LANGUAGES = {
     "python", "python3", "rb", "rs", "ruby", "rust", "scala", "sh", "shell", "sql", "swift", "toml", "ts", "tsx",
     "typescript", "xml", "yaml", "yml", "zsh",
 }  # fmt: skip
-"""By the names that Pygments knows them by. Others are shown without colours."""
+"""By the names that Pygments knows them by. Others are not highlighted."""
 
 CLASSES: dict[_TokenType, str] = {
     Comment: "hl-comment",
@@ -49,48 +49,48 @@ CLASSES: dict[_TokenType, str] = {
     Generic.Prompt: "hl-comment",
 }
 
-_LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
+_LANGUAGE = re.compile(r"\S{1,30}")
 
 
-class Colours:
-    """What may still be coloured in one text."""
+class Highlighter:
+    """Highlights the code of one block, which may hold several pieces of code, up to a limit."""
 
-    def __init__(self, work: Work) -> None:
-        self.work = work
-        self.chars, self.seconds = COLOURED_CHARS, COLOURED_SECONDS
+    def __init__(self) -> None:
+        self.chars = MAX_CHARS
 
-    def of(self, code: str, *, language: str) -> str:
-        """The code as HTML, in colours if there are any left."""
+    def highlight(self, code: str, *, language: str) -> str:
+        """Return the code as HTML, highlighted as far as the limits allow."""
         # Only here: its list of languages takes two megabytes, which a process that shows no code never needs.
         from pygments.lexers import get_lexer_by_name
 
-        long_line = max(map(len, code.split("\n"))) > COLOURED_LINE_CHARS
-        if language.lower() not in LANGUAGES or len(code) > self.chars or long_line:
+        has_long_line = max(map(len, code.split("\n"))) > MAX_LINE_CHARS
+        if language.lower() not in LANGUAGES or len(code) > self.chars or has_long_line:
             return escape(code)
         self.chars -= len(code)
-        self.work.spend(3 * len(code))
         lexer = get_lexer_by_name(language.lower(), stripnl=False, ensurenl=False)
-        found = list(self._in_time(lexer.get_tokens(code)))
-        seen = "".join(text for _, text in found)
-        # What a lexer did not come to is plain; one that took something away is not believed at all.
-        return _as_html(found) + escape(code[len(seen) :]) if code.startswith(seen) else escape(code)
-
-    def _in_time(self, tokens: Iterable[tuple[_TokenType, str]]) -> Iterator[tuple[_TokenType, str]]:
-        began = time.thread_time()
-        for number, token in enumerate(tokens):
-            if number % 20 == 19 and time.thread_time() - began > self.seconds:
-                break
-            yield token
-        self.seconds -= time.thread_time() - began
+        tokens = list(_in_time(lexer.get_tokens(code), max(MIN_SECONDS, len(code) * MAX_SECONDS_PER_CHAR)))
+        seen = "".join(text for _, text in tokens)
+        # The rest that a lexer did not reach is plain. The result of a lexer that changed the code is not used at all.
+        return _as_html(tokens) + escape(code[len(seen) :]) if code.startswith(seen) else escape(code)
 
 
-def code_block(code: str, *, info: str, colours: Colours) -> str:
-    """`info` is what stands behind the fence; its first word names the language."""
-    named = _LANGUAGE.match(info.strip())
+def _in_time(tokens: Iterable[tuple[_TokenType, str]], seconds: float) -> Iterator[tuple[_TokenType, str]]:
+    """The tokens that come within so many seconds of CPU time."""
+    began = time.thread_time()
+    for number, token in enumerate(tokens):
+        if number % 20 == 19 and time.thread_time() - began > seconds:
+            break
+        yield token
+
+
+def code_block(code: str, *, info: str, highlighter: Highlighter) -> str:
+    """Return code with its head; the first word of `info`, the text behind the fence, names the language."""
+    named = _LANGUAGE.match(unescapeAll(info[:200]).strip())
+    code = code if code.endswith("\n") or not code else f"{code}\n"
     language = named[0] if named else ""
     label = f'<span class="code-lang">{escape(language)}</span>' if language else ""
     kind = ' class="mermaid-source"' if language.lower() == "mermaid" else ""
-    inside = colours.of(f"{code}\n", language=language)  # a lexer may know a comment by the end of its line
+    inside = highlighter.highlight(code, language=language) if language else escape(code)
     return (
         f'<div class="code"><div class="code-head">{label}</div>'
         f'<pre{kind} tabindex="0"><code>{inside}</code></pre></div>'

@@ -1,0 +1,140 @@
+"""The Markdown parser: markdown-it-py with GitHub's extensions, and the blocks of a text.
+
+A text is parsed in two steps. The first finds its blocks (paragraphs, lists, tables, …) and the definitions of links
+and footnotes; the second reads the words inside one block. So blocks can be rendered, remembered and given up one by
+one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.token import Token
+from markdown_it.utils import EnvType
+
+from history.markdown.autolinks import parse_email_address, parse_web_address
+from history.markdown.emphasis import parse_emphasis
+from history.markdown.footnotes import Footnotes, parse_definition, parse_reference
+from history.markdown.inline_html import pair_tags, parse_tag
+from history.markdown.maths import parse_formula_block, parse_inline_formula
+from history.markdown.quotes import parse_quote
+
+MAX_BLOCK_LEVEL = 24
+"""A quote is one level and a list two. Deeper content is shown as plain text."""
+MAX_INLINE_LEVEL = 10
+"""Brackets within brackets: each level costs time."""
+
+# Where a rule may match; the parser's own list stops at many more characters, which costs time.
+_TERMINATORS = re.compile(r"[\n$&*<\[\]\\_`~]|!(?=\[)|:(?=//)|@|w(?=ww\.)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One top-level block: its tokens, its first line and the line behind it."""
+
+    tokens: list[Token]
+    start: int
+    end: int
+
+    @property
+    def kind(self) -> str:
+        return self.tokens[0].type.removesuffix("_open")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The blocks of a text, and the definitions that words in them refer to."""
+
+    blocks: list[Block]
+    env: EnvType
+    footnotes: Footnotes = field(default_factory=Footnotes)
+
+    @property
+    def has_definitions(self) -> bool:
+        return bool(self.env.get("references") or self.footnotes.bodies)
+
+
+def parse_blocks(text: str, *, prefix: str = "", is_partial: bool = False) -> Document:
+    """Find the blocks of a text. A partial text is still being written: see `parse_formula_block`."""
+    env: EnvType = {"is_partial": is_partial}
+    tokens: list[Token] = []
+    _BLOCK_PARSER.block.parse(text, _BLOCK_PARSER, env, tokens)
+    starts = [place for place, token in enumerate(tokens) if token.level == 0 and token.nesting >= 0]
+    blocks = [_block(tokens[start:end]) for start, end in pairwise([*starts, len(tokens)])]
+    document = Document(blocks, env, Footnotes(prefix))
+    for block in blocks:
+        if block.kind == "footnote":
+            document.footnotes.bodies.setdefault(block.tokens[0].info, []).append(block.tokens[1:-1])
+    env["footnotes"] = document.footnotes
+    return document
+
+
+def _block(tokens: list[Token]) -> Block:
+    start, end = tokens[0].map or (0, 0)
+    return Block(tokens, start, end)
+
+
+def parse_words(tokens: list[Token], env: EnvType) -> None:
+    """Read the words inside a block; the tokens get their children."""
+    for token in tokens:
+        if token.type == "inline":
+            token.children = []
+            _INLINE_PARSER.inline.parse(token.content, _INLINE_PARSER, env, token.children)
+            for children in _nested(token.children):
+                pair_tags(children)
+    for item, opening, inline in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if item.type == "list_item_open" and "checked" in item.meta and opening.type == "paragraph_open":
+            box = Token("text", "", 0, content="☑ " if item.meta["checked"] else "☐ ")
+            inline.children = [box, *(inline.children or [])]
+
+
+def _nested(children: list[Token]) -> Iterator[list[Token]]:
+    yield children
+    for child in children:
+        if child.children:
+            yield from _nested(child.children)
+
+
+def _stop_nesting(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    """Block rule: show what is nested too deeply as text, where the parser would drop it."""
+    if silent or state.level < MAX_BLOCK_LEVEL:
+        return False
+    line = start_line
+    while line < end_line and not state.isEmpty(line) and not 0 <= state.sCount[line] < state.blkIndent:
+        line += 1
+    line = max(line, start_line + 1)
+    token = state.push("plain", "", 0)
+    token.content = state.getLines(start_line, line, state.blkIndent, False).strip()
+    token.map = [start_line, line]
+    state.line = line
+    return True
+
+
+def _make_parser(max_nesting: int) -> MarkdownIt:
+    options = {"tasklists": True, "alerts": True, "strikethrough_single_tilde": True, "maxNesting": max_nesting}
+    parser = MarkdownIt("commonmark", {"html": False, **options}).enable(["table", "strikethrough"])
+    parser.disable(["html_block", "html_inline"])
+    block, inline = parser.block.ruler, parser.inline.ruler
+    block.before("table", "nesting", _stop_nesting)
+    block.at("blockquote", parse_quote, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    block.before("fence", "formula", parse_formula_block, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    block.before("reference", "footnote", parse_definition, {"alt": ["paragraph", "reference"]})
+    inline.disable("strikethrough")
+    inline.at("emphasis", parse_emphasis)
+    inline.before("escape", "formula", parse_inline_formula)
+    inline.before("link", "footnote", parse_reference)
+    inline.before("autolink", "tag", parse_tag)
+    inline.push("web_address", parse_web_address)
+    inline.push("email_address", parse_email_address)
+    parser.inline.terminator_re = _TERMINATORS
+    return parser
+
+
+# The parser drops blocks beyond its own limit, so that has to be higher than ours.
+_BLOCK_PARSER = _make_parser(MAX_BLOCK_LEVEL + 5)
+_INLINE_PARSER = _make_parser(MAX_INLINE_LEVEL)
