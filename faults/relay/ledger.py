@@ -9,7 +9,18 @@ from faults.relay.callers import Told
 from faults.relay.house import Recorded
 
 # The words have been said, or the record says why not all of them are there.
-HONEST = frozenset({"done", "server_lost", "client_gone", "upstream_cut", "upstream_error", "stopped", "not_kept"})
+HONEST = frozenset(
+    {
+        "done",
+        "server_lost",
+        "client_gone",
+        "upstream_cut",
+        "upstream_error",
+        "upstream_unreadable",
+        "stopped",
+        "not_kept",
+    }
+)
 
 
 def check_nothing_doubled(recorded: Recorded) -> None:

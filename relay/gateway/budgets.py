@@ -26,6 +26,7 @@ from history.entries import Usage
 from history.models import ApiKey
 from relay.gateway import accounts, shared
 from relay.gateway.accounts import Pool
+from relay.gateway.bodies import parsed_apart
 from relay.gateway.calls import Call
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
@@ -114,7 +115,8 @@ async def reserve(call: Call, upstream: Upstream) -> None:
     budgets = list(budgets_of(key)) if call.is_limited and call.address.kind != "count" else []
     if not budgets:
         return
-    amount = _most_use(call, upstream, has_money=any(budget.unit == "cost" for budget in budgets))
+    has_money = any(budget.unit == "cost" for budget in budgets)
+    amount = await parsed_apart(len(call.told), _most_use, call, upstream, has_money=has_money)
     if shared.is_there():
         verdict = await _reserve_in_redis(call, budgets, amount)
     else:

@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 from relay.providers.endpoints import Endpoint, host_of
 
 HIDDEN = "•••"
-_URL = re.compile(r"\b(?:https?|wss?|unix)://[^\s\"'<>)\]}]+", re.IGNORECASE)
-_NAME = r"[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*"
-_HOST_AND_PORT = re.compile(rf"\b(?:\d{{1,3}}(?:\.\d{{1,3}}){{3}}|localhost|{_NAME}(?=:\d{{2,5}}\b))(?::\d{{1,5}})?\b")
+_URL = re.compile(r"\b(?:https?|wss?|unix)://(?:\[[^\s\]]*\])?[^\s\"'<>)\]}]*", re.IGNORECASE)
+# Possessive, because an error may repeat a very long text.
+_NAME = r"[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)*+(?=:\d{2,5}\b)"
+_IP = r"\d{1,3}(?:\.\d{1,3}){3}|\[[0-9A-Fa-f:.]{2,45}\]"
+_HOST_AND_PORT = re.compile(rf"(?<![\w.-])(?:{_IP}|localhost|{_NAME})(?::\d{{1,5}})?(?![\w-])")
 _INTERNAL_ENDINGS = (".local", ".internal", ".lan", ".home", ".corp", ".intranet", ".localdomain", ".svc", ".test")
 
 
@@ -25,17 +27,23 @@ def hide_addresses(text: str, endpoint: Endpoint) -> str:
     for own in (endpoint.base_url, host_of(endpoint.base_url), urlsplit(endpoint.base_url).hostname or ""):
         if own:
             # With the path behind it, but not as the beginning of a longer host.
-            text = re.sub(rf"{re.escape(own)}(?![\w.-]*\w)(?:[:/][^\s\"'<>)\]}}]*)?", name, text, flags=re.IGNORECASE)
-    text = _URL.sub(lambda found: HIDDEN if _is_internal(urlsplit(found[0]).hostname or "") else found[0], text)
-    return _HOST_AND_PORT.sub(_hidden_if_internal, text)
+            text = re.sub(rf"{re.escape(own)}(?![\w-]|\.\w)(?:[:/][^\s\"'<>)\]}}]*)?", name, text, flags=re.IGNORECASE)
+    text = _URL.sub(lambda found: HIDDEN if _is_internal(_host(found[0])) else found[0], text)
+    return _HOST_AND_PORT.sub(lambda found: HIDDEN if _is_internal(_host(f"//{found[0]}")) else found[0], text)
 
 
-def _hidden_if_internal(found: re.Match[str]) -> str:
-    return HIDDEN if _is_internal(found[0].rpartition(":")[0] or found[0]) else found[0]
+def _host(address: str) -> str:
+    """Empty for an address that names none, or that cannot be read."""
+    try:
+        return urlsplit(address).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _is_internal(host: str) -> bool:
-    """Private and loopback addresses, names without a dot, and names that only an own network knows."""
+    """Private and loopback addresses, names without a dot, names that only an own network knows, and what is none."""
+    if not host:
+        return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

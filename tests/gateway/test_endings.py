@@ -8,6 +8,7 @@ from history.dialects import DIALECTS
 from history.dialects.finality import FinalEventScanner, Finality
 from history.models import ApiKey
 from relay.providers import registry
+from tests.doubling import assert_linear
 from tests.gateway.asking import CALLS, asking
 from tests.gateway.at_bare import speaking
 from tests.gateway.bare import Bare, stream
@@ -148,6 +149,20 @@ def test_final_event_of_any_length_is_found_without_holding_it() -> None:
     assert scanner.state is Finality.OPEN
     assert sum(map(len, scanner._held)) < 200_000
     assert scanner.feed(b'"}]}}\n\n') is Finality.OVER
+
+
+@pytest.mark.parametrize("piece", [b"data: x\n\n", b"\n", b'"finish_reason":"', b"data: [DONE]", b"x"])
+@pytest.mark.parametrize("chunk", [1_000, 100_000])
+def test_final_events_are_sought_in_time_in_proportion_to_the_stream(piece: bytes, chunk: int) -> None:
+    dialect = DIALECTS["openai-chat"]
+
+    def scan(stream: bytes) -> None:
+        scanner = FinalEventScanner(dialect.FINAL_MARKS, dialect.finality)
+        for start in range(0, len(stream), chunk):
+            scanner.feed(stream[start : start + chunk])
+        scanner.close()
+
+    assert_linear(scan, lambda size: piece * (size // len(piece)), size=200_000)
 
 
 def test_answer_that_goes_on_after_a_reason_to_stop_is_open_again() -> None:

@@ -362,10 +362,12 @@ def test_limits_hold_across_processes(vendors: Vendors, tmp_path: Path) -> None:
             "OPENAI_API_KEY": KEYS["openai"],
             "PARLEY_BACKGROUND": "off",
         }
-        by_minute, at_once = made_keys(variables, {"requests_per_minute": 3}, {"concurrent_streams": 1})
+        limits = ({"requests_per_minute": 3}, {"concurrent_streams": 1}, {"tokens_per_day": TOKENS})
+        by_minute, at_once, by_day = made_keys(variables, *limits)
         environment, ports = clean_environment(**variables), (free_port(), free_port())
         with _serving(ports[0], tmp_path, environment), _serving(ports[1], tmp_path, environment):
             _check_minute(ports, by_minute)
+            _check_budget(ports, by_day)
             _check_at_once(ports, at_once, vendors)
 
 
@@ -383,6 +385,11 @@ def _check_minute(ports: tuple[int, int], key: str) -> None:
     early_in_the_minute()
     assert [post(port, key, ASKED) for port in (*ports, ports[0])] == [200] * 3
     wait_for(lambda: [post(port, key, ASKED) for port in ports] == [429, 429], seconds=SECONDS, what="two refusals")
+
+
+def _check_budget(ports: tuple[int, int], key: str) -> None:
+    assert post(ports[0], key, ASKED) == 200
+    wait_for(lambda: [post(port, key, ASKED) for port in ports] == [429, 429], seconds=20, what="a budget used up")
 
 
 def _check_at_once(ports: tuple[int, int], key: str, vendors: Vendors) -> None:

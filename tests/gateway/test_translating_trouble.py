@@ -18,6 +18,7 @@ from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
+from tests.doubling import assert_linear
 from tests.gateway.asking import HI, ask, asking
 from tests.gateway.bare import Bare, Said, stream, whole
 from tests.gateway.relayed import Relay
@@ -244,11 +245,20 @@ def test_a_translated_error_tells_no_address(
         ("at 12:30 the ratio 3:45 was fine", "at 12:30 the ratio 3:45 was fine"),
         ("dial tcp 192.168.1.7:11434: refused", "dial tcp •••: refused"),
         ("http://ollama:11434/api and 8.8.8.8", "••• and 8.8.8.8"),
+        ("http://[fd00::7]:8080/v1 or [::1]:8080", "••• or •••"),
+        ("unix:///run/model.sock is gone", "••• is gone"),
+        ("http://[broken", "•••"),
     ],
 )
 def test_addresses_are_hidden_and_other_words_stay(text: str, shown: str) -> None:
     endpoint = Endpoint(name="acme", dialect="openai-chat", base_url="https://api.acme.com/v1")
     assert hide_addresses(text, endpoint) == shown
+
+
+@pytest.mark.parametrize("piece", ["a-", "a.", "api.acme.com", "http://a ", "10.", "[::"])
+def test_hiding_addresses_takes_time_in_proportion_to_the_text(piece: str) -> None:
+    endpoint = Endpoint(name="acme", dialect="openai-chat", base_url="https://api.acme.com/v1")
+    assert_linear(lambda text: hide_addresses(text, endpoint), lambda size: piece * (size // len(piece)), size=60_000)
 
 
 # Compressed although nobody asked for it.
