@@ -1,7 +1,7 @@
 """Crashes and crowds for minutes instead of seconds, on SQLite and on PostgreSQL; ends with 1 when something was lost.
 
 python -m faults [--rounds 40] [--sqlite | --postgres]
-    [kill crowd stream histories outage disk worker chunks chat redis sockets]
+    [kill crowd stream histories outage disk worker chunks chat queue redis sockets]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from faults import chat, crowd, kill, sockets, stream
+from faults import chat, crowd, kill, queue, sockets, stream
 from faults.relay import chunks, disk, outage, worker
 from tests.history.elsewhere import Elsewhere, elsewhere_in
 from tests.house.databases import folder_of_this_run
@@ -33,6 +33,7 @@ RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "worker": worker.run,
     "chunks": chunks.run,
     "chat": chat.run,
+    "queue": queue.run,
     "redis": sockets.run_redis,
     "sockets": sockets.run_database,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from history.branches import behind_notes
+from history.branches import behind_notes, newest_below
 from history.models import Message, Session
 from history.paths import is_on_way
 from relay import runs
@@ -17,6 +17,8 @@ from relay.models import Run
 
 # A client that is further behind than so many of the newest runs has not merely missed the end of an answer.
 MOST_RUNS = 20
+# How far a branch is followed to its end in one step.
+FURTHEST = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,24 @@ def find_place(session_id: UUID, seen: Seen) -> Place:
     return Place(behind_notes(session_id, run.leaf))
 
 
+def find_end(session_id: UUID, seen: Seen) -> Place:
+    """The end of the conversation that a writer saw, where its queue continues: the head, or the end of that branch."""
+    place = find_place(session_id, seen)
+    if place.run is not None:
+        return place
+    session = Session.objects.get(pk=session_id)
+    is_current = place.seq == 0 or Message.objects.filter(session=session, seq=place.seq, on_path=True).exists()
+    end = session.head if is_current else newest_below(session, place.seq, steps=FURTHEST)
+    run = _run_being_answered(session_id, end)
+    return Place(run.leaf, run) if run else Place(end)
+
+
+def last_run_at(session_id: UUID, leaf: int) -> UUID | None:
+    """The run that ended there, if one did."""
+    ended = Run.objects.filter(session=session_id, leaf=leaf, ended_at__isnull=False)
+    return ended.order_by("-started_at").values_list("pk", flat=True).first()
+
+
 def is_being_answered(session_id: UUID, after: int) -> bool:
     """Whether `after` is on the path of a run: between the entry that it answers and the one that it wrote last."""
     return _run_being_answered(session_id, after) is not None
@@ -64,13 +84,17 @@ def _run_being_answered(session_id: UUID, after: int) -> Run | None:
 
 
 def _run_ended(session_id: UUID, seen: Seen) -> Run | None:
-    """The run whose end the writer missed: `after` is behind the head, and that run wrote what follows it."""
+    """The run whose end the writer missed: `after` is behind the head, and that run wrote what follows it.
+
+    Or the writer saw its end, and in the queue the message that has been sent since.
+    """
     if seen.on_leaf or seen.after == Session.objects.values_list("head", flat=True).get(pk=session_id):
         return None
-    ended = Run.objects.filter(session=session_id, ended_at__isnull=False, origin__lte=seen.after, leaf__gt=seen.after)
+    ended = Run.objects.filter(session=session_id, ended_at__isnull=False, origin__lte=seen.after, leaf__gte=seen.after)
     for run in ended.order_by("-started_at")[:MOST_RUNS]:
         is_current = Message.objects.filter(session_id=session_id, seq=run.leaf, on_path=True).exists()
-        if is_current and _is_within(run, seen.after):
+        is_behind = run.leaf > seen.after or Run.objects.filter(follows=run.pk).exists()
+        if is_current and is_behind and _is_within(run, seen.after):
             return run
     return None
 

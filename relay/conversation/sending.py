@@ -19,7 +19,7 @@ from relay.agent.turn import Turn
 from relay.commands import BadCommand, Command, parse, spoken
 from relay.conversation import queue, typed
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
-from relay.conversation.places import Place, Seen, find_place
+from relay.conversation.places import Place, Seen, find_end, find_place, last_run_at
 from relay.conversation.turns import answered, append_input, model_for
 from relay.database import in_database, in_database_after_outages
 from relay.errors import RelayError
@@ -160,7 +160,7 @@ async def send_queued(user: Any, session: Session, *, after: int, run: UUID | No
 def _release(session_id: UUID, seen: Seen) -> None:
     with writing():
         storage.lock([session_id])
-        release_all(session_id, find_place(session_id, seen).seq)
+        release_all(session_id, find_end(session_id, seen).seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> 
         if (session := owned.first()) is None:
             return None
         storage.lock([session_id])
-        place = find_place(session_id, seen)
+        place = find_end(session_id, seen)
         waiting = waiting_at(session_id, place.seq)
         if place.run is not None or not waiting or waiting[0].held_at is not None:
             return None
@@ -237,10 +237,11 @@ def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> 
         if command is not None and command.is_tool:
             return _ToolCommand(session, row, command, place.seq) if queue.claim(row) else None
         queue.take(row)
+        follows = follows or last_run_at(session_id, place.seq)
         return _Message(session, *_append(session.owner, session, draft, place, {}, on_leaf=True, follows=follows))
 
 
 def _hold(session_id: UUID, seen: Seen) -> None:
     with writing():
         storage.lock([session_id])
-        hold(session_id, find_place(session_id, seen).seq)
+        hold(session_id, find_end(session_id, seen).seq)

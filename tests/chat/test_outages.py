@@ -138,3 +138,19 @@ async def test_an_answer_that_cannot_be_stored_gives_no_sign_of_life(talk: Talk)
     assert not live_runs.running
     await conversation.stop(talk.session)
     await runs.drain()
+
+
+async def test_the_end_of_the_process_tries_for_a_while_and_says_what_is_left(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(runs, "DRAIN_SECONDS", 0.3)
+    gate = asyncio.Event()
+    talk.scripted([gate, LONG])
+    await talk.begin("one")
+    await until_listening(talk)
+    async with database_away(0):
+        gate.set()
+        await asyncio.sleep(0.2)
+        await runs.drain()
+    assert "1 answers could not be stored before the end of the process" in caplog.text
+    await talk.until_ended()

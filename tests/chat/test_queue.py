@@ -210,3 +210,45 @@ async def test_a_stranger_sees_and_changes_no_queue(talk: Talk, bob: Any) -> Non
         assert (told["type"], told["code"]) == ("error", "no_such_session")
     assert await waiting() == ["two"]
     await program.socket.disconnect(timeout=10)
+
+
+async def test_sending_the_queue_twice_keeps_one_conversation(talk: Talk) -> None:
+    """Two tabs, or an impatient user: the second finds the first message being answered, or answered."""
+    gate = asyncio.Event()
+    talk.scripted(["First", asyncio.Event()], ["Second", gate], "Third")
+    await stop_first_answer(talk, "two", "three")
+    seen = await talk.head()
+    await conversation.send_queued(talk.user, talk.session, after=seen)
+    await conversation.send_queued(talk.user, talk.session, after=seen)
+    gate.set()
+    await talk.until(lambda: Message.objects.filter(content="Third").exists())
+    await until_quiet(talk)
+    assert [text for _, text in await talk.said()][2:] == ["two", "Second", "three", "Third"]
+
+
+async def test_messages_of_a_page_that_saw_the_queue_go_behind_it(talk: Talk) -> None:
+    """The page showed the stopped answer and “two” in the queue; “two” is sent while its messages are on their way."""
+    gate = asyncio.Event()
+    talk.scripted(["First", asyncio.Event()], ["Second", gate], "Third", "Fourth")
+    await stop_first_answer(talk, "two")
+    seen = await talk.head()
+    await conversation.send_queued(talk.user, talk.session, after=seen)
+    await talk.send("three", after=seen)
+    await talk.send("four", after=seen)
+    gate.set()
+    await talk.until(lambda: Message.objects.filter(content="Fourth").exists())
+    await until_quiet(talk)
+    assert [text for _, text in await talk.said()][2:] == ["two", "Second", "three", "Third", "four", "Fourth"]
+
+
+async def test_two_messages_at_once_behind_a_held_queue_keep_its_order(talk: Talk) -> None:
+    talk.scripted(["First", asyncio.Event()], lambda context, options: f"You said {context.entries[-1].content}.")
+    await stop_first_answer(talk, "two")
+    seen = await talk.head()
+    await asyncio.gather(talk.send("three", after=seen), talk.send("four", after=seen))
+    await talk.until(lambda: Message.objects.filter(content__startswith="You said").count() == 3)
+    await until_quiet(talk)
+    texts = [text for role, text in await talk.said() if role == "user"]
+    assert texts[:2] == ["one", "two"]
+    assert sorted(texts[2:]) == ["four", "three"]
+    assert await waiting() == []
