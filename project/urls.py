@@ -20,6 +20,7 @@ urlpatterns = [
     path("readyz", views.readyz, name="readyz"),
     path("metrics", metrics.metrics, name="metrics"),
     path("accounts/", include("project.accounts.urls")),
+    path("help/", include("project.help.urls")),
     path("admin/login/", admin_signin),
     path("admin/", admin.site.urls),
     path("api/", include("history.api.urls")),

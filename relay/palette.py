@@ -42,6 +42,7 @@ PLACES: tuple[tuple[str, Any, Callable[[Any], bool]], ...] = (
     ("relay:notebooks", gettext_lazy("Notebooks"), _everyone),
     ("history:lint", gettext_lazy("Linter"), _everyone),
     ("api:docs", gettext_lazy("API documentation"), _everyone),
+    ("help:index", gettext_lazy("Help"), _everyone),
     ("accounts:preferences", gettext_lazy("Preferences"), _everyone),
     ("accounts:password", gettext_lazy("Password"), _everyone),
     ("accounts:people", gettext_lazy("People"), _staff),

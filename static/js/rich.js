@@ -44,8 +44,10 @@ function draw(source) {
   frame.src = places.mermaid;
   const heard = ({ source: from, data }) => {
     if (from !== frame.contentWindow) return;
-    if (data.ready) frame.contentWindow.postMessage({ text: source.textContent, dark: isDark }, "*");
-    else if (data.failed) frame.remove();
+    if (data.ready) {
+      const paper = getComputedStyle(source.closest(".code")).backgroundColor;
+      frame.contentWindow.postMessage({ text: source.textContent, dark: isDark, paper }, "*");
+    } else if (data.failed) frame.remove();
     else {
       frame.style.height = `${Math.min(data.height, TALLEST)}px`;
       offerSource(source.closest(".code"));

@@ -4,7 +4,8 @@ const tell = (message) => window.parent.postMessage(message, "*");
 
 window.addEventListener("message", async (event) => {
   if (event.source !== window.parent) return;
-  const { text, dark } = event.data;
+  const { text, dark, paper } = event.data;
+  document.documentElement.style.setProperty("--paper", paper);
   mermaid.initialize({ startOnLoad: false, securityLevel: "strict", theme: dark ? "dark" : "neutral" });
   try {
     const { svg } = await mermaid.render("diagram", text);

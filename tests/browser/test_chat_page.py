@@ -587,6 +587,19 @@ def test_formulas_are_typeset_and_diagrams_drawn_where_there_are_any(signed_in: 
     expect(page.locator("pre.mermaid-source")).to_be_visible()
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_labels_of_edges_have_the_colour_of_the_page(signed_in: Page, ada: Any, scheme: Any) -> None:
+    diagram = "```mermaid\ngraph LR\n  A -->|yes| B\n  B -- maybe --> C\n```"
+    page, session = signed_in, chat_of(ada, "Draw it.", diagram)
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"/s/{session.pk}/")
+    labels = page.frame_locator("iframe.diagram").locator(".edgeLabel p")
+    expect(labels).to_have_count(2)
+    paper = page.locator(".code").evaluate("element => getComputedStyle(element).backgroundColor")
+    for label in labels.all():
+        assert label.evaluate("element => getComputedStyle(element).backgroundColor") == paper
+
+
 def test_a_diagram_that_makes_no_sense_is_shown_as_it_was_written(signed_in: Page, ada: Any) -> None:
     page, session = signed_in, chat_of(ada, "Draw it.", "```mermaid\ngraph LR\n  A[[[ -->\n```")
     page.goto(f"/s/{session.pk}/")

@@ -1,0 +1,11 @@
+"""Addresses under /help/."""
+
+from django.urls import path
+
+from project.help import views
+
+app_name = "help"
+urlpatterns = [
+    path("", views.index, name="index"),
+    path("<path:name>/", views.page, name="page"),
+]
