@@ -179,13 +179,15 @@ TOKENS: tuple[Detector, ...] = (
     _detector("pypi-token", "pypi-", rf"pypi-{_SAFE}{{32,}}+"),
     _detector("sendgrid-key", "sg.", starts(r"SG\.") + rf"{_SAFE}{{16,64}}+\.{_SAFE}{{32,}}+"),
     _detector("digitalocean-token", "_v1_", r"do[por]_v1_[a-f0-9]{64}"),
-    *_of_formats(TOKEN_FORMATS),
     _detector(
         "jwt",
         "eyj",
         starts("eyJ", "A-Za-z0-9_-") + rf"{_SAFE}{{13,}}+\.{_SAFE}*+\.{_SAFE}{{4,}}+(?:\.{_SAFE}++){{0,2}}+",
     ),
 )
+
+# Searched only around long words that hold a digit or change their case again and again.
+FORMATS = _of_formats(TOKEN_FORMATS)
 
 SECRETS: tuple[Detector, ...] = (
     _detector("private-key", "private·key", rf"-----BEGIN {_PEM_NAME}(?:{_PEM_BODY}-----END {_PEM_NAME}|{_PEM_LINES})"),
@@ -259,8 +261,45 @@ def without_credentials(text: str, hits: Counter[str]) -> str:
         return text
     seen = glance(text)
     if _could_hold_a_token(seen):
-        text = search(text, seen, TOKENS, hits)
+        text = _search_around_words(search(text, seen, TOKENS, hits), hits)
     return search(text, seen, SECRETS, hits)
+
+
+_LONG_WORD = re.compile(rf"{_SAFE}{{{TOKEN_CHARS},}}+")
+_LOOKS_RANDOM = re.compile(r"[0-9]|[a-z][A-Z].*?[a-z][A-Z].*?[a-z][A-Z]", re.DOTALL)
+_REST = re.compile(r"""[^\s"'`]*+""")
+_BEFORE = 64  # characters before a word that a format may look at
+_BETWEEN = "\0\0"
+
+
+def _search_around_words(text: str, hits: Counter[str]) -> str:
+    """Search for the many formats where a token may be: a hundred detectors over all of a text would be slow."""
+    windows: list[tuple[int, int]] = []
+    for word in _LONG_WORD.finditer(text):
+        if (windows and word.end() <= windows[-1][1]) or not _LOOKS_RANDOM.search(word[0][:_LOOKED_AT]):
+            continue
+        start, end = max(0, word.start() - _BEFORE), _REST.match(text, word.end()).end()  # type: ignore[union-attr]
+        if windows and start <= windows[-1][1]:
+            start = windows.pop()[0]
+        windows.append((start, end))
+    if not windows:
+        return text
+    parts = [text[start:end] for start, end in windows]
+    if "\0" in text:
+        kept = [search(part, glance(part), FORMATS, hits) for part in parts]
+    else:
+        joined = _BETWEEN.join(parts)
+        kept = search(joined, glance(joined), FORMATS, hits).split(_BETWEEN)
+    if kept == parts:
+        return text
+    pieces, at = [], 0
+    for (start, end), part in zip(windows, kept, strict=True):
+        pieces += [text[at:start], part]
+        at = end
+    return "".join([*pieces, text[at:]])
+
+
+_LOOKED_AT = 200
 
 
 def is_secret_beside(name: str, value: str) -> Detector | None:

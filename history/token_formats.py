@@ -49,6 +49,15 @@ def _format(name: str, needles: str, *patterns: str) -> TokenFormat:
 
 CLOUDS = (
     _format(
+        "azure-key",
+        "+ast acdb +aba +asb +aeh aiot +acr azfu azse azdo jqqj9 q~",
+        r"[A-Za-z0-9+/]{76}(?:\+ASt|ACDb|\+ABa)[A-Za-z0-9+/]{6}==",
+        r"[A-Za-z0-9+/]{33,42}(?:\+ASb|\+AEh|AIoT|\+ACR|AzFu|AzSe)[A-Za-z0-9+/]{5,8}={0,2}(?![A-Za-z0-9+/=])",
+        rf"{_border()}{_WORD}{{76}}AZDO{_WORD}{{4}}(?!{_WORD})",
+        rf"{_border()}{_WORD}{{52}}JQQJ9[A-Za-z0-9]{_WORD}{{26}}(?!{_WORD})",
+        rf"{_border('A-Za-z0-9_~.-')}[A-Za-z0-9_~.-]{{3}}[78]Q~[A-Za-z0-9_~.-]{{31,37}}",
+    ),
+    _format(
         "aws-bedrock-key",
         "absk bedrock-api-key-",
         _alone("ABSK", r"[A-Za-z0-9+/]{100,}+={0,2}"),
@@ -256,18 +265,13 @@ MODELS = (
     _format("kaggle-key", "kgat_", rf"KGAT_{_HEX}{{32}}"),
 )
 
-# Known by what stands before them, or too short of letters in a row to be glanced at.
+# Known by the name that stands before them.
 NAMED_FORMATS: tuple[TokenFormat, ...] = (
     _format(
         "azure-key",
-        "accountkey= sharedaccesskey= +ast acdb +asb +aeh +acr azfu azse azdo jqqj9 q~ storage_key access_key",
+        "accountkey= sharedaccesskey= storage_key access_key",
         r"(?:Account|SharedAccess)Key=(?P<secret>[A-Za-z0-9+/]{43,86}={1,2})",
         r"(?i:storage_(?:account_)?(?:access_)?key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?(?P<secret>[A-Za-z0-9+/]{86}==)",
-        r"[A-Za-z0-9+/]{76}(?:\+ASt|ACDb|\+ABa)[A-Za-z0-9+/]{6}==",
-        r"[A-Za-z0-9+/]{33,42}(?:\+ASb|\+AEh|AIoT|\+ACR|AzFu|AzSe)[A-Za-z0-9+/]{5,8}={0,2}(?![A-Za-z0-9+/=])",
-        rf"{_border()}{_WORD}{{76}}AZDO{_WORD}{{4}}(?!{_WORD})",
-        rf"{_border()}{_WORD}{{52}}JQQJ9[A-Za-z0-9]{_WORD}{{26}}(?!{_WORD})",
-        rf"{_border('A-Za-z0-9_~.-')}[A-Za-z0-9_~.-]{{3}}[78]Q~[A-Za-z0-9_~.-]{{31,37}}",
     ),
     _format(
         "cloudflare-token",

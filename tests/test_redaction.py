@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history import entries
-from history.detectors import PERSONAL, SECRETS, TOKENS, personal
+from history.detectors import FORMATS, PERSONAL, SECRETS, TOKENS, personal
 from history.entries import (
     DebugLog,
     Entry,
@@ -197,7 +197,7 @@ def test_every_detector_is_shown_by_an_example() -> None:
     """Those of `token_formats` have theirs in `test_token_formats`."""
     formats = {one.name for one in (*TOKEN_FORMATS, *NAMED_FORMATS)}
     shown = set(FOUND) | set(IN_CONTEXT)
-    assert {detector.name for detector in (*TOKENS, *SECRETS)} == shown | formats
+    assert {detector.name for detector in (*TOKENS, *FORMATS, *SECRETS)} == shown | formats
     assert {detector.name for detector in PERSONAL} == set(PERSONAL_FOUND)
 
 

@@ -11,7 +11,7 @@ import pytest
 from django.core.checks import Error
 from django.test import override_settings
 
-from history.detectors import PERSONAL, SECRETS, TOKENS
+from history.detectors import FORMATS, PERSONAL, SECRETS, TOKENS
 from history.entries import (
     Media,
     ModelInput,
@@ -226,6 +226,6 @@ def test_right_settings_pass_the_check() -> None:
 
 def test_the_documentation_names_every_detector_mode_and_setting() -> None:
     page = (Path(__file__).parent.parent / "docs" / "redaction.md").read_text()
-    detectors = [detector.name for detector in (*TOKENS, *SECRETS, *PERSONAL)]
+    detectors = [detector.name for detector in (*TOKENS, *FORMATS, *SECRETS, *PERSONAL)]
     names = [*detectors, *MODES, "PARLEY_REDACTION_HOOKS", "PARLEY_REDACTION_PERSONAL", "history.E001", "history.E002"]
     assert [name for name in names if f"`{name}`" not in page] == []
