@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -53,14 +54,22 @@ def arguments_text(arguments: Any) -> str:
     return compact(arguments) if arguments else "{}"
 
 
-def call_id_for(name: str, arguments: str, *, taken: Mapping[str, Any] | set[str]) -> str:
-    """An id for a call that came without one: the same for the same call, in a reply and in every later request."""
+def call_id_for(
+    name: str, arguments: str, *, taken: Mapping[str, Any] | set[str], repeats: dict[str, int] | None = None
+) -> str:
+    """An id for a call that came without one: the same for the same call, in a reply and in every later request.
+
+    `repeats` remembers how often a call was repeated, so that the thousandth equal call is not compared with them all.
+    """
     mark = hashlib.sha256(f"{name}\0{arguments}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    call_id, repeated = f"call_{mark}", 1
-    while call_id in taken:
+    if f"call_{mark}" not in taken:
+        return f"call_{mark}"
+    known = {} if repeats is None else repeats
+    repeated = known.get(mark, 1) + 1
+    while f"call_{mark}_{repeated}" in taken:
         repeated += 1
-        call_id = f"call_{mark}_{repeated}"
-    return call_id
+    known[mark] = repeated
+    return f"call_{mark}_{repeated}"
 
 
 class Reading:
@@ -78,12 +87,18 @@ class Reading:
         # The calls of the latest answer, by id, and those of them that nobody has answered yet.
         self.calls: dict[str, ToolRequest] = {}
         self.names: dict[str, str] = {}
+        self.repeats: dict[str, int] = {}
+        self.asked_by_name: dict[str, deque[str]] = {}
+        # The last entry while it grows: many messages may make one entry, which is built once.
+        self.growing: list[Any] = []
+        self.build: Callable[[], Said] | None = None
 
     def lose(self, code: LossCode, **values: Any) -> None:
         self.losses.append(Loss(code=code, seq=len(self.entries) + 1, values=values))
 
     def decoded(self, body: Mapping[str, Any], *, known: tuple[str, ...], **fields: Any) -> DecodedRequest:
         """All that was read; what the body says besides the known fields is kept as it is."""
+        self.settle()
         extra = extra_of(body, *known) | fields.pop("extra", {})
         return DecodedRequest(
             entries=tuple(self.entries),
@@ -101,8 +116,20 @@ class Reading:
                 yield message
 
     def add(self, entry: Said, *, place: int | None = None) -> None:
+        self.settle()
         self.entries.append(entry)
         self.places.append(self.place if place is None else place)
+
+    def grow(self, begun: Sequence[Any], more: Sequence[Any], build: Callable[[], Said]) -> None:
+        """Add to the last entry: `begun` is what it holds, `build` makes it from `growing` in the end."""
+        if self.build is None:
+            self.growing, self.build = list(begun), build
+        self.growing += more
+
+    def settle(self) -> None:
+        if self.build is not None:
+            self.entries[-1] = self.build()
+            self.growing, self.build = [], None
 
     # Who speaks.
 
@@ -123,31 +150,37 @@ class Reading:
         """Results directly after other results answer the same calls."""
         if not results:
             return
-        place = None
-        if self.entries and isinstance(self.entries[-1], ToolResults):
-            results = [*self.entries[-1].results, *results]
-            self.entries.pop()
-            place = self.places.pop()
-        self.add(ToolResults(at=self.at, results=tuple(results)), place=place)
+        latest = self.entries[-1] if self.entries else None
+        if isinstance(latest, ToolResults):
+            self.grow(latest.results, results, lambda: ToolResults(at=self.at, results=tuple(self.growing)))
+        else:
+            self.add(ToolResults(at=self.at, results=tuple(results)))
 
     # Calls and results.
 
     def call(self, *, call_id: str, name: str, arguments: str, **extra: Any) -> ToolRequest:
         request = ToolRequest(
-            call_id=call_id or call_id_for(name, arguments, taken=self.calls),
+            call_id=call_id or call_id_for(name, arguments, taken=self.calls, repeats=self.repeats),
             name=name,
             arguments=arguments,
             extra=extra,
         )
         self.calls[request.call_id] = request
         self.names[request.call_id] = name
+        self.asked_by_name.setdefault(name, deque()).append(request.call_id)
         return request
+
+    def first_open(self, waiting: deque[str] | None) -> str:
+        """The first of these calls that nobody has answered yet; '' if there is none."""
+        while waiting and waiting[0] not in self.calls:
+            waiting.popleft()
+        return waiting[0] if waiting else ""
 
     def result(
         self, *, call_id: str, name: str, parts: list[Part], status: ResultStatus = "success", **extra: Any
     ) -> ToolResult:
         if not call_id:
-            call_id = next((key for key, call in self.calls.items() if call.name == name), "")
+            call_id = self.first_open(self.asked_by_name.get(name))
         self.calls.pop(call_id, None)
         name = name or self.names.get(call_id, "")
         return ToolResult(call_id=call_id, name=name, status=status, parts=tuple(parts), extra=extra)

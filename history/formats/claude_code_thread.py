@@ -44,6 +44,9 @@ class Thread:
         self.outputs: dict[str, str] = {}  # message.id → entry
         self.results: dict[str, str] = {}  # entry with calls → entry with their results
         self.asked: dict[str, str] = {}  # and the other way round
+        self.grown: dict[
+            str, tuple[list[Any], set[str]]
+        ] = {}  # entry → its parts or results, and what they are known by
         self.covered: dict[str, str] = {}  # boundary of a compaction → the last entry before it
 
     def add(self, record: Mapping[str, Any]) -> None:
@@ -67,6 +70,13 @@ class Thread:
         self.stands_for[uuid] = end
 
     def nodes(self) -> tuple[list[Node], int | None]:
+        for name, (grown, _known) in self.grown.items():
+            entry = self.tree.items[name].entry
+            if isinstance(entry, ModelOutput):
+                self.tree.items[name].entry = replace(entry, parts=tuple(grown))
+            elif isinstance(entry, ToolResults):
+                self.tree.items[name].entry = replace(entry, results=tuple(grown))
+        self.grown.clear()
         return self.tree.nodes()
 
     def _parent(self, record: Mapping[str, Any], uuid: str) -> str:
@@ -111,9 +121,14 @@ class Thread:
         """One more line of an answer that has begun. The count of tokens is that of the whole, each time."""
         entry = self.tree.items[known].entry
         if isinstance(entry, ModelOutput):
-            fresh = tuple(part for part in parts if part not in entry.parts)
+            if known not in self.grown:
+                self.grown[known] = list(entry.parts), {repr(part) for part in entry.parts}
+            grown, there = self.grown[known]
+            fresh = [part for part in parts if repr(part) not in there]
+            grown += fresh
+            there.update(map(repr, fresh))
             usage, end = _larger(entry.usage, _usage(message)), _end(message) or entry.end_reason
-            self.tree.items[known].entry = replace(entry, parts=entry.parts + fresh, usage=usage, end_reason=end)
+            self.tree.items[known].entry = replace(entry, usage=usage, end_reason=end)
         return self.results.get(known, known)
 
     def _input(self, record: Mapping[str, Any], uuid: str, parent: str) -> str:
@@ -170,10 +185,13 @@ class Thread:
     def _more(self, known: str, entry: ToolResults) -> None:
         before = self.tree.items[known].entry
         if isinstance(before, ToolResults):
-            answered = {result.call_id for result in before.results}
-            fresh = tuple(result for result in entry.results if result.call_id not in answered)
+            if known not in self.grown:
+                self.grown[known] = list(before.results), {result.call_id for result in before.results}
+            grown, there = self.grown[known]
+            fresh = [result for result in entry.results if result.call_id not in there]
+            grown += fresh
+            there.update(result.call_id for result in fresh)
             self.notes("ignored", TWICE, count=len(entry.results) - len(fresh))
-            self.tree.items[known].entry = replace(before, results=before.results + fresh)
 
     # What the program wrote down for itself.
 

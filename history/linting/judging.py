@@ -149,15 +149,36 @@ def _of_the_conversation(encoded: Encoded) -> Iterator[Loss]:
 
 
 def _whole(given: Given, encoded: Encoded, extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Repair]]:
-    """With the fields that we have no word for, one by one, unless the vendor would refuse the request for one."""
-    body, left_out = encoded.body, []
-    for name, value in extra.items():
-        more = with_extra(body, {name: value})
-        if is_taken(given.language, more):
-            body = more
-        else:
-            left_out.append(Repair(code="field_left_out", sentence=FIELD_LEFT_OUT, place=name, values={"name": name}))
+    """With the fields that we have no word for, unless the vendor would refuse the request for them."""
+    body, refused = _with_fields(given.language, encoded.body, list(extra.items()), [CHECKS])
+    left_out = [
+        Repair(code="field_left_out", sentence=FIELD_LEFT_OUT, place=name, values={"name": name}) for name in refused
+    ]
     return body, left_out
+
+
+CHECKS = 64
+"""How often a request is judged to find the fields that it is refused for: each time all of it is walked through."""
+
+
+def _with_fields(
+    language: str, body: dict[str, Any], fields: list[tuple[str, Any]], left: list[int]
+) -> tuple[dict[str, Any], list[str]]:
+    """All of the fields, or by halves those that are taken. What is not found out within the checks is left out."""
+    if not fields:
+        return body, []
+    if left[0] == 0:
+        return body, [name for name, _value in fields]
+    left[0] -= 1
+    more = with_extra(body, dict(fields))
+    if is_taken(language, more):
+        return more, []
+    if len(fields) == 1:
+        return body, [fields[0][0]]
+    half = len(fields) // 2
+    body, refused = _with_fields(language, body, fields[:half], left)
+    body, others = _with_fields(language, body, fields[half:], left)
+    return body, refused + others
 
 
 def _if_anything(dialect: str, body: dict[str, Any]) -> dict[str, Any] | None:

@@ -106,6 +106,7 @@ class ReplyReader:
         self._provider = provider
         self._names = PartNames()
         self._call_ids: set[str] = set()
+        self._repeats: dict[str, int] = {}
         self._has_started = False
         self._first: int | None = None
         self._beside: dict[int, ReplyReader] = {}
@@ -167,7 +168,7 @@ class ReplyReader:
 
     def _call(self, call: Mapping[str, Any]) -> ToolCallPiece:
         name, arguments = string(call.get("name")), arguments_text(call.get("args"))
-        call_id = string(call.get("id")) or call_id_for(name, arguments, taken=self._call_ids)
+        call_id = string(call.get("id")) or call_id_for(name, arguments, taken=self._call_ids, repeats=self._repeats)
         self._call_ids.add(call_id)
         return ToolCallPiece(part=self._names.new("call"), call_id=call_id, name=name, arguments=arguments)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -51,8 +52,8 @@ def _written_out(content: Any) -> Any:
 class _Reading(Reading):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
-        # Calls that came without an id, by the id that was made for them.
-        self.unnamed: set[str] = set()
+        # Calls that came without an id, by name: the ids that were made for them.
+        self.unnamed: dict[str, deque[str]] = {}
 
     def content(self, content: Mapping[str, Any]) -> None:
         given = content.get("parts")
@@ -62,7 +63,8 @@ class _Reading(Reading):
             return
         answers = [part for part in parts if obj(part.get("functionResponse"))]
         self.find([self.response(obj(part["functionResponse"])) for part in answers])
-        self.hear([said for part in parts if part not in answers for said in self.said(part)])
+        others = [part for part in parts if not obj(part.get("functionResponse"))]
+        self.hear([said for part in others for said in self.said(part)])
 
     def go_on_answering(self, parts: list[Mapping[str, Any]]) -> None:
         """Google's SDK keeps each chunk of a stream as a content of its own: those in a row are one answer."""
@@ -72,9 +74,11 @@ class _Reading(Reading):
             self.unnamed.clear()
             self.answer([said for part in parts for said in self.said(part)])
             return
-        self.entries.pop()
-        said = [*latest.parts, *(said for part in parts for said in self.said(part))]
-        self.answer(_in_one_piece(said), place=self.places.pop())
+        more = [said for part in parts for said in self.said(part)]
+        self.grow(latest.parts, more, self._whole_answer)
+
+    def _whole_answer(self) -> ModelOutput:
+        return ModelOutput(at=self.at, parts=tuple(_in_one_piece(self.growing)), provider=self.provider)
 
     def said(self, part: Mapping[str, Any]) -> list[Part]:
         """A signature is a part of its own, in the same place as in a reply."""
@@ -100,14 +104,14 @@ class _Reading(Reading):
         given, name, arguments = string(call.get("id")), string(call.get("name")), arguments_text(call.get("args"))
         request = self.call(call_id=given, name=name, arguments=arguments)
         if not given:
-            self.unnamed.add(request.call_id)
+            self.unnamed.setdefault(name, deque()).append(request.call_id)
         return request
 
     def answered(self, call_id: str, name: str) -> str:
         """Which call a response is for. Some clients give an id to the response of a call that has none."""
         if not call_id or call_id in self.calls:
             return call_id
-        return next((key for key, call in self.calls.items() if key in self.unnamed and call.name == name), call_id)
+        return self.first_open(self.unnamed.get(name)) or call_id
 
     def attachment(self, part: Mapping[str, Any]) -> Media | None:
         inline, file = obj(part.get("inlineData")), obj(part.get("fileData"))
