@@ -29,7 +29,7 @@ from project.leases import Held, name_of_process
 from project.shutdown import end_before_the_server
 from relay import runs
 from relay.consumers import sockets
-from relay.gateway import recording, shared
+from relay.gateway import recording, shared, stopping
 from relay.mcp.using import connections as mcp_servers
 from relay.providers.registry import close_all
 
@@ -222,6 +222,7 @@ def _start() -> None:
     ours = [job for job in JOBS if settings.PARLEY_BACKGROUND or job.once_per == "process"]
     _crew, _pid = Crew(ours, lease_seconds=LEASE_SECONDS), os.getpid()
     atexit.register(stop)
+    stopping.begin_anew()
     _stop_with_daphne()
     end_before_the_server(end_live_work, loop=_running_loop())
     _crew.start()
@@ -253,9 +254,14 @@ async def drain() -> None:
 
 
 async def end_live_work() -> None:
-    """End the answers that are being written, tell their clients, and close the sockets. A second call does nothing."""
+    """End the answers that are being written, tell their clients, and close the sockets. A second call does nothing.
+
+    Relayed calls cannot be continued by their clients, so they get time to end.
+    """
+    stopping.refuse_new_calls()
     await runs.drain()
     await sockets.close_all()
+    await stopping.let_calls_end(settings.PARLEY_RELAY_STOP_SECONDS)
 
 
 def start_with_daphne() -> None:

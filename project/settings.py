@@ -143,6 +143,7 @@ PARLEY_RELAY_BODY_MB = env.whole_number("PARLEY_RELAY_BODY_MB", 64, least=1, mos
 PARLEY_RELAY_KEEPALIVE_SECONDS = env.whole_number("PARLEY_RELAY_KEEPALIVE_SECONDS", 15, most=3600)
 PARLEY_RELAY_ON_DISCONNECT = env.choice("PARLEY_RELAY_ON_DISCONNECT", "abort", among=("abort", "drain"))
 PARLEY_RELAY_DRAIN_SECONDS = env.whole_number("PARLEY_RELAY_DRAIN_SECONDS", 60, least=1, most=3600)
+PARLEY_RELAY_STOP_SECONDS = env.whole_number("PARLEY_RELAY_STOP_SECONDS", 25, most=3600)
 PARLEY_RELAY_DRAINS = env.whole_number("PARLEY_RELAY_DRAINS", 16, most=10_000)
 
 # Off: only staff make API keys.

@@ -8,6 +8,7 @@ from django.views.decorators.cache import never_cache
 
 from history.api.errors import failure, is_api
 from project import readiness
+from relay.gateway import stopping
 
 
 @never_cache
@@ -19,6 +20,8 @@ def healthz(request: HttpRequest) -> JsonResponse:
 @never_cache
 def readyz(request: HttpRequest) -> JsonResponse:
     """Whether to send people here. The database's own words stay in the log: they may name hosts and users."""
+    if stopping.is_stopping():
+        return JsonResponse({"ready": False, "missing": ["this process is being stopped"]}, status=503)
     if readiness.database_problem():
         return JsonResponse({"ready": False, "missing": ["database"]}, status=503)
     unapplied = readiness.unapplied_migrations()

@@ -1,14 +1,16 @@
-"""Uvicorn with a deadline for headers.
+"""Uvicorn with a deadline for headers and for its end.
 
-Uvicorn waits for the headers of a request for ever. The application is told of the start of each process through
-lifespan, before the first connection, and there it gives the server's own configuration a protocol with a deadline: so
-the limits hold however Uvicorn was started. Bodies are limited by `project.server.bodies`.
+Uvicorn waits for the headers of a request for ever, and when it stops for every answer. The application is told of the
+start of each process through lifespan, before the first connection, and there it gives the server's own configuration a
+protocol with a deadline: so the limits hold however Uvicorn was started. Bodies are limited by `project.server.bodies`.
 """
 
 from __future__ import annotations
 
 import logging
 from typing import Any
+
+from django.conf import settings
 
 from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS
 
@@ -30,6 +32,8 @@ def set_deadlines(receive: Any) -> None:
     config.http_protocol_class = with_header_deadline(config.http_protocol_class)
     if config.timeout_keep_alive == UVICORNS_KEEP_ALIVE:
         config.timeout_keep_alive = KEEP_ALIVE_SECONDS
+    if config.timeout_graceful_shutdown is None:
+        config.timeout_graceful_shutdown = settings.PARLEY_RELAY_STOP_SECONDS
     if config.ws_max_size == UVICORNS_FRAME_BYTES:
         config.ws_max_size = MOST_FRAME_BYTES
 

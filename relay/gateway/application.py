@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from history.events import ErrorKind
 from history.keyring import ApiKeyError
 from relay.errors import NoSuchModel, ProviderError
 from relay.gateway import (
@@ -30,6 +31,7 @@ from relay.gateway import (
     refusals,
     revocations,
     routes,
+    stopping,
     whereabouts,
 )
 from relay.gateway import headers as heads
@@ -97,6 +99,7 @@ async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, 
         key=key,
         address=addresses.find(method, path, raw) or _listed(method, path, raw, headers),
     )
+    stopping.check_open()
     async with limits.admitted(call):
         await _read_body(call, receive)
         await _send_on(call, client)
@@ -169,6 +172,7 @@ async def _send_on(call: Call, client: Client) -> None:
     leaving = Leaving(client.loop)
     client.watch(leaving.client_is_gone)
     revocations.watch(call.key.pk, leaving)
+    stopping.watch(leaving)
     try:
         await _carried(call, upstreams, client, recording)
     except ProviderError as error:
@@ -179,16 +183,18 @@ async def _send_on(call: Call, client: Client) -> None:
         refusal.headers += of_record(call)
         raise
     except asyncio.CancelledError:
-        why = revocations.WHY if leaving.is_ended else ""
+        why = _why_ended(leaving)
         recording.end("stopped" if why or not client.is_gone else "client_gone", error=why)
         if not leaving.has_let_go():
             raise
         if why and not client.has_begun:
-            raise Refusal(why, "authentication", headers=of_record(call)) from None
+            kind: ErrorKind = "authentication" if leaving.is_ended else "overloaded"
+            raise Refusal(why, kind, headers=of_record(call)) from None
         if why:
             client.cut()
     finally:
         revocations.unwatch(call.key.pk, leaving)
+        stopping.unwatch(leaving)
         leaving.close()
         recording.end("client_gone" if client.is_gone else "server_lost")
         if recording.edges is not None:
@@ -197,6 +203,13 @@ async def _send_on(call: Call, client: Client) -> None:
                 whereabouts.note(call, recording.upstream, recording.beginning)
         if recording.names is not None:
             ownership.remember(call, recording.names.end())
+
+
+def _why_ended(leaving: Leaving) -> str:
+    """Why the relay itself ended a call; empty if the caller left."""
+    if leaving.is_ended:
+        return revocations.WHY
+    return stopping.WHY if leaving.is_stopped else ""
 
 
 def _able(call: Call, upstreams: list[Upstream]) -> list[Upstream]:

@@ -16,7 +16,7 @@ _drained: set[Leaving] = set()
 class Leaving:
     """Of the task in which it is made."""
 
-    __slots__ = ("_let_go", "_loop", "_task", "_timer", "is_ended")
+    __slots__ = ("_let_go", "_loop", "_task", "_timer", "is_ended", "is_stopped")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -24,6 +24,7 @@ class Leaving:
         self._timer: asyncio.TimerHandle | None = None
         self._let_go = False
         self.is_ended = False  # by the relay itself, because its key does not hold any more
+        self.is_stopped = False  # with the process
 
     def client_is_gone(self) -> None:
         if settings.PARLEY_RELAY_ON_DISCONNECT == "drain" and len(_drained) < settings.PARLEY_RELAY_DRAINS:
@@ -46,6 +47,11 @@ class Leaving:
         if self._task is not None and not self.is_ended:
             self.is_ended = True
             self.let_go()
+
+    def stop(self) -> None:
+        """The process ends. On the event loop of the call."""
+        self.is_stopped = True
+        self.let_go()
 
     def has_let_go(self) -> bool:
         """Whether it was us who cancelled; then the task may end as if nothing had happened."""

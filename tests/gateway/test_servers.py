@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,3 +90,41 @@ def test_the_relay_carries_and_mcp_answers_under_every_server(
     assert reasons(tmp_path) == ["done", "done", "upstream_cut", "client_gone"]
     assert key not in process.output
     assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("seconds", [20, 1])
+def test_streams_may_end_after_sigterm_for_a_bounded_time(
+    server: str, seconds: int, made: tuple[Path, str], vendors: Vendors, tmp_path: Path
+) -> None:
+    folder, key = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    environment = clean_environment(
+        PARLEY_DATA_DIR=str(tmp_path),
+        DATABASE_URL=f"sqlite:///{tmp_path}/parley.sqlite3",
+        ANTHROPIC_BASE_URL=vendors.url,
+        ANTHROPIC_API_KEY=KEYS["anthropic"],
+        PARLEY_BACKGROUND="off",
+        PARLEY_RELAY_STOP_SECONDS=str(seconds),
+    )
+    port, log = free_port(), tmp_path / "log"
+    vendors.plays("anthropic-messages", replace(says(*["word "] * 40), delay=0.1))
+    with serving(
+        server, application="project.asgi:application", port=port, log=log, environment=environment
+    ) as process:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        body = json.dumps({**BODY, "stream": True})
+        connection.request("POST", f"/v1/messages?key={key}", body, {"anthropic-version": "2023-06-01"})
+        stream = connection.getresponse()
+        beginning = stream.read(100)
+        process.popen.send_signal(signal.SIGTERM)
+        if seconds > 1:
+            wait_for(lambda: json.loads(post(port, BODY, key)[0])["type"] == "error", seconds=10, what="a refusal")
+        try:
+            rest, is_cut = stream.read(), False
+        except (http.client.IncompleteRead, ConnectionError):
+            rest, is_cut = b"", True
+        assert process.popen.wait(20) in (0, -signal.SIGTERM)
+        assert is_cut == (seconds == 1)
+        assert is_cut or (beginning + rest).endswith(b'{"type":"message_stop"}\n\n')
+    assert reasons(tmp_path)[0] == ("stopped" if is_cut else "done")
