@@ -223,6 +223,9 @@ async def _send_next(
 
 def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> _Message | _ToolCommand | None:
     """The oldest message of that conversation: removed and appended in one transaction, or claimed if it is a tool."""
+    # Mostly nothing waits. A message that was queued before the run ended is seen: the end waits for its transaction.
+    if not QueuedMessage.objects.filter(session=session_id).exists():
+        return None
     with writing():
         owned = Session.objects.select_related("owner").filter(pk=session_id, owner_id=owner_id, hidden_at=None)
         if (session := owned.first()) is None:
