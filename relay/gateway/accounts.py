@@ -65,13 +65,15 @@ class Count(Generic[P]):
 
 @dataclass(slots=True)
 class Account:
-    """One key in this process. `open` is what its running calls have reserved, by their names."""
+    """One key in this process. `open` is what its running calls have reserved, by their names; `settling` is what calls
+    have used that Redis is just being told of."""
 
     minute: Count[int]
     day: Count[date]
     month_before: Use = NO_USE
     running: set[str] = field(default_factory=set)
     open: dict[str, Use] = field(default_factory=dict)
+    settling: Use = NO_USE
     elsewhere: int = 0
     key: ApiKey | None = None  # as it was last seen
     seen: float = 0.0
@@ -96,6 +98,7 @@ class Owner:
     known: Use = NO_USE
     limits: Limits = field(default_factory=Limits)
     open: dict[str, Use] = field(default_factory=dict)
+    settling: Use = NO_USE
     read_at: float = NEVER
     seen: float = 0.0
 
@@ -210,13 +213,15 @@ def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
 
 class Pool(NamedTuple):
     """One budget as this process sees it. `known` was written by all processes, `unwritten` is ours and not yet
-    written, `open` is reserved by running calls of ours, `processes` is how many processes share what is left."""
+    written, `open` is reserved by running calls of ours, `processes` is how many processes share what is left,
+    `settling` is the part of what was used that Redis is just being told of."""
 
     known: Use
     unwritten: Use
     open: Use
     is_idle: bool
     processes: int
+    settling: Use = NO_USE
 
     @property
     def used(self) -> Use:
@@ -236,9 +241,11 @@ def pools(key: ApiKey, *, name: str = "", is_locked: bool = False) -> dict[str, 
     by_owner = [use for call, use in owner.open.items() if call != name]
     reserved, reserved_by_owner = sum(by_key, NO_USE), sum(by_owner, NO_USE)
     return {
-        "key_day": Pool(day.known, unwritten, reserved, not by_key, _processes),
-        "key_month": Pool(account.month_before + day.known, unwritten, reserved, not by_key, _processes),
-        "owner_day": Pool(owner.known, of_owner, reserved_by_owner, not by_owner, _processes),
+        "key_day": Pool(day.known, unwritten, reserved, not by_key, _processes, account.settling),
+        "key_month": Pool(
+            account.month_before + day.known, unwritten, reserved, not by_key, _processes, account.settling
+        ),
+        "owner_day": Pool(owner.known, of_owner, reserved_by_owner, not by_owner, _processes, owner.settling),
     }
 
 
@@ -253,6 +260,15 @@ def reserve(key: ApiKey, name: str, amount: Use, *, check: Callable[[dict[str, P
             account_of(key.id, is_locked=True).open[name] = amount
             owner_of(key.owner_id, is_locked=True).open[name] = amount
         return objection
+
+
+def settling(key: ApiKey, spent: Use, *, is_done: bool = False) -> None:
+    """Redis is being told of what a call used, or knows it: until then this process leaves it to that message."""
+    change = Use(0, -spent.tokens, -spent.cost) if is_done else Use(0, spent.tokens, spent.cost)
+    with _lock:
+        account, owner = account_of(key.id, is_locked=True), owner_of(key.owner_id, is_locked=True)
+        account.settling += change
+        owner.settling += change
 
 
 def release(key: ApiKey, name: str) -> bool:
@@ -278,7 +294,9 @@ def _write_and_read() -> None:
         active = {key: account for key, account in _accounts.items() if _is_active(account)}
         for key in _accounts.keys() - active.keys():
             del _accounts[key]
-        for owner in [pk for pk, one in _owners.items() if not one.open and _rests(one.seen, ACTIVE_SECONDS)]:
+        for owner in [
+            pk for pk, one in _owners.items() if not (one.open or one.settling) and _rests(one.seen, ACTIVE_SECONDS)
+        ]:
             del _owners[owner]
         over = list(_over)
         days = [*over, *((key, account.owner, account.day) for key, account in active.items())]
@@ -365,7 +383,7 @@ def forget_all() -> None:
 
 def _is_active(account: Account) -> bool:
     unwritten = account.day.new + account.day.writing
-    return bool(account.running or unwritten) or not _rests(account.seen, ACTIVE_SECONDS)
+    return bool(account.running or unwritten or account.settling) or not _rests(account.seen, ACTIVE_SECONDS)
 
 
 def _is_busy(account: Account) -> bool:

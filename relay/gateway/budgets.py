@@ -132,7 +132,13 @@ def settle(call: Call) -> None:
     if shared.is_there():
         budgets = list(budgets_of(call.key))
         counters = [(_counter(call.key, budget), _whole(budget, call.spent)) for budget in budgets]
-        shared.settle(call.name, _scopes(call.key), counters)
+        accounts.settling(call.key, call.spent)
+        shared.settle(
+            call.name,
+            _scopes(call.key),
+            counters,
+            when_done=lambda: accounts.settling(call.key, call.spent, is_done=True),
+        )
 
 
 def _objection(budgets: list[Budget], pools: dict[str, Pool], amount: Use) -> Refusal | None:
@@ -153,7 +159,8 @@ async def _reserve_in_redis(call: Call, budgets: list[Budget], amount: Use) -> R
             counter=_counter(key, budget),
             is_owners=budget.is_owners,
             is_cost=budget.unit == "cost",
-            used=_whole(budget, pools[budget.pool].used),
+            # What Redis is just being told of would count twice.
+            used=_whole(budget, pools[budget.pool].used) - _whole(budget, pools[budget.pool].settling),
             limit=int(budget.limit if budget.unit == "tokens" else budget.limit * MICRO),
             amount=_whole(budget, amount),
         )

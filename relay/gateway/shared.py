@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -200,8 +200,15 @@ async def reserve(
     return int(place), bool(is_used_up)
 
 
-def settle(name: str, scopes: tuple[str, str], counters: Sequence[tuple[str, int]]) -> None:
-    """Without waiting: add what the call used to each counter, and forget what it had reserved."""
+def settle(
+    name: str,
+    scopes: tuple[str, str],
+    counters: Sequence[tuple[str, int]],
+    *,
+    when_done: Callable[[], None] = lambda: None,
+) -> None:
+    """Without waiting: add what the call used to each counter, and forget what it had reserved. `when_done` is called
+    when Redis has answered, or does not."""
     pipeline = _client().pipeline(transaction=True)
     for counter, amount in counters:
         pipeline.incrby(_counter(counter), amount)
@@ -209,7 +216,14 @@ def settle(name: str, scopes: tuple[str, str], counters: Sequence[tuple[str, int
     for scope in scopes:
         pipeline.hdel(_reserved(scope), name)
     pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
-    _soon(_try(pipeline.execute()))
+    _soon(_settle(pipeline.execute(), when_done))
+
+
+async def _settle(work: Any, when_done: Callable[[], None]) -> None:
+    try:
+        await _try(work)
+    finally:
+        when_done()
 
 
 def _reserved(scope: str) -> str:
