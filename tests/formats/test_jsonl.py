@@ -210,10 +210,39 @@ def test_one_person_restores_for_themselves_alone(ada: User, bob: User) -> None:
     retention.release(child, actor=ada, reason="for the test")
     retention.erase(child, actor=ada, reason="for the test")
     items = {item.session: item for item in restored(file, owner=ada) if item.outcome != "noted"}
-    assert items[theirs.pk].outcome == "refused"
     assert items[child.pk].outcome == "imported"
     assert not Session.objects.get(pk=child.pk).hold
     assert Session.objects.get(pk=theirs.pk).owner == bob
+    assert theirs.pk not in items, "what is bob's in the file is a copy of ada's own"
+    assert Session.objects.filter(owner=ada).count() == 3
+    assert {item.outcome for item in restored(file, owner=ada)} == {"already there"}
+
+
+def test_an_import_does_not_tell_what_other_users_have(ada: User, bob: User) -> None:
+    """The same file has the same result, whether its ids and key prefixes are taken by another user or not."""
+    key = ApiKey.objects.create(name="k", prefix="abcd1234", secret_hash=b"h" * 32, owner=ada)
+    parent = chat_of(ada, "parent", api_key=key, source="relay")
+    session = chat_of(ada, "hello", "hi", parent=parent, api_key=key, source="relay")
+    gone = chat_of(ada, "gone")
+    exchange = exchanges.open_exchange(session=session, owner=ada, model="m", after=1)
+    exchanges.finish(exchange, None, end_reason="done")
+    file = everything()
+    retention.erase(gone, actor=ada, reason="for the test")
+
+    def result() -> list[Any]:
+        items = [(item.session, item.outcome, item.why, item.notes) for item in restored(file, owner=bob)]
+        own = Session.objects.filter(owner=bob).order_by("pk")
+        rows = own.values_list("pk", "parent", "api_key__name", "exchanges__pk", "message_count")
+        return [items, list(rows)]
+
+    taken = result()
+    assert [outcome for _, outcome, *_ in taken[0]] == ["imported"] * 3
+    assert {name for *_, name, _, _ in taken[1]} == {"abcd1234 (restored)", None}
+    assert Session.objects.filter(owner=ada).count() == 2
+    by_hand(AuditEvent.objects.all()).delete()
+    wipe()
+    ApiKey.objects.all().delete()
+    assert result() == taken
 
 
 def test_a_file_that_was_cut_off_is_restored_as_far_as_it_goes(ada: User) -> None:
@@ -283,7 +312,8 @@ def test_what_somebody_brought_is_told_from_what_was_recorded_here(ada: User) ->
     wipe()
     for file in (before, longer, longer):
         restored(file, owner=ada)
-    events = AuditEvent.objects.filter(action="restore", session=session.pk, actor=ada.pk).order_by("seq")
+    brought = Session.objects.get()
+    events = AuditEvent.objects.filter(action="restore", session=brought.pk, actor=ada.pk).order_by("seq")
     assert [json.loads(event.details) for event in events] == [
         {"entries": 2, "through": 2},
         {"entries": 1, "through": 3},
@@ -419,7 +449,8 @@ def test_whoever_knows_a_hash_does_not_get_the_bytes_of_somebody_else(ada: User,
     assert not Message.objects.filter(session__owner=bob, content__contains="Be brief").exists()
     again = [line.replace(ID.encode(), ID.replace("c0", "ca").encode()) for line in mine]
     restored(again, owner=ada)
-    assert Message.objects.filter(session=UUID(ID.replace("c0", "ca")), content__contains="Be brief").exists()
+    mine_now = people.People(owner=ada).session_id(UUID(ID.replace("c0", "ca")))
+    assert Message.objects.filter(session=mine_now, content__contains="Be brief").exists()
 
 
 def test_nor_as_an_attachment_or_with_a_call_to_a_model(ada: User, bob: User) -> None:
@@ -446,8 +477,9 @@ def test_nobody_takes_the_name_of_a_session_that_was_somebody_elses(ada: User, b
     retention.erase(theirs, actor=ada, reason="for the test")
     long_ago = timezone.now() - timedelta(days=1)
     Session.objects.filter(pk=begun.pk).update(hidden_at=IN_THE_MAKING, stored_at=long_ago)
-    assert [item.outcome for item in restored(file, owner=bob)] == ["refused", "refused"]
-    assert Session.objects.get().owner == ada
+    assert [item.outcome for item in restored(file, owner=bob)] == ["imported", "imported"]
+    assert not Session.objects.filter(owner=bob, pk__in=[theirs.pk, begun.pk]).exists()
+    assert Session.objects.get(pk=begun.pk).owner == ada
     assert {item.outcome for item in restored(file, owner=ada)} == {"imported"}
 
 
@@ -549,4 +581,4 @@ def test_the_ids_of_earlier_tries_lead_to_a_restored_call(ada: User) -> None:
     file = everything()
     retention.erase(session, actor=ada, reason="for the test")
     restored(file, owner=ada)
-    assert list(EarlierTry.objects.values_list("pk", "exchange")) == [(UUID(ID), exchange.pk)]
+    assert list(EarlierTry.objects.values_list("pk", "exchange__session")) == [(UUID(ID), session.pk)]

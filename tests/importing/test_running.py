@@ -437,8 +437,7 @@ def test_our_own_export_is_restored_under_the_ids_that_it_had(bring: Any, ada: U
     writer = jsonl.Writer()
     exported = b"".join([writer.head(), *writer.session(session), writer.end()])
     name = session.pk
-    by_hand(session.messages.all()).delete()
-    by_hand(Session.objects.filter(pk=session.pk)).delete()
+    retention.erase(session, actor=ada, reason="for the test")
     _, items = bring("parley.zip", zipped({"parley.jsonl": exported}))
     assert [(item.outcome, item.session, item.format) for item in items] == [(Outcome.IMPORTED, name, "parley")]
     assert bring("talk.jsonl", lines(*TALK))[1][0].outcome == Outcome.THERE, "the source's ids came back with it"

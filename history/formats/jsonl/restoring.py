@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -183,7 +182,7 @@ class _Restore:
         except FormatError as error:
             session_id = UUID(int=0)
             with suppress(FormatError):
-                session_id = id_of(value, "id")
+                session_id = self.people.session_id(id_of(value, "id"))
             # What follows belongs to it, and is read past.
             self.current = Incoming(session_id, title=self._kept_title(value), refused=why_of(error))
         self.batch.append(self.current)
@@ -198,13 +197,17 @@ class _Restore:
         if not self.people.is_operator:
             fields |= {"hold": False, "hidden_at": None}
         incoming = Incoming(
-            id_of(value, "id"),
+            self.people.session_id(id_of(value, "id")),
             title=fields["title"],
             fields=fields,
             owner=owner,
             key=self.people.key(value.get("key"), owner=owner, notes=notes),
             is_strict=not self.people.is_operator,
-            links={name: id_of(value, name) for name in ("parent", "forked_from", "continues") if value.get(name)},
+            links={
+                name: self.people.session_id(id_of(value, name))
+                for name in ("parent", "forked_from", "continues")
+                if value.get(name)
+            },
             version=whole(value, "version"),
             notes=notes,
         )
@@ -218,7 +221,6 @@ class _Restore:
         if found is None:
             removed = AuditEvent.objects.filter(session=incoming.id, action="remove").order_by("-seq").first()
             if removed is not None:
-                self._refuse_if_not_theirs(removed)
                 what = gettext_noop("it had been removed here before")
                 incoming.notes("ignored", what, where=removed.at.date().isoformat())
         elif found.owner_id != incoming.owner.pk or not self.people.may_point_to(found):
@@ -230,11 +232,6 @@ class _Restore:
         else:
             incoming.known = Known(found)
 
-    def _refuse_if_not_theirs(self, removed: AuditEvent) -> None:
-        """Nobody but the operator takes the name of a session that was somebody else's: what is told of it remains."""
-        if not self.people.is_operator and json.loads(removed.details or "{}").get("owner") != self.people.owner.pk:
-            raise FormatError(gettext_noop("a session with this id was here and belonged to somebody else"))
-
     def _end(self, value: Mapping[str, Any] | None) -> None:
         if self.current is not None:
             self.current.end(value)
@@ -242,7 +239,8 @@ class _Restore:
 
     def _delete(self, value: Mapping[str, Any]) -> Iterator[Restored]:
         yield from self._store()
-        session = Session.objects.filter(pk=id_of(value, "session"), hidden_at=None).first()
+        session_id = self.people.session_id(id_of(value, "session"))
+        session = Session.objects.filter(pk=session_id, hidden_at=None).first()
         if session is None or not self.people.may_point_to(session):
             return
         why = gettext_noop("it was deleted where it comes from")

@@ -91,7 +91,8 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
         return
     numbers = {facts["message"] for facts in incoming.exchanges if facts.get("message")}
     messages = dict(Message.objects.filter(session=incoming.id, seq__in=numbers).values_list("seq", "pk"))
-    made = [_exchange(facts, incoming, people, messages) for facts in incoming.exchanges]
+    ids = people.exchange_ids(id_of(facts, "id") for facts in incoming.exchanges)
+    made = [_exchange(facts, incoming, people, messages, ids) for facts in incoming.exchanges]
     list(Session.objects.select_for_update().filter(pk=incoming.id).values_list("pk"))  # one restore at a time
     with tallies.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
         Exchange.objects.bulk_create(made, ignore_conflicts=True)
@@ -125,6 +126,7 @@ def _tries_of(exchange: Exchange) -> Iterator[tuple[UUID, UUID]]:
 def store_loose(facts: Mapping[str, Any], people: People) -> bool:
     """A call that belongs to no session. False: it is here already."""
     owner, fields = people.named(facts.get("owner")), exchange_fields(facts)
+    [fields["id"]] = people.exchange_ids([fields["id"]]).values()
     if Exchange.objects.filter(pk=fields["id"]).exists():
         return False
     with writing():
@@ -138,7 +140,13 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
     return True
 
 
-def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, messages: Mapping[int, int]) -> Exchange:
+def _exchange(
+    facts: Mapping[str, Any],
+    incoming: Incoming,
+    people: People,
+    messages: Mapping[int, int],
+    ids: Mapping[UUID, UUID],
+) -> Exchange:
     try:
         owner = people.named(facts["owner"]) if "owner" in facts else incoming.owner
     except FormatError:
@@ -147,6 +155,7 @@ def _exchange(facts: Mapping[str, Any], incoming: Incoming, people: People, mess
         owner = incoming.owner
     key = people.key(facts["key"], owner=owner, notes=incoming.notes) if "key" in facts else incoming.key
     fields = exchange_fields(facts)
+    fields["id"] = ids[fields["id"]]
     return Exchange(
         session_id=incoming.id,
         owner=owner,
