@@ -86,6 +86,7 @@ PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
 
 # The relay's journal, between what a client was given and the record
 
+PARLEY_MAX_DIGEST_MB = env.whole_number("PARLEY_MAX_DIGEST_MB", 8, least=1, most=1024)
 PARLEY_JOURNAL_MB = env.whole_number("PARLEY_JOURNAL_MB", 1024, least=1, most=1024 * 1024)
 # Who reads /metrics: staff and keys with the scope admin, anybody who reaches it, or nobody.
 PARLEY_METRICS = env.choice("PARLEY_METRICS", "admin", among=("admin", "open", "off"))

@@ -259,6 +259,7 @@ def end_words(reason: str) -> str:
         "upstream_unreadable": _("The provider sent something that is not an answer."),
         "server_lost": _("The server went down while it was being written."),
         "not_kept": _("It was longer: the server had no room to keep the rest."),
+        "damaged": _("Part of it was damaged on disk and is missing."),
         "length": _("It reached the longest an answer may be."),
         "content_filter": _("A filter of the provider ended it."),
         "refusal": _("The model refused to answer."),

@@ -289,7 +289,8 @@ class Journal:
 
 
 def _gathered(under_way: _Open) -> list[bytes]:
-    return frame(head_of_reply(under_way.exchange, time.time()), b"".join(under_way.pieces))
+    offset = under_way.size - under_way.waiting
+    return frame(head_of_reply(under_way.exchange, time.time(), offset=offset), b"".join(under_way.pieces))
 
 
 def _end(record: Ended, under_way: _Open) -> list[bytes]:

@@ -49,14 +49,20 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     removed_session_field: bool = False
     peer: str = ""
     upstream_dialect: str = ""
+    # Never written: a reader that must not hold a large body in memory leaves it out and says its size and hash.
+    skipped: int = 0
+    skipped_hash: str = ""
 
 
 class ReplyBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Some of what the upstream sent, untouched."""
+    """Some of what the upstream sent, untouched. `offset` is how many bytes of the reply come before it; files of an
+    earlier release do not say it (-1). `skipped`: so many bytes were left out by a reader."""
 
     exchange: UUID
     at: float
     data: bytes
+    offset: int = -1
+    skipped: int = 0
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +93,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     lost_bytes: int = 0
     error: str = ""
     metadata: dict[str, Any] = {}
+    # Never written, as in `Accepted`.
+    skipped: int = 0
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +111,7 @@ Record = Accepted | ReplyBytes | Ended | Lost
 _KINDS: dict[bytes, type[Accepted | Ended | Lost]] = {b"A": Accepted, b"E": Ended, b"L": Lost}
 _LETTERS: dict[type, bytes] = {kind: letter for letter, kind in _KINDS.items()}
 _REPLY = struct.Struct("<16sd")
+_REPLY_AT = struct.Struct("<16sdQ")
 _HEAD = struct.Struct("<I")
 _encoder = msgspec.json.Encoder(uuid_format="hex")
 _decoders = {letter: msgspec.json.Decoder(kind) for letter, kind in _KINDS.items()}
@@ -110,6 +119,14 @@ _decoders = {letter: msgspec.json.Decoder(kind) for letter, kind in _KINDS.items
 
 class NotARecordError(ValueError):
     """The bytes are whole, but not those of a record that we know how to read."""
+
+
+def left_out(head: memoryview, *, size: int, sha256: str) -> Record:
+    """A record without what lies behind its head."""
+    record = from_bytes(head)
+    if isinstance(record, Accepted):
+        return msgspec.structs.replace(record, skipped=size, skipped_hash=sha256)
+    return record if isinstance(record, Lost) else msgspec.structs.replace(record, skipped=size)
 
 
 def without_credentials(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -123,14 +140,28 @@ def head_of(record: Accepted | Ended | Lost) -> bytes:
     return _LETTERS[type(record)] + _HEAD.pack(len(head)) + head
 
 
-def head_of_reply(exchange: UUID, at: float) -> bytes:
+def head_of_reply(exchange: UUID, at: float, *, offset: int) -> bytes:
     """Behind it lie the bytes."""
-    return b"R" + _REPLY.pack(exchange.bytes, at)
+    return b"P" + _REPLY_AT.pack(exchange.bytes, at, offset)
+
+
+def head_size(start: bytes) -> int:
+    """How long the head of a record is that begins with these bytes: what lies behind it is untouched."""
+    letter = start[:1]
+    if letter in _KINDS and len(start) > _HEAD.size:
+        return 1 + _HEAD.size + int(_HEAD.unpack_from(start, 1)[0])
+    if letter in (b"R", b"P"):
+        return 1 + (_REPLY if letter == b"R" else _REPLY_AT).size
+    return 0
 
 
 def from_bytes(payload: memoryview) -> Record:
     letter = bytes(payload[:1])
     try:
+        if letter == b"P":
+            exchange, at, offset = _REPLY_AT.unpack_from(payload, 1)
+            data = bytes(payload[1 + _REPLY_AT.size :])
+            return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=data, offset=offset)
         if letter == b"R":
             exchange, at = _REPLY.unpack_from(payload, 1)
             return ReplyBytes(exchange=UUID(bytes=exchange), at=at, data=bytes(payload[1 + _REPLY.size :]))

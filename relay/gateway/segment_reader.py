@@ -12,7 +12,7 @@ from pathlib import Path
 
 from relay.gateway import damage
 from relay.gateway.records import Lost, Record
-from relay.gateway.segments import Place, is_ours, is_written, names, whole_records, writer_of
+from relay.gateway.segments import Place, is_of_later_release, is_written, names, whole_records, writer_of
 
 
 class Reader:
@@ -22,8 +22,9 @@ class Reader:
     for the caller to keep, together with whatever it made of the records.
     """
 
-    def __init__(self, folder: Path, since: Mapping[str, int] | None = None) -> None:
+    def __init__(self, folder: Path, since: Mapping[str, int] | None = None, *, most: int | None = None) -> None:
         self.folder = folder
+        self.most = most  # bytes of a record that are held in memory
         self.read_to: dict[str, int] = dict(since or {})
         # Segments that nobody writes any more and that are read to their end.
         self.finished: set[str] = set()
@@ -31,8 +32,9 @@ class Reader:
     def read(self) -> Iterator[tuple[Place, Record]]:
         there = [name for name in names(self.folder) if name not in self.finished]
         # Asked before they are read: what is there afterwards of a segment that had no writer is all there will be.
-        ended = {name for name in there if not is_written(self.folder / name) and is_ours(self.folder / name)}
-        for place, record in read(self.folder, self.read_to, only=there, ended=ended):
+        ended = {name for name in there if not is_written(self.folder / name)}
+        ended -= {name for name in ended if is_of_later_release(self.folder / name)}
+        for place, record in read(self.folder, self.read_to, only=there, ended=ended, most=self.most):
             self.read_to[place.segment] = place.end
             yield place, record
         self.finished |= ended
@@ -63,6 +65,7 @@ def read(
     until: Mapping[str, int] | None = None,
     only: Iterable[str] | None = None,
     ended: Container[str] = (),
+    most: int | None = None,
 ) -> Iterator[tuple[Place, Record]]:
     """Everything that is in the journal since a position, and until another, once, in the order of time.
 
@@ -71,7 +74,10 @@ def read(
     starts, ends = since or {}, until or {}
     of_writers = sorted(names(folder) if only is None else only, key=lambda name: (writer_of(name), name))
     each = [
-        [_records(folder / name, starts.get(name, 0), ends.get(name), is_ended=name in ended) for name in segments]
+        [
+            _records(folder / name, starts.get(name, 0), ends.get(name), is_ended=name in ended, most=most)
+            for name in segments
+        ]
         for _writer, segments in groupby(of_writers, writer_of)
     ]
     yield from heapq.merge(*map(chain.from_iterable, each), key=_moment)
@@ -83,10 +89,12 @@ def _moment(found: tuple[Place, Record]) -> float:
     return 0.0 if isinstance(found[1], Lost) else found[1].at
 
 
-def _records(path: Path, start: int, end: int | None, *, is_ended: bool) -> Iterator[tuple[Place, Record]]:
+def _records(
+    path: Path, start: int, end: int | None, *, is_ended: bool, most: int | None
+) -> Iterator[tuple[Place, Record]]:
     at = start
     while True:
-        for place, record in whole_records(path, at):
+        for place, record in whole_records(path, at, most=most):
             if end is not None and place.end > end:
                 return
             yield place, record
@@ -95,4 +103,6 @@ def _records(path: Path, start: int, end: int | None, *, is_ended: bool) -> Iter
         if found is None:
             return
         yield found
+        if found[0].end == at:  # nothing is left of it
+            return
         at = found[0].end

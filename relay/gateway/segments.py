@@ -11,25 +11,41 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-from relay.gateway.records import NotARecordError, Record, from_bytes
+from relay.gateway.records import NotARecordError, Record, from_bytes, head_size, left_out
 
-MAGIC = b"parley journal 2\n"
-EARLIER = (b"parley journal 1\n",)  # in which the end of a call never had bytes of its reply with it
+VERSION = 3
+# 1: the end of a call never had bytes of its reply with it. 2: bytes of a reply did not say where they belong.
+EARLIER = (b"parley journal 1\n", b"parley journal 2\n")
 FRAME = struct.Struct("<II")
+_HEADING = re.compile(rb"(parley journal (\d{1,9})) ([0-9a-f]{8})\n")
+LONGEST_HEADING = 40
+# A record larger than a reader wants to hold is read in pieces of this size.
+CHUNK = 1024 * 1024
 SUFFIX = ".journal"
 # So far apart are the numbers of a writer's segments at least: what is carried over from one finds a name behind it.
 BETWEEN = 1_000_000
 # A damaged segment that somebody should look at. It is out of the journal: its bytes count no more.
 ASIDE = ".damaged"
+
+
+def heading(version: int) -> bytes:
+    """The first line of a segment. Its checksum tells a later release from damage."""
+    line = b"parley journal %d" % version
+    return b"%s %08x\n" % (line, crc32(line))
+
+
+MAGIC = heading(VERSION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,45 +134,77 @@ def is_written(path: Path) -> bool:
     return False
 
 
-def is_ours(path: Path) -> bool:
-    """Whether it is written in a way that we know: what a later version has written is left to it."""
+def is_of_later_release(path: Path) -> bool:
+    """Whether it is written in a way that we do not know yet: it is left to the release that does."""
     try:
         with path.open("rb") as file:
-            return file.read(len(MAGIC)) in (MAGIC, *EARLIER)
+            found = _HEADING.match(file.read(LONGEST_HEADING))
     except FileNotFoundError:
-        return True
+        return False
+    return found is not None and int(found[3], 16) == crc32(found[1]) and int(found[2]) > VERSION
 
 
-def whole_records(path: Path, start: int = 0) -> Iterator[tuple[Place, Record]]:
-    """The records from there on, up to the first that is not whole. One that we cannot understand is passed over."""
+def heading_size(start: bytes) -> int:
+    """How long the first line is; 0 if it is not one that we know."""
+    return next((len(line) for line in (MAGIC, *EARLIER) if start.startswith(line)), 0)
+
+
+def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Iterator[tuple[Place, Record]]:
+    """The records from there on, up to the first that is not whole. One that we cannot understand is passed over.
+
+    Of a record larger than `most` bytes, what lies behind its head is left out. With a `start` the first line is not
+    looked at: whoever names one has seen that records begin there.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:
         return
     with file:
         size = os.fstat(file.fileno()).st_size
-        if file.read(len(MAGIC)) not in (MAGIC, *EARLIER):
+        at = start or heading_size(file.read(LONGEST_HEADING))
+        if not at:
             return
-        at = max(start, len(MAGIC))
         file.seek(at)
-        while payload := _next_payload(file, room=size - at):
-            place = Place(path.name, at, at + FRAME.size + len(payload))
-            record = _understood(payload)
+        while found := _next_record(file, room=size - at, most=most):
+            length, record = found
+            place = Place(path.name, at, at + FRAME.size + length)
             if record is not None:
                 yield place, record
             at = place.end
 
 
-def _next_payload(file: BinaryIO, *, room: int) -> bytes:
-    """Empty if what lies there is not whole (yet)."""
+def _next_record(file: BinaryIO, *, room: int, most: int | None) -> tuple[int, Record | None] | None:
+    """Its length, and what it says if we understand it; None if what lies there is not whole (yet)."""
     head = file.read(FRAME.size)
     if len(head) < FRAME.size:
-        return b""
+        return None
     length, check = FRAME.unpack(head)
-    if length > room - FRAME.size:
-        return b""
+    if not length or length > room - FRAME.size:
+        return None
+    if most is not None and length > most:
+        return _without_what_is_behind(file, length, check)
     payload = file.read(length)
-    return payload if crc32(payload) == check else b""
+    return (length, _understood(payload)) if crc32(payload) == check else None
+
+
+def _without_what_is_behind(file: BinaryIO, length: int, check: int) -> tuple[int, Record | None] | None:
+    """A large record, read piece by piece: its head, and the size and hash of what lies behind that."""
+    start = file.read(min(length, 64))
+    head = start[: head_size(start)]
+    head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
+    behind, found = sha256(start[len(head) :]), crc32(head)
+    found = crc32(start[len(head) :], found)
+    left = length - max(len(start), len(head))
+    while left and (chunk := file.read(min(left, CHUNK))):
+        behind.update(chunk)
+        found = crc32(chunk, found)
+        left -= len(chunk)
+    if left or found != check:
+        return None
+    try:
+        return length, left_out(memoryview(head), size=length - len(head), sha256=behind.hexdigest())
+    except NotARecordError:
+        return length, None
 
 
 def _understood(payload: bytes) -> Record | None:

@@ -30,19 +30,30 @@ class Unpacking:
         self._codings = [(word, _coding(word)) for word in reversed(words) if word not in ("", "identity")]
 
     def feed(self, chunk: bytes) -> bytes:
-        for word, coding in self._codings:
-            try:
-                chunk = coding.feed(chunk)
-            except (zlib.error, zstandard.ZstdError) as error:
-                raise Unreadable(f"it is not {word} ({error})") from None
+        for place in range(len(self._codings)):
+            chunk = self._feed_one(place, chunk)
         return chunk
+
+    def in_slices(self, chunk: bytes, place: int = 0) -> Iterator[bytes]:
+        """Through each coding a little at a time: what was packed twice may grow twice."""
+        if place == len(self._codings):
+            yield chunk
+            return
+        for start in range(0, len(chunk), SLICE):
+            if plain := self._feed_one(place, chunk[start : start + SLICE]):
+                yield from self.in_slices(plain, place + 1)
+
+    def _feed_one(self, place: int, chunk: bytes) -> bytes:
+        word, coding = self._codings[place]
+        try:
+            return coding.feed(chunk)
+        except (zlib.error, zstandard.ZstdError) as error:
+            raise Unreadable(f"it is not {word} ({error})") from None
 
 
 def in_slices(unpacking: Unpacking, chunk: bytes) -> Iterator[bytes]:
     """Piece by piece, for whoever need not hold all of it or wants to stop at some size."""
-    for start in range(0, len(chunk), SLICE):
-        if plain := unpacking.feed(chunk[start : start + SLICE]):
-            yield plain
+    yield from unpacking.in_slices(chunk)
 
 
 def as_far_as_it_goes(body: bytes, encoding: str, *, limit: int) -> bytes | None:

@@ -27,6 +27,7 @@ from relay.gateway.digest.digester import Digester
 from relay.gateway.journal import Journal
 from relay.gateway.naming import named
 from relay.gateway.records import Accepted, Attempt, Ended
+from tests.tampering import by_hand
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 USAGE = Usage(input_tokens=20, output_tokens=5)
@@ -176,6 +177,13 @@ def erase(title: str) -> None:
 
 def exchange_of(pk: UUID) -> Exchange:
     return Exchange.objects.get(pk=pk)
+
+
+def remove_everything() -> None:
+    """Between the examples of a property, which share a database."""
+    by_hand(Exchange.objects.all()).delete()
+    by_hand(Message.objects.all()).delete()
+    by_hand(Session.objects.all()).delete()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from history import retention
 from history.models import ApiKey, Exchange, Message, Session
 from project.accounts.models import User
-from relay.gateway.digest import filing
+from relay.gateway.digest import bodies
 from relay.gateway.journal import Journal
 from relay.gateway.segments import names
 from relay.models import JournalPosition
@@ -171,10 +171,10 @@ class TestOrder:
     def test_a_reply_that_cannot_be_read_leaves_a_row_that_says_so(
         self, relay: Relay, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def stumble(*_args: object) -> None:
+        def stumble(*_args: object, **_named: object) -> None:
             raise KeyError("choices")
 
-        monkeypatch.setattr(filing, "read_answer", stumble)
+        monkeypatch.setattr(bodies, "read_answer", stumble)
         filed = relay.send(CHAT, hello("filed before"))
         relay.digest()
         at_once = relay.send(CHAT, hello("all at once"))

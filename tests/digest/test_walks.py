@@ -34,7 +34,7 @@ from tests.digest.programs import (
     OpenCode,
     Program,
 )
-from tests.digest.relayed import Relay, call, half_bytes, path_of, said
+from tests.digest.relayed import Relay, call, half_bytes, path_of, remove_everything, said
 from tests.examples import examples
 
 pytestmark = pytest.mark.django_db
@@ -233,8 +233,7 @@ steps = st.lists(
 def test_whatever_programs_do_the_history_holds_what_they_said_once_and_on_one_path(
     programs: list[Callable[..., Program]], walk: list[tuple[int, str, int, str]], key: ApiKey
 ) -> None:
-    for model in (Exchange, Message, Session):
-        model.objects.all().delete()
+    remove_everything()
     with TemporaryDirectory() as place:
         relay = Relay(Path(place), key)
         acted = Walk(relay, programs)

@@ -30,7 +30,7 @@ from relay.gateway.records import (
     without_credentials,
 )
 from relay.gateway.segment_reader import Reader
-from relay.gateway.segments import EARLIER, FRAME, MAGIC, frame, is_written, names, writer_of
+from relay.gateway.segments import EARLIER, FRAME, MAGIC, frame, heading, is_written, names, writer_of
 from tests.gateway.writer import accept
 
 
@@ -71,7 +71,7 @@ records: st.SearchStrategy[Record] = st.one_of(
         session=st.none() | st.uuids(),
         new_session=st.booleans(),
     ),
-    st.builds(ReplyBytes, exchange=st.uuids(), at=moments, data=st.binary(max_size=200)),
+    st.builds(ReplyBytes, exchange=st.uuids(), at=moments, data=st.binary(max_size=200), offset=st.integers(0, 2**40)),
     st.builds(
         Ended,
         exchange=st.uuids(),
@@ -92,7 +92,7 @@ def framed(record: Record) -> bytes:
     """As the journal writes it, all in one piece."""
     match record:
         case ReplyBytes():
-            return b"".join(frame(head_of_reply(record.exchange, record.at), record.data))
+            return b"".join(frame(head_of_reply(record.exchange, record.at, offset=record.offset), record.data))
         case Accepted():
             return b"".join(frame(head_of(replace(record, body=b"")), record.body))
         case Ended():
@@ -316,13 +316,13 @@ class TestSegments:
 
     def test_a_segment_of_the_version_before_is_read(self, tmp_path: Path) -> None:
         exchange = uuid4()
-        said = ReplyBytes(exchange=exchange, at=1.0, data=b"hello")
+        said = ReplyBytes(exchange=exchange, at=1.0, data=b"hello", offset=0)
         end = Ended(exchange=exchange, at=2.0, reason="done")
         (tmp_path / "1-old.journal").write_bytes(EARLIER[0] + framed(said) + framed(end))
         assert records_in(tmp_path) == [said, end]
 
     def test_a_segment_of_a_later_version_is_left_to_it(self, tmp_path: Path) -> None:
-        (tmp_path / "1-new.journal").write_bytes(b"parley journal 9\nwhatever comes")
+        (tmp_path / "1-new.journal").write_bytes(heading(9) + b"whatever comes")
         reader = Reader(tmp_path)
         assert list(reader.read()) == []
         reader.remove_all_but(())

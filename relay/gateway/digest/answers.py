@@ -17,8 +17,9 @@ from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
 from history.events import Failed
 from relay.gateway.bodies import UnknownEncoding, Unreadable
+from relay.gateway.digest.references import items_in
 from relay.gateway.records import Accepted, Ended
-from relay.gateway.unpacking import Unpacking
+from relay.gateway.unpacking import Unpacking, in_slices
 from relay.gateway.usage import counted, estimated, is_streamed
 from relay.providers import registry
 from relay.providers.http import HttpProvider
@@ -32,6 +33,9 @@ _WHY = {
 }
 # The caller had all of it, and we had no room for it.
 NOT_KEPT = "not_kept"
+# Bytes of the reply were damaged in the journal.
+DAMAGED = "damaged"
+TOO_LARGE = "too large"
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _REQUEST_IDS = ("request-id", "x-request-id", "x-goog-request-id", "anthropic-request-id")
 
@@ -45,7 +49,7 @@ class Answer:
     usage: Usage | None = None
     error: str = ""
     error_body: str = ""
-    # How the reply was compressed, where that is a way we cannot read.
+    # Why the reply was not read: compressed in a way that we do not know, or too large.
     unread: str = ""
     reply_id: str = ""
     blobs: Mapping[str, bytes] = field(default_factory=dict)
@@ -54,6 +58,8 @@ class Answer:
     # What came back, where the output begins with what the client had written of it.
     rest: ModelOutput | None = None
     skipped: int = 0
+    # Names of its items, where the vendor keeps them.
+    items: tuple[str, ...] = ()
 
 
 class By(NamedTuple):
@@ -73,8 +79,9 @@ def answered_by(asked: Accepted, ended: Ended) -> By:
     )
 
 
-def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answer:
-    body, unread = plain(b"".join(pieces), ended)
+def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes], *, missing: int = 0, most: int) -> Answer:
+    """`missing` bytes behind these are lost. A reply of more than `most` bytes once it is unpacked is not read."""
+    body, unread = plain(b"".join(pieces), ended, most=most)
     by = answered_by(asked, ended)
     if ended.status >= 400:
         body = _without_our_key(body, by.provider)
@@ -88,6 +95,8 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
         decoder = dialect.stream_decoder(by.provider)
         folded.feed_all([*decoder.feed(body), *decoder.close()])
     reason = _reason(folded, ended, has_body=bool(body))
+    if missing and ended.reason == DONE and ended.status < 400:
+        reason = DAMAGED
     if reason in (UPSTREAM_ERROR, UNREADABLE) and folded.failed is None:
         folded.feed(Failed(message=ended.error or _WHY[reason], status=ended.status))
     usage = _usage(folded, asked, ended, body)
@@ -104,7 +113,14 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes]) -> Answe
         reply_id=folded.request_id,
         blobs=folded.blobs | {name: data for other in folded.beside.values() for name, data in other.blobs.items()},
         skipped=len(folded.skipped),
+        items=tuple(items_in(body)) if folded.request_id.startswith("resp_") else (),
     )
+
+
+def too_large(asked: Accepted, ended: Ended) -> Answer:
+    """What is known of a reply that is not read: how it ended, and what its end says of its tokens."""
+    usage = _hinted(ended) or _estimated(asked, ended, b"")
+    return Answer(reason=ended.reason, usage=usage, error=ended.error, unread=TOO_LARGE)
 
 
 def _without_our_key(body: bytes, provider: str) -> bytes:
@@ -179,15 +195,21 @@ def _hinted(ended: Ended) -> Usage | None:
     return Usage(**counts, source=source if source in ("provider", "partial") else "estimated")
 
 
-def plain(body: bytes, ended: Ended) -> tuple[bytes, str]:
+def plain(body: bytes, ended: Ended, *, most: int) -> tuple[bytes, str]:
     """Upstreams are asked for plain bytes; some compress all the same. What was cut off is read as far as it goes.
 
-    Where nothing can be read, how it was compressed.
+    Where nothing can be read, why: how it was compressed, or that it is larger than `most` bytes.
     """
-    told = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
-    if not told:
+    encoding = next((value for name, value in ended.response_headers if name.lower() == "content-encoding"), "")
+    if not encoding:
         return body, ""
+    pieces, size = [], 0
     try:
-        return Unpacking(told).feed(body), ""
+        for piece in in_slices(Unpacking(encoding), body):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                return b"", TOO_LARGE
     except (UnknownEncoding, Unreadable):
-        return b"", told.strip().lower() if body else ""
+        return b"", f"compressed as {encoding.strip().lower()}" if body else ""
+    return b"".join(pieces), ""

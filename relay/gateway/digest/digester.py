@@ -25,6 +25,7 @@ from history.errors import NoSuchEntry
 from history.exchanges import SERVER_LOST
 from history.models import BEYOND_RECALL, Session
 from history.transactions import writing
+from relay.gateway.damage import is_damage
 from relay.gateway.digest import carrying, positions, telling
 from relay.gateway.digest.carrying import Carrier
 from relay.gateway.digest.filing import Outcome, Wave
@@ -33,9 +34,10 @@ from relay.gateway.digest.neighbours import Neighbours
 from relay.gateway.digest.outages import OUTAGES, is_outage
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
+from relay.gateway.digest.raw_bytes import limit
 from relay.gateway.digest.recovery import calls_under_way
 from relay.gateway.digest.waiting import Waiting, gives, needs
-from relay.gateway.records import Accepted, Ended, Lost, Record
+from relay.gateway.records import Accepted, Ended, Lost, Record, ReplyBytes
 from relay.gateway.segment_reader import Reader
 from relay.gateway.segments import Place, names
 
@@ -45,7 +47,9 @@ logger = logging.getLogger(__name__)
 KEEP_SECONDS = 20.0
 MOST_IN_A_WAVE = 100
 MOST_RECORDS = 1_000
-MOST_BYTES = 64 * 1024 * 1024
+# Parsing takes about six times as much memory.
+MOST_BYTES = 8 * 1024 * 1024
+MOST_ORPHANS = 10_000
 
 
 class Digester:
@@ -65,6 +69,9 @@ class Digester:
         self._kept = self._offered = Position()
         self._kept_at = time.monotonic()
         self._is_unsure = False
+        # Calls without a beginning that are counted as lost, erased or not to be recorded.
+        self._known_missing: set[UUID] = set()
+        self._lost_beginnings = 0
 
     @property
     def is_idle(self) -> bool:
@@ -103,7 +110,9 @@ class Digester:
         self.under.clear()
         self.under.update(calls_under_way(self.folder, kept))
         there = set(names(self.folder))
-        self._reader = Reader(self.folder, {name: end for name, end in kept.to.items() if name in there})
+        since = {name: end for name, end in kept.to.items() if name in there}
+        self._reader = Reader(self.folder, since, most=limit())
+        self._known_missing = set(kept.filed) - self.under.keys()
         return self._reader
 
     def _make_sure(self) -> None:
@@ -135,10 +144,26 @@ class Digester:
     def _take(self, place: Place, record: Record) -> None:
         if isinstance(record, Lost):
             self.lost.append(record)
+            self._lost_beginnings += record.calls if is_damage(record) else 0
         elif isinstance(record, Accepted):
             self._take_accepted(place, record)
         elif (call := self.under.get(record.exchange)) is not None:
             call.note(place, record)
+        else:
+            self._note_orphan(place, record)
+
+    def _note_orphan(self, place: Place, record: ReplyBytes | Ended) -> None:
+        """A call whose beginning is not in the journal: it was damaged, counted already or not."""
+        if not settings.CHAT_HISTORY_ENABLED or record.exchange in self._known_missing:
+            return
+        if len(self._known_missing) < MOST_ORPHANS:
+            self._known_missing.add(record.exchange)
+        if self._lost_beginnings:
+            self._lost_beginnings -= 1
+            return
+        why = f"the journal is damaged: the beginning of a call is missing before byte {place.start} of {place.segment}"
+        logger.error("Exchange %s cannot be recorded: %s.", record.exchange, why)
+        self.lost.append(Lost(at=record.at, calls=1, lost_bytes=0, why=why))
 
     def _take_accepted(self, place: Place, record: Accepted) -> None:
         if settings.CHAT_HISTORY_ENABLED:
@@ -168,7 +193,9 @@ class Digester:
             yield wave
 
     def _file(self, calls: list[Under], reader: Reader) -> None:
-        wave = Wave(self.memory, must_wait=self._waiting.must_wait, is_alone=not self._neighbours.are_there)
+        wave = Wave(
+            self.memory, self.folder, must_wait=self._waiting.must_wait, is_alone=not self._neighbours.are_there
+        )
         try:
             outcome = wave.file(calls, keep_position=lambda outcome: self._keep_position(outcome, reader))
         except Exception as error:

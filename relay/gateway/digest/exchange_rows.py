@@ -62,6 +62,7 @@ def notes_at_accept(plan: Plan) -> dict[str, Any]:
         "removed_session_field": record.removed_session_field,
         "translated_to": record.upstream_dialect if record.upstream_dialect != record.dialect else "",
         "problem": asked.problem,
+        "request_file": plan.under.large_request.file if plan.under.large_request else "",
         TRY: asked.retry,
         NAMED: name_of(asked),
     }
@@ -135,6 +136,7 @@ def _metadata(plan: Plan) -> dict[str, Any]:
     ended, answer = plan.under.ended, plan.answer
     if ended is None or answer is None:
         return plan.metadata
+    large = plan.under.large_reply
     said = {
         "reply_bytes": ended.reply_size,
         "lost_bytes": ended.lost_bytes,
@@ -145,7 +147,10 @@ def _metadata(plan: Plan) -> dict[str, Any]:
             name: name_told(plan, value) for name, value in ended.response_headers if name.lower() != "set-cookie"
         },
         "error_body": redacted(plan, answer.error_body)[:SHOWN_BODY],
-        "unread_reply": f"compressed as {answer.unread}" if answer.unread else "",
+        "unread_reply": answer.unread,
+        "missing_bytes": plan.under.missing,
+        "reply_hash": large.sha256 if large else "",
+        "reply_file": large.file if large else "",
     }
     others = {
         name: name_told(plan, value) if isinstance(value, str) else value

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from uuid import UUID
 
 from django.db.models import F, QuerySet
@@ -22,13 +23,13 @@ from history.models import ApiKey, Exchange, Session
 from history.recorder import Append, Appended
 from history.transactions import writing
 from relay.gateway import uses
-from relay.gateway.digest import named_side_calls, notes, parents, pieces, prefills, retries, windows
-from relay.gateway.digest.answers import Answer, read_answer
+from relay.gateway.digest import bodies, named_side_calls, notes, parents, pieces, prefills, retries, windows
+from relay.gateway.digest.answers import Answer
 from relay.gateway.digest.exchange_rows import ENDING, HELPER, cost_of, mode_of, name_told, notes_at_accept, row_of
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
-from relay.gateway.digest.recognising import FINGERPRINT, Spot
+from relay.gateway.digest.recognising import FINGERPRINT, Spot, end_of_named_session
 from relay.gateway.digest.resent import copies_of
 from relay.gateway.ids import new_session_id
 from relay.gateway.records import Ended
@@ -52,8 +53,10 @@ class Wave:
     """`must_wait` says of a call whether what it goes on from may still be on its way; `is_alone` that no other host
     writes into this record."""
 
-    def __init__(self, memory: Memory, *, must_wait: Callable[[Under, Spot], bool], is_alone: bool) -> None:
-        self.memory = memory
+    def __init__(
+        self, memory: Memory, folder: Path, *, must_wait: Callable[[Under, Spot], bool], is_alone: bool
+    ) -> None:
+        self.memory, self.folder = memory, folder
         self.must_wait, self.is_alone = must_wait, is_alone
         self.outcome = Outcome()
         self.unkept: list[Plan] = []  # calls of which nothing is to be written
@@ -61,6 +64,9 @@ class Wave:
         self.grown: set[UUID] = set()  # sessions to which a call of this wave adds something
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
+        # Before the transaction: on SQLite no other process can write while it is open.
+        for call in calls:
+            bodies.read_bodies(self.folder, call)
         with writing():
             keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
             self.copies = {} if self.is_alone else copies_of(calls, _answer_to)
@@ -94,6 +100,7 @@ class Wave:
         if call.ended is not None:
             plan.answer = _answer_to(call, call.ended)
             plan.cost = cost_of(plan)
+            plan.gap = bodies.gap_in_reply(plan)
             if call.asked.side and not call.is_given_up:
                 notes.finish_side_call(plan)
             elif call.asked.is_prefilled:
@@ -107,7 +114,7 @@ class Wave:
         if plan.under.ended is None:
             self.outcome.held.append(plan.under.id)
             return None
-        plan.answer = read_answer(plan.asked.record, plan.under.ended, plan.under.pieces)
+        plan.answer = _answer_to(plan.under, plan.under.ended)
         plan.cost = cost_of(plan)
         self.outcome.done.append(plan.under.id)
         self.unkept.append(plan)
@@ -137,7 +144,20 @@ class Wave:
                 plan.under.asked = plan.asked.prefilled()
                 spot = pieces.spot_of(plan)
             self._plan_entries(plan, spot)
+        elif plan.keeps_texts and asked.record.skipped:
+            self._plan_gap(plan)
         return True
+
+    def _plan_gap(self, plan: Plan) -> None:
+        """In the place of a request that is too large to be read: at the end of the session that it names, if any."""
+        spot = end_of_named_session(plan.asked)
+        session_id = spot.session_id or new_session_id()
+        self.grown.add(session_id)
+        if spot.session is None:
+            plan.new_session = _new_session(plan, spot, session_id)
+        plan.entries = [bodies.gap_in_request(plan)]
+        plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
+        plan.metadata["recognised_by"] = spot.by
 
     def _is_side_call(self, plan: Plan) -> bool:
         """Whether a request turns out to be one beside the conversation that it names."""
@@ -188,7 +208,7 @@ class Wave:
             self.memory.note_version(plan.session_id, written.seq)
         if entry is plan.message:
             plan.message_id, plan.message_seq = written.message_id, written.seq
-        elif not isinstance(entry, HeadMoved):
+        elif not isinstance(entry, HeadMoved) and entry is not plan.gap:
             plan.after = written.seq
 
     def _write_exchanges(self, plans: Sequence[Plan]) -> None:
@@ -233,13 +253,8 @@ def _counted_exchanges(plans: Sequence[Plan], found: Sequence[Exchange]) -> Quer
 
 
 def _answer_to(call: Under, ended: Ended) -> Answer:
-    """What came back. Of a call that is given up, at least how it ended, should its reply be what cannot be read."""
-    try:
-        return prefills.completed(call.asked, read_answer(call.asked.record, ended, call.pieces))
-    except Exception:
-        if not call.is_given_up:
-            raise
-        return Answer(reason=ended.reason)
+    """What came back, with what the client had written of it."""
+    return prefills.completed(call.asked, call.answer or Answer(reason=ended.reason))
 
 
 def _new_session(plan: Plan, spot: Spot, session_id: UUID) -> Session:
@@ -280,7 +295,7 @@ def _wishes(plan: Plan) -> list[Append]:
     plan.message = _message(plan)
     if plan.copy is not None and plan.copy.is_whole:
         plan.message, plan.message_id, plan.message_seq = None, plan.copy.message_id, plan.copy.seq
-    answer = [plan.message, plan.way_back] if plan.message else []
+    answer = [plan.message, plan.gap, plan.way_back] if plan.message or plan.gap else []
     added = [*plan.entries, *filter(None, answer)]
     first, mode = plan.after if plan.start is None else plan.start, mode_of(plan)
     return [Append(plan.session_id, entry, None if place else first, mode) for place, entry in enumerate(added)]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relay.gateway.digest import as_told, prefills, references
-from relay.gateway.digest.answers import plain
+from relay.gateway.digest import as_told, prefills
 from relay.gateway.digest.plans import Plan
 from relay.models import NamedReply
 
@@ -24,8 +23,8 @@ def name_replies(plans: Iterable[Plan]) -> None:
 def _names_of(plan: Plan) -> Iterator[str]:
     if (name := _vendors_name(plan)).startswith("resp_"):
         yield name
-        if plan.message_seq and plan.under.ended is not None:
-            yield from references.items_in(plain(b"".join(plan.under.pieces), plan.under.ended)[0])
+        if plan.message_seq and plan.answer is not None:
+            yield from plan.answer.items
     if plan.message_seq and (ours := _our_name(plan)):
         yield ours
     if plan.answer is not None and plan.message_seq:

@@ -11,17 +11,29 @@ from typing import Any
 from uuid import UUID
 
 from history.dialects.vocabulary import Said
-from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolResults
+from history.entries import Entry, Gap, HeadMoved, ModelInput, ModelOutput, ToolResults
 from history.fingerprints import essence_of
 from history.models import ApiKey, Exchange, Session
 from relay.gateway.digest.answers import Answer
 from relay.gateway.digest.marks import Memory, changed_results, new_states, states_at
 from relay.gateway.digest.reading import Asked, read
 from relay.gateway.digest.recognising import Spot
+from relay.gateway.journal import WITHOUT_REPLIES
 from relay.gateway.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.segments import Place, writer_of
 
 NOTHING = Decimal(0)
+# So much of a reply is held in memory until its call has ended; more is read from the journal again.
+HELD_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LargeBody:
+    """A body that is too large to be parsed. `file` is '' if it was not kept."""
+
+    size: int
+    sha256: str
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +62,15 @@ class Under:
     seen_at: float = field(default_factory=time.monotonic)
     accepted_at: float = 0.0
     rounds: int = 0
+    # Of the reply: the bytes that came without a gap, as many as are held in memory, and whether all of them are.
     pieces: list[bytes] = field(default_factory=list)
+    received: int = 0
+    is_held: bool = True
+    has_gap: bool = False
+    # Read from the journal before the transaction that files it.
+    answer: Answer | None = None
+    large_request: LargeBody | None = None
+    large_reply: LargeBody | None = None
     ended: Ended | None = None
     ended_at: float = 0.0
     filed: Filed | None = None
@@ -81,6 +101,13 @@ class Under:
     def size(self) -> int:
         return len(self.asked.record.body) + sum(map(len, self.pieces))
 
+    @property
+    def missing(self) -> int:
+        """How many bytes of the reply were written to the journal and are not there any more."""
+        if self.ended is None or self.asked.record.recording in WITHOUT_REPLIES:
+            return 0
+        return max(0, self.ended.reply_size - self.ended.lost_bytes - self.received)
+
     @classmethod
     def begun(cls, place: Place, record: Accepted) -> Under:
         call = cls(asked=read(record), writer=writer_of(place.segment), accepted_at=_moment_of(record))
@@ -91,10 +118,25 @@ class Under:
         """That the journal tells of it there, and what."""
         self.places.setdefault(place.segment, []).append(place)
         if isinstance(record, ReplyBytes):
-            self.pieces.append(record.data)
+            self._receive(record.data, offset=record.offset, skipped=record.skipped)
         elif isinstance(record, Ended) and self.ended is None:
             self.end(record)
-            self.pieces.append(record.reply)
+            offset = record.reply_size - record.lost_bytes - len(record.reply) - record.skipped
+            self._receive(record.reply, offset=offset, skipped=record.skipped)
+
+    def _receive(self, data: bytes, *, offset: int, skipped: int) -> None:
+        """Bytes behind a gap are left out: half an answer is its beginning, never one with a hole."""
+        if self.has_gap or not (data or skipped):
+            return
+        if offset > self.received:
+            self.has_gap = True
+            return
+        self.received += len(data) + skipped
+        self.is_held = self.is_held and not skipped and self.received <= HELD_BYTES
+        if self.is_held:
+            self.pieces.append(data)
+        else:
+            self.pieces.clear()
 
     def end(self, record: Ended) -> None:
         self.ended, self.ended_at = record, _moment_of(record)
@@ -122,7 +164,7 @@ class Plan:
 
     `before` was filed in an earlier one; `earlier` is a try of the client's that this one takes the place of; `copy` is
     the answer as the client has sent it back already. `entries` begin after entry `start`, and the answer, `message`,
-    follows them; then there may be a `way_back`.
+    follows them; then there may be a `gap` that says what is missing of it, and a `way_back`.
     """
 
     under: Under
@@ -142,6 +184,7 @@ class Plan:
     message_id: int | None = None
     message_seq: int = 0
     way_back: HeadMoved | None = None
+    gap: Gap | None = None
     attempts: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
 

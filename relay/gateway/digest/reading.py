@@ -202,13 +202,15 @@ def read(record: Accepted) -> Asked:
         client=client,
         parent=session_id(above[:LONGEST_NAME], key=record.key) if above else None,
         retry=_number(headers.get("x-stainless-retry-count", "")),
-        body_hash=hashlib.sha256(record.body).hexdigest() if record.body else "",
+        body_hash=record.skipped_hash or (hashlib.sha256(record.body).hexdigest() if record.body else ""),
     )
     kind = side_call(record, request, headers, client=client)
     return asked.as_side_call(kind) if kind else asked
 
 
 def _decoded(record: Accepted) -> tuple[DecodedRequest | None, str]:
+    if record.skipped:
+        return None, f"too large to be read: {record.skipped:,} bytes"
     dialect = DIALECTS.get(record.dialect)
     if dialect is None or not record.body or record.kind == "other":
         return None, ""

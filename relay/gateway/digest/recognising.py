@@ -88,6 +88,17 @@ def _named(asked: Asked) -> Spot | None:
     return None
 
 
+def end_of_named_session(asked: Asked) -> Spot:
+    """Where a request goes of which nothing can be read but the name of its session."""
+    by = asked.record.recognised_by or NEW
+    if asked.session is None:
+        return Spot(session=None, session_id=None, by=by)
+    pk, session = current_session(asked.session, key=asked.record.key)
+    if session is None or not session.version:
+        return Spot(session=session, session_id=pk, by=by)
+    return _after(session, session.head, by=by)
+
+
 def _in_named_session(asked: Asked, session: Session | None, *, pk: UUID, by: str) -> Spot:
     spot = _in_session(asked, session, pk=pk, by=by)
     if session is None or not session.version or asked.first_answer is not None:

@@ -19,6 +19,7 @@ from relay.gateway.digest.exchange_rows import HELPER
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
 from relay.gateway.digest.prefills import PREFILLED
+from relay.gateway.digest.raw_bytes import limit
 from relay.gateway.records import Accepted, Lost
 from relay.gateway.segment_reader import read
 from relay.gateway.segments import names
@@ -45,7 +46,7 @@ def calls_under_way(folder: Path, position: Position) -> OrderedDict[UUID, Under
 def _read_again(folder: Path, position: Position) -> OrderedDict[UUID, Under]:
     calls: OrderedDict[UUID, Under] = OrderedDict()
     there = [name for name in names(folder) if name in position.start and name in position.to]
-    for place, record in read(folder, position.start, until=position.to, only=there):
+    for place, record in read(folder, position.start, until=position.to, only=there, most=limit()):
         if isinstance(record, Lost):  # counted already
             continue
         if not isinstance(record, Accepted):

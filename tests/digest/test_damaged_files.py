@@ -1,0 +1,174 @@
+"""Any damage to a file of the journal: an answer is whole, or the record says what is missing."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from history.models import ApiKey, Exchange, Message
+from relay.gateway.segments import FRAME, MAGIC, names
+from relay.models import JournalPosition
+from tests.digest.relayed import Relay, exchange_of, remove_everything, sessions
+from tests.examples import examples
+
+pytestmark = pytest.mark.django_db
+
+CHAT = "openai-chat"
+WORDS = [f"{name} " * 40 for name in ("fjord", "bay", "lake", "sea")]
+
+
+def write_calls(relay: Relay) -> dict[UUID, str]:
+    """Calls whose replies are written in four records each, and the last of them with the end; two are interleaved."""
+    exchanges = {relay.send(CHAT, question(text)): text for text in WORDS}
+    replies = {exchange: reply_of(text) for exchange, text in exchanges.items()}
+    for part in range(4):
+        for exchange, reply in replies.items():
+            relay.journal.reply(exchange, reply[part * len(reply) // 4 : (part + 1) * len(reply) // 4])
+        if part < 3:
+            relay.journal.flush()
+    for exchange in exchanges:
+        relay.end(exchange)
+    relay.journal.close()
+    return exchanges
+
+
+def reply_of(text: str) -> bytes:
+    """Word by word."""
+    words = [{"index": 0, "delta": {"content": f"{word} "}, "finish_reason": None} for word in text.split()]
+    chunks = [*words, {"index": 0, "delta": {}, "finish_reason": "stop"}]
+    lines = [b"data: " + json.dumps({"id": "c", "model": "m", "choices": [one]}).encode() for one in chunks]
+    return b"\n\n".join([*lines, b"data: [DONE]", b""])
+
+
+def question(text: str) -> dict[str, object]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
+
+
+def segment(relay: Relay) -> Path:
+    return relay.folder / names(relay.folder)[0]
+
+
+def places(data: bytes) -> list[int]:
+    """Where each record begins, and the end."""
+    found = [len(MAGIC)]
+    while found[-1] < len(data):
+        found.append(found[-1] + FRAME.size + FRAME.unpack_from(data, found[-1])[0])
+    return found
+
+
+def check_honest(exchanges: dict[UUID, str], *, is_tail: bool = False) -> None:
+    """Every call is whole, or its row says that it is not, or the loss is counted."""
+    rows = {row.pk: row for row in Exchange.objects.select_related("message")}
+    lost = sum(row.lost_calls + row.lost_bytes for row in JournalPosition.objects.all())
+    for exchange, text in exchanges.items():
+        row = rows.get(exchange)
+        if row is None:
+            assert lost or is_tail, "a call is missing, and nothing is counted as lost"
+        elif row.end_reason == "done":
+            assert row.message is not None
+            assert (row.message.content, row.message.status) == (text, "complete")
+        else:
+            assert row.end_reason in ("server_lost", "damaged")
+            answer = row.message
+            assert answer is None or (answer.status == "interrupted" and text.startswith(answer.content))
+    assert not set(rows) - set(exchanges)
+    assert not Message.objects.filter(kind="model_output", status="complete").exclude(content__in=exchanges.values())
+
+
+@given(start=st.floats(0, 1), length=st.integers(1, 20_000), flip=st.booleans(), bit=st.integers(0, 7))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_flipped_bit_or_a_cut_leaves_no_answer_with_a_hole(
+    start: float, length: int, flip: bool, bit: int, key: ApiKey
+) -> None:
+    remove_everything()
+    JournalPosition.objects.all().delete()
+    with TemporaryDirectory() as folder:
+        relay = Relay(Path(folder), key)
+        exchanges = write_calls(relay)
+        data = bytearray(segment(relay).read_bytes())
+        at = int(start * (len(data) - 1))
+        is_tail = not flip and at + length >= places(bytes(data))[-2]
+        if flip:
+            data[at] ^= 1 << bit
+        else:
+            del data[at : at + length]
+        segment(relay).write_bytes(data)
+        relay.digest()
+        check_honest(exchanges, is_tail=is_tail)
+        assert names(relay.folder) == [], "a damaged file stays in the journal"
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut out"])
+def test_an_answer_whose_middle_is_damaged_is_interrupted_before_it(relay: Relay, how: str) -> None:
+    exchanges = write_calls(relay)
+    data = bytearray(segment(relay).read_bytes())
+    at = places(bytes(data))
+    (_, second) = list(exchanges)[:2]
+    place = 4 + 4 + 1  # the second piece of the second reply
+    if how == "flipped":
+        data[at[place] + 60] ^= 1
+    else:
+        del data[at[place] : at[place + 1]]
+    segment(relay).write_bytes(data)
+    relay.digest()
+    check_honest(exchanges)
+    row = exchange_of(second)
+    size = len(reply_of(exchanges[second]))
+    assert (row.end_reason, row.metadata["reply_bytes"]) == ("damaged", size)
+    assert 0 < row.metadata["missing_bytes"] < size
+    assert row.message is not None
+    gap = Message.objects.get(session=row.session, kind="gap")
+    assert gap.content == f"{row.metadata['missing_bytes']:,} bytes of the reply were damaged on disk."
+    assert (gap.parent_seq, gap.on_path) == (row.message.seq, True)
+    assert Exchange.objects.filter(end_reason="done").count() == 3
+
+
+def test_a_call_whose_beginning_is_cut_out_is_counted_as_lost(relay: Relay, caplog: pytest.LogCaptureFixture) -> None:
+    exchanges = write_calls(relay)
+    data = bytearray(segment(relay).read_bytes())
+    at = places(bytes(data))
+    del data[at[1] : at[2]]
+    segment(relay).write_bytes(data)
+    relay.digest()
+    check_honest(exchanges)
+    assert JournalPosition.objects.get().lost_calls == 1
+    assert str(list(exchanges)[1]) in caplog.text
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [b"", b"parley journal 7\n", b"parlex journal 3 " + MAGIC[-9:], MAGIC.replace(b"3", b"4", 1), b"\0" * len(MAGIC)],
+    ids=["cut off", "another number", "a letter", "another number with its checksum", "zeros"],
+)
+def test_a_file_with_a_damaged_first_line_is_counted_and_put_aside(
+    relay: Relay, heading: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    exchanges = write_calls(relay)
+    damaged = segment(relay)
+    damaged.write_bytes(heading + damaged.read_bytes()[len(MAGIC) :])
+    with caplog.at_level(logging.ERROR):
+        relay.digest()
+    check_honest(exchanges)
+    row = JournalPosition.objects.get()
+    assert row.lost_bytes > 0
+    assert damaged.name in row.lost_why
+    assert damaged.name in caplog.text
+    assert damaged.with_name(f"{damaged.name}.damaged").exists()
+    assert names(relay.folder) == []
+    if len(heading) == len(MAGIC):
+        assert Exchange.objects.filter(end_reason="done").count() == 4
+
+
+def test_a_file_of_which_nothing_is_left_is_counted(relay: Relay) -> None:
+    exchanges = write_calls(relay)
+    segment(relay).write_bytes(b"")
+    relay.digest()
+    check_honest(exchanges)
+    assert (sessions(), names(relay.folder)) == ([], [])

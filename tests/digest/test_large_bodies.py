@@ -1,0 +1,166 @@
+"""Requests and replies that are too large to be parsed: they are put aside, and the session says so."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import tracemalloc
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from history.models import Exchange, Message
+from history.reading import entries_of
+from history.verification import verify
+from relay.gateway.digest import bodies
+from relay.gateway.digest.answers import Answer
+from tests.digest.relayed import Relay, exchange_of, path_of, reply_bytes, said, sessions
+
+pytestmark = pytest.mark.django_db
+
+CHAT = "openai-chat"
+MB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def _small(settings: Any) -> None:
+    settings.PARLEY_MAX_DIGEST_MB = 1
+
+
+def body_of(text: str) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}]}
+
+
+def reply_of(text: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return json.dumps({"id": "c", "model": "m", "choices": [choice]}).encode()
+
+
+def send_reply(relay: Relay, reply: bytes, headers: dict[str, str] | None = None, **ending: Any) -> Exchange:
+    exchange = relay.send(CHAT, body_of("Hello"), headers)
+    for start in range(0, len(reply), 64 * 1024):
+        relay.journal.reply(exchange, reply[start : start + 64 * 1024])
+    relay.end(exchange, is_counted=False, **ending)
+    relay.digest()
+    return exchange_of(exchange)
+
+
+def test_a_reply_that_is_too_large_is_put_aside_and_leaves_a_gap(relay: Relay) -> None:
+    reply = reply_of("x" * (2 * MB))
+    row = send_reply(relay, reply)
+    assert (row.end_reason, row.message, row.metadata["unread_reply"]) == ("done", None, "too large")
+    assert (row.metadata["reply_bytes"], row.metadata["reply_hash"]) == (len(reply), hashlib.sha256(reply).hexdigest())
+    assert (relay.folder / row.metadata["reply_file"]).read_bytes() == reply
+    gap = Message.objects.get(kind="gap")
+    assert gap.content == f"The reply is too large to be read: {len(reply):,} bytes"
+    assert (path_of(sessions()[0]), gap.on_path) == (["u:Hello"], True)
+    assert row.usage["source"] == "estimated"
+    assert list(verify()) == []
+
+
+def test_a_conversation_goes_on_after_a_reply_that_was_too_large(relay: Relay) -> None:
+    send_reply(relay, reply_of("x" * (2 * MB)), {"X-Parley-Session-Id": "job-1"})
+    relay.ask(CHAT, body_of("And?"), said("So."), {"X-Parley-Session-Id": "job-1"})
+    assert path_of(sessions()[0]) == ["u:Hello", "u:And?", "a:So."]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip"])
+def test_a_small_reply_that_unpacks_to_a_large_one_is_put_aside(relay: Relay, encoding: str) -> None:
+    packed = reply_of("x" * (30 * MB))
+    for _ in encoding.split(","):
+        packed = gzip.compress(packed)
+    tracemalloc.start()
+    row = send_reply(relay, packed, response_headers=[("content-encoding", encoding)])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (row.metadata["unread_reply"], row.message) == ("too large", None)
+    assert (relay.folder / row.metadata["reply_file"]).read_bytes() == packed
+    assert most < 16 * MB
+
+
+def test_a_request_that_is_too_large_leaves_a_gap_before_its_answer(relay: Relay) -> None:
+    text = "y" * (2 * MB)
+    headers = {"X-Parley-Session-Id": "job-1"}
+    relay.ask(CHAT, body_of("One"), said("1"), headers)
+    row = exchange_of(relay.ask(CHAT, body_of(text), said("2"), headers))
+    raw = json.dumps(body_of(text)).encode()
+    assert (row.request_hash, row.metadata["request_bytes"]) == (hashlib.sha256(raw).hexdigest(), len(raw))
+    assert (relay.folder / row.metadata["request_file"]).read_bytes() == raw
+    (session,) = sessions()
+    kinds = Message.objects.filter(session=session, on_path=True).order_by("seq").values_list("kind", "content")
+    assert list(kinds) == [
+        ("model_input", "One"),
+        ("model_output", "1"),
+        ("gap", f"The request is too large to be read: {len(raw):,} bytes"),
+        ("model_output", "2"),
+    ]
+    assert list(verify()) == []
+
+
+def test_a_large_request_without_a_name_is_a_session_of_its_own(relay: Relay) -> None:
+    relay.ask(CHAT, body_of("y" * (2 * MB)), said("2"))
+    assert path_of(sessions()[0]) == ["a:2"]
+
+
+@pytest.mark.parametrize("mode", ["redacted", "no_replies", "metadata"])
+def test_bytes_that_a_key_does_not_keep_as_they_are_are_not_put_aside(relay: Relay, mode: str) -> None:
+    relay.key.recording = mode
+    relay.key.save()
+    row = send_reply(relay, reply_of("x" * (2 * MB)))
+    assert row.metadata["reply_bytes"] > 2 * MB
+    assert not (relay.folder / "large").exists()
+
+
+def test_memory_does_not_grow_with_what_is_too_large(relay: Relay) -> None:
+    relay.ask(CHAT, body_of("Hello"), said("Hi."))
+    exchanges = [relay.send(CHAT, body_of("y" * (20 * MB)))]
+    exchanges.append(relay.send(CHAT, body_of("Long")))
+    piece = b"z" * (64 * 1024)
+    for _ in range(40 * MB // len(piece)):
+        relay.journal.reply(exchanges[1], piece)
+    for exchange in exchanges:
+        relay.end(exchange)
+    del piece
+    tracemalloc.start()
+    relay.digest()
+    while relay.digester.has_more:
+        relay.digest()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 24 * MB
+    assert [exchange_of(one).end_reason for one in exchanges] == ["done", "done"]
+    assert Message.objects.filter(kind="gap").count() == 2
+
+
+def test_a_reply_that_comes_slowly_is_not_held_in_memory(relay: Relay) -> None:
+    """Many long answers may be under way at once: what came of them is read from the journal again."""
+    answer = said("long " * 100_000)
+    exchange = relay.send(CHAT, body_of("Hello") | {"stream": True})
+    relay.journal.reply(exchange, reply_bytes(CHAT, answer, stream=True))
+    relay.journal.flush()
+    relay.digest()
+    (call,) = relay.digester.under.values()
+    assert (call.size, call.received) == (0, len(reply_bytes(CHAT, answer, stream=True)))
+    relay.end(exchange)
+    relay.digest()
+    (stored,) = entries_of(list(Message.objects.filter(kind="model_output")))
+    assert (stored.text, exchange_of(exchange).end_reason) == (answer.text, "done")
+
+
+def test_replies_are_parsed_before_the_transaction_begins(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*_values: Any, **_named: Any) -> Answer:
+        writes = [query["sql"] for query in queries if query["sql"].split()[0] in ("BEGIN", "INSERT", "UPDATE")]
+        written.append(len(writes))
+        return Answer(reason="done")
+
+    written: list[int] = []
+    monkeypatch.setattr(bodies, "read_answer", read)
+    relay.answer(relay.send(CHAT, body_of("Hello")), said("Hi."))
+    relay.digester.step()
+    with CaptureQueriesContext(connection) as queries:
+        relay.answer(relay.send(CHAT, body_of("Again")), said("Hi."))
+        relay.digester.step()
+    assert written[-1] == 0
