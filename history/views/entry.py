@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -11,13 +12,15 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from history.bodies import clean
-from history.entries import entry_to_json
+from history.entries import ModelInput, entry_to_json
 from history.pages.htmx import HtmxRequest
 from history.previews import preview
 from history.selectors import entries_of
 from history.views.served import message_or_404, session_or_404
 
 DEEPEST = 8
+# Texts that a page renders as Markdown. Arguments and results of tools are shown as they are.
+_PROSE = re.compile(r"parts\.\d+\.text|plan|instruction|content|summary")
 
 WHOLE_CHARS = 1_000_000
 """More of a text than this is not put into a page; it can be loaded by itself."""
@@ -39,8 +42,11 @@ def whole_entry(request: HtmxRequest, session_id: UUID, seq: int) -> HttpRespons
     text = _text_at(entry_to_json(entry), request.GET["text"])
     if not request.htmx:
         return _plain(text)
-    cut = preview(clean(text), WHOLE_CHARS)
-    return render(request, "history/_whole.html", {"session": session, "seq": seq, "cut": cut})
+    path = request.GET["text"]
+    context = {"session": session, "seq": seq, "cut": preview(clean(text), WHOLE_CHARS), "text_path": path}
+    if not _PROSE.fullmatch(path):
+        return render(request, "history/_output.html", context)
+    return render(request, "history/_said.html" if isinstance(entry, ModelInput) else "history/_prose.html", context)
 
 
 def _plain(text: str) -> HttpResponse:

@@ -279,7 +279,7 @@ def test_the_whole_of_a_long_result_is_loaded_in_its_place(reader: Client, ada: 
     assert f'href="{address}" hx-get="{address}"' in html
     assert "&lt;end&gt;" not in html
     fragment = page(reader, address, **{"HX-Request": "true"})
-    assert fragment.strip().startswith('<div class="long whole">')
+    assert fragment.strip().startswith('<div class="long">')
     assert "&lt;end&gt;" in fragment
     plain = reader.get(address)
     assert plain["Content-Type"] == "text/plain; charset=utf-8"
@@ -292,6 +292,20 @@ def test_a_text_that_is_not_there_is_not_found(reader: Client, ada: Any, path: s
     session = chat_of(ada, "Print it.")
     recorder.append_many(session, [answered("", call("a")), results(result("a"))], after=1)
     assert reader.get(f"/s/{session.pk}/3/?text={path}").status_code == 404
+
+
+@pytest.mark.django_db
+def test_show_all_renders_the_whole_of_a_long_answer_and_of_a_question(reader: Client, ada: Any) -> None:
+    long = "Some **strong** words.\n\n" * 1_500
+    session = chat_of(ada, f"{long}The *question*.", f"{long}The _end_ and ```")
+    html = page(reader, session)
+    assert "The first 20" in html
+    for seq, end in ((1, "The <em>question</em>."), (2, "The <em>end</em> and ```")):
+        response = reader.get(f"/s/{session.pk}/{seq}/?text=parts.0.text", headers={"HX-Request": "true"})
+        whole = response.content.decode()
+        assert whole.count("<strong>strong</strong>") == 1_500
+        assert end in whole
+        assert "**" not in whole
 
 
 @pytest.mark.django_db

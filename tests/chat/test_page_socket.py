@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from channels.testing import WebsocketCommunicator
@@ -318,3 +321,34 @@ async def test_ten_megabytes_of_a_result_are_a_short_piece_of_the_page(talk: Tal
     came = await page.until('id="m1"')
     assert len(came) < 100_000
     assert await in_database(lambda: Message.objects.get(seq=1).content_chars) == 10_000_000
+
+
+@contextmanager
+def longest_step() -> Iterator[list[float]]:
+    """CPU time of the longest step of the event loop: for so long it answered no one else."""
+    longest, run = [0.0], asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        begin = time.thread_time()
+        run(handle)
+        longest[0] = max(longest[0], time.thread_time() - begin)
+
+    with patch.object(asyncio.Handle, "_run", timed):
+        yield longest
+
+
+async def test_a_long_answer_holds_the_loop_no_longer_than_a_short_one(talk: Talk, page: OpenPage) -> None:
+    item = "- an item with **strong** words, `code` and [a link](https://a.example)\n"
+    steps: dict[int, float] = {}
+    for chars in (10_000, 200_000) * 2:
+        text = item * (chars // len(item))
+        talk.scripted([text[place : place + 2_000] for place in range(0, len(text), 2_000)])
+        with longest_step() as longest:
+            await page.say("send", text="Write.", after=await in_database(head_of, talk.session))
+            await page.until("The answer is finished")
+        steps[chars] = min(longest[0], steps.get(chars, 1.0))
+    assert steps[200_000] <= 5 * steps[10_000]
+
+
+def head_of(session: Session) -> int:
+    return Session.objects.values_list("head", flat=True).get(pk=session.pk)
