@@ -58,7 +58,8 @@ _NO_TIME = datetime.fromtimestamp(0, UTC)
 
 
 def lint_request(given: Given) -> Report:
-    walk, decoded = WALKS[given.language](given.body), _decoded(given)
+    decoded = _decoded(given)  # first: it refuses what is nested too deeply to be walked
+    walk = WALKS[given.language](given.body)
     field = FIELDS[given.language]
 
     def places(seq: int) -> str:

@@ -122,7 +122,7 @@ class Endpoint:
         if not self.azure_api_version:
             return self.base_url + path
         version = urlencode({"api-version": self.azure_api_version})
-        deployment = f"/deployments/{quote(model, safe='')}" if model else ""
+        deployment = f"/deployments/{quote(model, safe='', errors='replace')}" if model else ""
         return f"{self.base_url}/openai{deployment}{path}?{version}"
 
     def request_headers(self, switches: Switches) -> dict[str, str]:

@@ -42,7 +42,7 @@ def schema_of_answer(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_taken(name: str, value: Any) -> bool:
     if name == "format":
-        return value in FORMATS
+        return isinstance(value, str) and value in FORMATS
     return name in TAKEN or (name == "minItems" and value in (0, 1))
 
 

@@ -36,7 +36,7 @@ def encode(context: Context, options: CallOptions) -> Encoded:
 
 
 def path_for(model: str, *, stream: bool) -> str:
-    name = quote(model.removeprefix("models/"), safe="")
+    name = quote(model.removeprefix("models/"), safe="", errors="replace")
     return f"/v1beta/models/{name}:" + ("streamGenerateContent?alt=sse" if stream else "generateContent")
 
 
