@@ -40,6 +40,7 @@ from project import background  # noqa: E402
 from project.pacing import paced, paced_socket  # noqa: E402
 from project.server import uvicorn as under_uvicorn  # noqa: E402
 from project.server.bodies import limit_bodies  # noqa: E402
+from project.server.frames import limit_frames  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
 from relay.mcp.serving import application as mcp  # noqa: E402
 from relay.routing import sockets  # noqa: E402
@@ -103,4 +104,5 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
         return
     if scope["type"] == "websocket":
         send = paced_socket(send)
+        receive = limit_frames(receive, send)
     await protocols(scope, receive, send)

@@ -7,6 +7,9 @@ ANYONE_BYTES = 64 * 1024
 # A known sender, on paths that name no limit of their own. Django reads at most 2.5 MB of form fields.
 KNOWN_BYTES = 3 * 1024 * 1024
 
+# One message of a websocket. Daphne has the same limit of its own.
+MOST_FRAME_BYTES = 1024 * 1024
+
 HEADER_SECONDS = 10.0
 # A body may take this long, and longer if bytes keep coming at this rate.
 BODY_SECONDS = 30.0

@@ -12,13 +12,11 @@ from typing import Any
 
 from django.conf import settings
 
-from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS
+from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS, MOST_FRAME_BYTES
 
 logger = logging.getLogger(__name__)
 
 UVICORNS_KEEP_ALIVE = 5
-# Frames of a socket; Daphne's limit. Uvicorn's own is 16 MB.
-MOST_FRAME_BYTES = 1024 * 1024
 UVICORNS_FRAME_BYTES = 16 * 1024 * 1024
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
 
 from tests.house.databases import ready_file
 from tests.house.processes import SERVERS, Process, clean_environment, free_port, manage, serving
@@ -316,6 +318,24 @@ def test_large_bodies_of_known_senders_arrive_whole(site: Site) -> None:
         origin=f"http://127.0.0.1:{site.port}",
     )
     assert (status, b"8.0" in answer) == (200, True), answer[:2000]
+
+
+def test_a_message_of_a_socket_that_is_too_large_closes_it(site: Site) -> None:
+    url = f"ws://127.0.0.1:{site.port}/ws/v1/"
+    with connect(url, additional_headers={"x-api-key": site.key}, max_size=None) as websocket:
+        assert json.loads(websocket.recv(timeout=20))["type"] == "welcome"
+        websocket.send(json.dumps({"type": "nothing", "id": "1", "x": [[]] * 100_000}))
+        assert json.loads(websocket.recv(timeout=20))["type"] == "error"
+        with suppress(ConnectionClosed):
+            websocket.send("x" * (2 * MEGABYTE))
+        with pytest.raises(ConnectionClosed):
+            read_until_closed(websocket)
+    site.poll()
+
+
+def read_until_closed(websocket: ClientConnection) -> None:
+    while True:
+        websocket.recv(timeout=20)
 
 
 def test_refusals_have_the_form_that_callers_expect(site: Site) -> None:

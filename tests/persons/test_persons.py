@@ -134,6 +134,26 @@ def test_after_an_erasure_no_word_of_theirs_stands_in_any_table(ada: User, adas:
     )
 
 
+def test_attachments_are_not_served_after_an_erasure(ada: User, staff: User, adas: list[Session]) -> None:
+    sha256 = Blob.objects.get(messages__session=adas[0]).pk
+    token = sharing.token_of(sharing.share(adas[0], by=ada))
+    addresses = [f"/attachments/{adas[0].pk}/{sha256}", f"/shared/{token}/attachments/{sha256}"]
+    reader, stranger, admin = Client(), Client(), Client()
+    reader.force_login(ada)
+    admin.force_login(staff)
+    assert [reader.get(address).status_code for address in addresses] == [200, 200]
+    # Somebody else has the same file: its bytes stay, and are theirs alone.
+    other = chat_of(staff, "mine", "yours")
+    file = Media(media_type="text/plain", sha256=sha256, size=400)
+    recorder.append(other, ModelInput(parts=(file,)), after=other.head)
+    erase_person(ada, reason=WHY)
+    for address in addresses:
+        answers = [client.get(address) for client in (reader, stranger, admin)]
+        assert b"okapiblob" not in b"".join(answer.content for answer in answers)
+        assert {answer.status_code for answer in answers} <= {302, 404, 410}
+    assert admin.get(f"/attachments/{other.pk}/{sha256}").status_code == 200
+
+
 def test_what_is_others_stays(ada: User, bob: User, adas: list[Session]) -> None:
     bobs = chat_of(bob, "mine", "yours")
     blob = recorder.store_blob(b"okapiblob " * 40, media_type="text/plain")
