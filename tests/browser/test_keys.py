@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from history import keys
 from history.models import ApiKey, Session
 from relay.gateway import uses
-from relay.models import KeyUse
+from relay.models import Allowance, KeyUse
 from tests.browser.conftest import enter
 from tests.talk import chat_of
 
@@ -78,6 +78,7 @@ def test_a_key_that_was_just_made_is_not_made_again_by_reloading(page: Page, sit
 @pytest.mark.parametrize("look", [(390, "light")], indirect=True)
 def test_a_long_name_and_the_settings_for_programs_fit_a_phone(page: Page, see: See, site: str, ada: Any) -> None:
     keys.create(name="ci-runner-of-the-nightly-build-" * 3, owner=ada)
+    Allowance.objects.create(user=ada, tokens_per_day=5_000)
     enter(page, site, ada)
     page.goto("/keys/")
     page.get_by_label("Name").fill("a rather long name of many words that goes on and on " * 2)
