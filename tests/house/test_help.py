@@ -53,7 +53,7 @@ def test_headings_have_permalinks_and_contents(reader: Client) -> None:
 def test_the_frame_of_a_page_speaks_the_readers_language(reader: Client) -> None:
     html = reader.get("/help/reading/", headers={"Accept-Language": "zh-hans"}).content.decode()
     assert "目录" in html
-    assert '<article class="prose help" lang="en">' in html
+    assert '<article class="prose help-article" lang="en">' in html
 
 
 @pytest.mark.parametrize(
