@@ -1,7 +1,7 @@
 """Crashes and crowds for minutes instead of seconds, on SQLite and on PostgreSQL; ends with 1 when something was lost.
 
 python -m faults [--rounds 40] [--sqlite | --postgres]
-    [kill crowd stream histories outage disk worker chunks chat queue redis sockets]
+    [kill crowd stream histories outage disk worker chunks damage large chat queue redis sockets]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from django.conf import settings
 
 from faults import chat, crowd, kill, queue, sockets, stream
-from faults.relay import chunks, disk, outage, worker
+from faults.relay import chunks, damage, disk, large, outage, worker
 from tests.history.elsewhere import Elsewhere, elsewhere_in
 from tests.house.databases import folder_of_this_run
 from tests.on_postgres import postgres
@@ -32,6 +32,8 @@ RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "disk": disk.run,
     "worker": worker.run,
     "chunks": chunks.run,
+    "damage": damage.run,
+    "large": large.run,
     "chat": chat.run,
     "queue": queue.run,
     "redis": sockets.run_redis,

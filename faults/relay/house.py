@@ -30,11 +30,14 @@ for session, text in Message.objects.filter(kind="model_input").values_list("ses
     asked.setdefault(session, []).append(text)
 rows = [
     {"id": str(one.pk), "reason": one.end_reason, "asked": asked.get(one.session_id, []),
-     "answer": one.message.content if one.message else "", "lost": one.metadata.get("lost_bytes", 0)}
+     "answer": one.message.content if one.message else "", "lost": one.metadata.get("lost_bytes", 0),
+     "unread": one.metadata.get("unread_reply", "")}
     for one in Exchange.objects.select_related("message")
 ]
 lost = sum(JournalPosition.objects.values_list("lost_calls", flat=True))
-print(json.dumps({"rows": rows, "lost": lost, "asked": [text for texts in asked.values() for text in texts]}))
+lost_bytes = sum(JournalPosition.objects.values_list("lost_bytes", flat=True))
+texts = [text for texts in asked.values() for text in texts]
+print(json.dumps({"rows": rows, "lost": lost, "lost_bytes": lost_bytes, "asked": texts}))
 """
 
 
@@ -45,6 +48,7 @@ class Recorded:
     rows: list[dict[str, Any]]
     asked: list[str]
     lost: int
+    lost_bytes: int
 
     @property
     def is_settled(self) -> bool:
@@ -57,6 +61,7 @@ class House:
         self.variables = {
             "DATABASE_URL": database,
             "PARLEY_DATA_DIR": str(self.data),
+            "PARLEY_DIGESTER": "process",
             "OPENAI_BASE_URL": upstream,
             "OPENAI_API_KEY": "sk-played",
         }

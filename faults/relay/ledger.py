@@ -12,6 +12,7 @@ from faults.relay.house import Recorded
 HONEST = frozenset(
     {
         "done",
+        "damaged",
         "server_lost",
         "client_gone",
         "upstream_cut",

@@ -1,6 +1,7 @@
 """The vendor of these faults: it answers a question with words that belong to it, slowly, and breaks off when told to.
 
-`question 17` is answered by `17.0 17.1 17.2 …`; with `cut 5` in it, the connection ends after five words.
+`question 17` is answered by `17.0 17.1 17.2 …`; with `cut 5` in it, the connection ends after five words. With
+`large 5` or `bomb 5` the reply has five megabytes, the second one packed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import re
 import threading
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +30,9 @@ class Vendor(BaseHTTPRequestHandler):
         asked = self.rfile.read(int(self.headers["content-length"])).decode()
         number = int((re.search(r"question (\d+)", asked) or [0, 0])[1])
         cut = re.search(r"cut (\d+)", asked)
+        if large := re.search(r"(large|bomb) (\d+)", asked):
+            self._send_large(int(large[2]), is_packed=large[1] == "bomb")
+            return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
@@ -36,6 +41,21 @@ class Vendor(BaseHTTPRequestHandler):
             self._talk(number, int(cut[1]) if cut else None)
         except OSError:
             self.close_connection = True
+
+    def _send_large(self, megabytes: int, *, is_packed: bool) -> None:
+        """A reply of so many megabytes, as it is or packed to very few."""
+        choice = {"index": 0, "delta": {"content": "x" * 1024 * 1024}, "finish_reason": None}
+        event = b"data: " + json.dumps({"id": "c", "model": "m", "choices": [choice]}).encode() + b"\n\n"
+        packing = zlib.compressobj(wbits=31)
+        packed = [*(packing.compress(event) for _ in range(megabytes)), packing.flush()] if is_packed else []
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(sum(map(len, packed)) or megabytes * len(event)))
+        if is_packed:
+            self.send_header("content-encoding", "gzip")
+        self.end_headers()
+        for piece in packed or (event for _ in range(megabytes)):
+            self.wfile.write(piece)
 
     def _talk(self, number: int, cut: int | None) -> None:
         for place in range(WORDS if cut is None else cut):

@@ -1,0 +1,62 @@
+"""Files of the relay's journal are damaged on disk while the server is down: bits flipped, ranges cut out."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+from faults.relay.callers import Load
+from faults.relay.house import House, Recorded, house
+from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
+from tests.house.processes import wait_for
+
+
+def run(folder: Path, server: str, rounds: int) -> str:
+    load, times, damaged = Load(), max(2, rounds // 8), 0
+    with house(folder, server=server) as here:
+        for _ in range(times):
+            with load.on(here):
+                time.sleep(random.uniform(1.0, 2.0))  # noqa: S311
+                here.kill()
+            damaged += damage(here.data / "journal")
+            here.start()
+        recorded = settle(here)
+    missing = check_acknowledged(load.told, recorded, ends=("done", "server_lost", "damaged"))
+    assert not missing or recorded.lost or recorded.lost_bytes, f"{len(missing)} calls are missing and none is counted"
+    check_nothing_doubled(recorded)
+    check_all_ended(recorded)
+    ends = ", ".join(f"{count:,} {reason}" for reason, count in Counter(row["reason"] for row in recorded.rows).items())
+    return (
+        f"{damaged} files damaged: {len(missing)} whole calls missing, {recorded.lost} calls and "
+        f"{recorded.lost_bytes:,} bytes counted as lost; no complete answer has a hole: {ends}"
+    )
+
+
+def damage(journal: Path) -> int:
+    """Flip a bit or cut out a range in each file. Its end stays: without it the file looks like that of a process that
+    died, and nothing can tell what is missing."""
+    files = [path for path in journal.glob("*.journal") if path.stat().st_size > 1_000]
+    for path in files:
+        data = bytearray(path.read_bytes())
+        at = random.randrange(len(data) - 600)  # noqa: S311
+        if random.random() < 0.5:  # noqa: S311
+            data[at] ^= 1 << random.randrange(8)  # noqa: S311
+        else:
+            del data[at : at + random.randrange(1, 200)]  # noqa: S311
+        path.write_bytes(data)
+    return len(files)
+
+
+def settle(here: House) -> Recorded:
+    """Once the journal is digested and every call in the record has ended."""
+    found = here.recorded()
+
+    def is_settled() -> bool:
+        nonlocal found
+        found = here.recorded()
+        return found.is_settled and not list((here.data / "journal").glob("*.journal"))
+
+    wait_for(is_settled, seconds=120, what="the journal to be digested")
+    return found
