@@ -17,6 +17,7 @@ from history import bodies, fingerprints, projections, redaction, rows, seals
 from history.entries import (
     CONVERSATION,
     LEAVES,
+    MESSAGES,
     Entry,
     HeadMoved,
     Media,
@@ -140,7 +141,7 @@ class Draft:
             return after
         self.footings[seq] = following(footing, stored, seq=seq, fingerprint=fingerprint)
         if moves:
-            advance(session, kind=columns["kind"], footing=self.footings[seq], seq=seq)
+            advance(session, footing=self.footings[seq], seq=seq, is_message=is_message(message))
         return seq
 
     def _redacted(self, entry: Entry) -> tuple[Entry, Mapping[str, bytes]]:
@@ -174,10 +175,15 @@ def _files_of(entry: Entry, files: Mapping[str, bytes]) -> dict[str, tuple[bytes
     return {part.sha256: (files[part.sha256], part.media_type) for part in named if part.sha256 in files}
 
 
-def advance(session: Session, *, kind: str, footing: Footing, seq: int) -> None:
+def is_message(message: Message) -> bool:
+    """Whether people see the entry as a message: `Session.message_count` counts those on the path to the head."""
+    return message.kind in MESSAGES and not message.is_internal
+
+
+def advance(session: Session, *, footing: Footing, seq: int, is_message: bool) -> None:
     """The head is entry `seq` now, which came after the old one."""
     stand_at(session, footing=footing, seq=seq)
-    session.message_count += kind in CONVERSATION
+    session.message_count += is_message
 
 
 def stand_at(session: Session, *, footing: Footing, seq: int) -> None:

@@ -14,7 +14,7 @@ from django.utils import timezone
 from history import paths, projections, redaction, rows, search, tallies
 from history.append_only import writable
 from history.drafts import Draft, Row, look_up, stand_at
-from history.entries import CONVERSATION, LEAVES, ModelOutput, ToolResults
+from history.entries import CONVERSATION, LEAVES, MESSAGES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
 from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Blob, Message, SearchRow, Session, ToolCall
 from history.policies import set_expiries
@@ -170,13 +170,13 @@ def move_head(session: Session, *, to: int) -> None:
     beside, joins = paths.climb(session.pk, to) if to else ([], 0)
     entries = Message.objects.filter(session=session)
     left = entries.filter(on_path=True, seq__gt=joins)
-    session.message_count -= left.filter(kind__in=CONVERSATION).count()
+    session.message_count -= left.filter(kind__in=MESSAGES, is_internal=False).count()
     writable(left).update(on_path=False)
     if joins:  # what still holds below the anchor of a trim is on every path that begins there
         writable(entries.filter(seq__lte=min(joins, session.trimmed_through))).update(on_path=True)
     for start in range(0, len(beside), 500):
         joined = entries.filter(seq__in=beside[start : start + 500])
-        session.message_count += joined.filter(kind__in=CONVERSATION).count()
+        session.message_count += joined.filter(kind__in=MESSAGES, is_internal=False).count()
         writable(joined).update(on_path=True)
     _project_outcomes(session, since=_conversation_before(session, joins))
     session.head, session.head_has_open_calls = to, True  # true until looked at

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from itertools import groupby
+from itertools import count, groupby
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -18,9 +18,11 @@ from history.branches import (
     retracted_in,
     versions_of,
 )
+from history.drafts import is_message
 from history.entries import (
     CONVERSATION,
     KINDS,
+    MESSAGES,
     Entry,
     ModelInput,
     ModelOutput,
@@ -96,6 +98,8 @@ class Shown:
     """Nothing was said after it: a call of its tools may still get its result."""
     is_answered_unkept: bool = False
     """It was answered, and the answer is not in the record."""
+    number: int | None = None
+    """Its place among the messages that people see; None for other entries, and where nobody has counted."""
     compacted: str = ""
     """Before this entry the program summarised what had been said; the address of how it was before."""
 
@@ -177,6 +181,7 @@ def read_page(session: Session, place: Place) -> Transcript:
     place = _found(session, place, on_path)
     page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
     rows = _shown(session, page.messages, place) if page.messages else []
+    rows = _numbered(rows, first=_first_number(session, page, place))
     if not page.has_newer and place.leaf is None:
         rows = _with_newest(rows, has_unkept_answer=unkept_answer(session) is not None)
     return Transcript(
@@ -195,12 +200,32 @@ def read_shared(session: Session, place: Place, *, leaf: int, kinds: Collection[
     """
     page = _page(session, place, leaf=leaf)
     messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
+    rows = _in_order(messages, entries_in_brief(messages), place, {}, {})
     return Transcript(
-        rows=tuple(_in_order(messages, entries_in_brief(messages), place, {}, {})),
+        rows=tuple(_numbered(rows, first=None if page.has_older else 1)),
         place=place,
         older=place.link(before=page.messages[0].seq) if page.messages and page.has_older else "",
         newer=place.link(after=page.messages[-1].seq) if page.messages and page.has_newer else "",
     )
+
+
+def _first_number(session: Session, page: Page, place: Place) -> int | None:
+    """The number of the first message on the page. At both ends of the path it takes no count in the database."""
+    if not page.has_older or not page.messages:
+        return 1
+    if place.leaf is not None:
+        return None
+    if not page.has_newer:
+        return session.message_count - sum(map(is_message, page.messages)) + 1
+    before = Message.objects.filter(session=session, on_path=True, seq__lt=page.messages[0].seq)
+    return before.filter(kind__in=MESSAGES, is_internal=False).count() + 1
+
+
+def _numbered(rows: Sequence[Shown], *, first: int | None) -> list[Shown]:
+    if first is None:
+        return list(rows)
+    numbers = count(first)
+    return [replace(row, number=next(numbers)) if is_message(row.message) else row for row in rows]
 
 
 def _marks(session: Session, place: Place) -> dict[int, bool]:

@@ -259,7 +259,9 @@ KINDS: dict[str, type[Entry]] = {
     )
 }
 
-# Kinds that a conversation consists of: counted as messages, and chained by fingerprint.
+# Kinds that people see as messages: what was said and what was answered. Results are shown with the call they answer.
+MESSAGES: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind})
+# Kinds that a conversation consists of, chained by fingerprint.
 CONVERSATION: frozenset[str] = frozenset({ModelInput.kind, ModelOutput.kind, ToolResults.kind})
 # Kinds that say what holds from here on: an instruction, the tools, a summary in place of what came before.
 STATE: frozenset[str] = frozenset(

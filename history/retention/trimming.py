@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from history import audit, projections, tallies
 from history.bodies import unpack
-from history.entries import CONVERSATION, ToolResults
+from history.entries import CONVERSATION, MESSAGES, ToolResults
 from history.models import Exchange, Message, Session, ToolCall
 from history.retention import removal, turns
 from history.retention.plans import Plan, entries_through, outline_of, unchanged
@@ -76,7 +76,7 @@ def _count_out(session: Session, rows: QuerySet[Message]) -> None:
     """Counters are sums over what is stored: take out what these rows brought in."""
     tokens = rows.aggregate(read=Sum("input_tokens", default=0), written=Sum("output_tokens", default=0))
     gone = {
-        "message_count": rows.filter(on_path=True, kind__in=CONVERSATION).count(),
+        "message_count": rows.filter(on_path=True, kind__in=MESSAGES, is_internal=False).count(),
         "tool_call_count": ToolCall.objects.filter(message__in=rows).count(),
         "error_count": errors_in(rows),
         "input_tokens": tokens["read"],

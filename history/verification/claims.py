@@ -45,7 +45,15 @@ class Claims:
             self.kept_marks[row.seq] = row.on_path
             return
         asks, answers = call_ids(entry)
-        moved = self.replay.add(row.seq, row.parent_seq, row.kind, moved=row.moved_head, asks=asks, answers=answers)
+        moved = self.replay.add(
+            row.seq,
+            row.parent_seq,
+            row.kind,
+            is_internal=row.is_internal,
+            moved=row.moved_head,
+            asks=asks,
+            answers=answers,
+        )
         if moved != row.moved_head:
             yield self._wrong(row.seq, "wrong_move", "it is wrong about whether it became the head")
         yield from self._check_print(row, entry)
@@ -164,7 +172,7 @@ class Claims:
         return self.asked[seq, index], call.answered_by, call.answer_index, outcome
 
     def _check_counters(self) -> Iterator[Finding]:
-        self.sums["message_count"] = self.replay.spoken_on_path()
+        self.sums["message_count"] = self.replay.messages_on_path()
         for name, count in self.sums.items():
             stored = getattr(self.session, name)
             if stored != count:

@@ -91,7 +91,13 @@ class _Account:
     def _replay(self, message: Message, entry: Entry) -> None:
         asks, answers = call_ids(entry)
         moved = self.replay.add(
-            message.seq, message.parent_seq, message.kind, moved=message.moved_head, asks=asks, answers=answers
+            message.seq,
+            message.parent_seq,
+            message.kind,
+            is_internal=message.is_internal,
+            moved=message.moved_head,
+            asks=asks,
+            answers=answers,
         )
         if moved != message.moved_head:
             self.wrong_moves[moved].append(message.seq)
@@ -169,7 +175,7 @@ def _stand_at_head(session: Session, replay: Replay) -> None:
 def _count(session: Session, account: _Account) -> None:
     unreadable = ToolCall.objects.filter(session=session, message__body=None).count()
     session.tool_call_count = unreadable + sum(map(len, account.replay.calls.values()))
-    session.message_count = account.replay.spoken_on_path()
+    session.message_count = account.replay.messages_on_path()
     session.input_tokens, session.output_tokens = account.input_tokens, account.output_tokens
     # What failed in results whose texts are gone is known from the counter alone.
     session.error_count = account.errors

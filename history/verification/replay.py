@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from history.entries import CONVERSATION, LEAVES, HeadMoved, ModelOutput, ToolResults
+from history.entries import CONVERSATION, LEAVES, MESSAGES, HeadMoved, ModelOutput, ToolResults
 
-SPOKEN, ON_PATH, LEAF, PRESENT, RESULTS = 1, 2, 4, 8, 16
+SPOKEN, ON_PATH, LEAF, PRESENT, RESULTS, MESSAGE = 1, 2, 4, 8, 16, 32
 
 
 @dataclass
@@ -41,10 +41,18 @@ class Replay:
         self.head = None if self.trimmed_through else 0
 
     def add(
-        self, seq: int, parent: int, kind: str, *, moved: bool, asks: Sequence[str], answers: Sequence[str]
+        self,
+        seq: int,
+        parent: int,
+        kind: str,
+        *,
+        is_internal: bool,
+        moved: bool,
+        asks: Sequence[str],
+        answers: Sequence[str],
     ) -> bool:
         """The next entry; returns whether it moved the head."""
-        self._make_room(seq, parent, kind)
+        self._make_room(seq, parent, kind, is_message=kind in MESSAGES and not is_internal)
         if kind == HeadMoved.kind:
             self._move(parent)
             return True
@@ -65,8 +73,9 @@ class Replay:
     def is_on_path(self, seq: int) -> bool:
         return bool(self._flags[self._place(seq)] & ON_PATH)
 
-    def spoken_on_path(self) -> int:
-        return sum(flags & (SPOKEN | ON_PATH) == SPOKEN | ON_PATH for flags in self._flags)
+    def messages_on_path(self) -> int:
+        """What people see as messages, on the path to the head."""
+        return sum(flags & (MESSAGE | ON_PATH) == MESSAGE | ON_PATH for flags in self._flags)
 
     def hangs_on_anchor(self) -> bool:
         """Whether the path to the head begins after something that was trimmed."""
@@ -85,14 +94,14 @@ class Replay:
     def _place(self, seq: int) -> int:
         return seq - self.trimmed_through - 1
 
-    def _make_room(self, seq: int, parent: int, kind: str) -> None:
+    def _make_room(self, seq: int, parent: int, kind: str, *, is_message: bool) -> None:
         missing = self._place(seq) - len(self._flags)
         for numbers in (self._parents, self._outputs):
             numbers.extend([0] * missing)
         self._flags.extend(bytes(missing))
         self._parents.append(parent)
         self._outputs.append(0)
-        spoken = SPOKEN if kind in CONVERSATION else 0
+        spoken = (SPOKEN if kind in CONVERSATION else 0) | (MESSAGE if is_message else 0)
         leaf = LEAF if kind in LEAVES else 0
         self._flags.append(PRESENT | spoken | leaf | (RESULTS if kind == ToolResults.kind else 0))
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 from django.utils.translation import gettext as _
 
 from history import recorder
-from history.entries import Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest
+from history.entries import MESSAGES, Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest
 from history.models import Message, Session
 from history.transactions import writing
 from relay import allowances, broadcast, runs
@@ -49,7 +49,8 @@ async def obey(user: Any, session: Session, command: Command, *, on_end: runs.On
             await steering.rename(session, title=told["title"])
             return Sent(words=_("The title is “%(title)s” now.") % {"title": session.title})
         case "fork":
-            return Sent(go_to=(await steering.fork(user, session, at=told.get("seq"))).pk)
+            at = await in_database(_entry_of, session, told["seq"]) if "seq" in told else None
+            return Sent(go_to=(await steering.fork(user, session, at=at)).pk)
         case "context":
             return await _add_folder(session, told["folder"])
         case "rollback":
@@ -120,10 +121,19 @@ def _record_tool(
     return Sent(seq=appended.seq, is_branch=not appended.moved_head)
 
 
+def _entry_of(session: Session, number: int) -> int:
+    """The entry of the message with this number, as the page numbers what people see."""
+    seen = Message.objects.filter(session=session, on_path=True, kind__in=MESSAGES, is_internal=False).order_by("seq")
+    found = seen.values_list("seq", flat=True)[number - 1 : number] if number > 0 else ()
+    if not found:
+        raise NotPossible(_("There is no message #%(number)s.") % {"number": number})
+    return int(found[0])
+
+
 def _place_before(session: Session, told: Mapping[str, Any]) -> int:
     """Where to go on: after an entry that is named, or before the last so many turns."""
     if "seq" in told:
-        return int(told["seq"])
+        return _entry_of(session, int(told["seq"]))
     inputs = Message.objects.filter(session=session, on_path=True, kind=ModelInput.kind, is_internal=False)
     newest = list(inputs.order_by("-seq").values_list("parent_seq", flat=True)[: told["turns"]])
     if not newest:

@@ -17,6 +17,7 @@ from history.events import Failed
 from history.models import Exchange, Session
 from history.opening import READ, open_for_reading
 from relay import fragments
+from relay.conversation.drafts import NotPossible
 from relay.database import in_database
 from relay.live import LiveAnswer
 from relay.models import Agent, QueuedMessage, Run
@@ -462,6 +463,51 @@ def test_a_session_that_was_deleted_meanwhile_takes_no_word(reader: Client, ada:
     Session.objects.filter(pk=session.pk).update(hidden_at=timezone.now())
     assert reader.post(session.get_absolute_url(), {"text": "two"}).status_code == 404
     assert rights.find(ada, session.pk, rights.Purpose.LIST) is None
+
+
+# Numbers.
+
+
+def numbers(html: str) -> list[str]:
+    return re.findall(r'class="permalink"[^>]*>#(\d*)</a>', html)
+
+
+@pytest.mark.django_db
+def test_the_messages_that_people_see_are_numbered_and_counted(reader: Client, ada: Any) -> None:
+    session = recorder.start_session(owner=ada)
+    entries = [
+        SystemInstructionSet(instruction="be brief", is_internal=True), said("load?"), answered("", call("c1")),
+        results(result("c1")), said("listing", is_internal=True), answered("3 %"),
+    ]  # fmt: skip
+    recorder.append_many(session, entries, after=0)
+    html = page(reader, session)
+    assert numbers(html) == ["1", "", "2", "3"], "a result is linked, and not numbered"
+    assert "3 messages</span>" in html
+    assert 'href="?at=2#m2" aria-label="Link to message 1"' in html, "links go by the number in the record"
+    recorder.append(session, said("And now?"), after=2)
+    beside = page(reader, f"/s/{session.pk}/?leaf=7")
+    assert numbers(beside) == ["1", "2"]
+    assert not re.search(r"\d messages</span>", beside), "the count is that of another branch"
+
+
+@pytest.mark.django_db
+def test_a_long_session_is_numbered_from_both_ends_and_in_the_middle(reader: Client, ada: Any) -> None:
+    session = chat_of(ada, *[f"number {place}" for place in range(1, 81)])
+    assert numbers(page(reader, session))[-1] == "80"
+    assert numbers(page(reader, f"/s/{session.pk}/?after=10"))[0] == "11"
+    assert "41" in numbers(page(reader, f"/s/{session.pk}/?at=41"))
+    assert numbers(page(reader, f"/s/{session.pk}/?before=21"))[:2] == ["1", "2"]
+
+
+async def test_a_command_names_a_message_by_the_number_on_the_page(talk: Talk) -> None:
+    session = await talk.begin("Why?")
+    await talk.until_ended()
+    shown = [one.seq for one in await talk.messages() if one.kind in ("model_input", "model_output")]
+    await talk.send("/rollback #1")
+    assert await talk.head() == shown[0] > 1
+    with pytest.raises(NotPossible, match="no message #9"):
+        await talk.send("/fork #9")
+    assert session.pk
 
 
 # Who read it.

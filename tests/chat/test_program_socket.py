@@ -100,7 +100,7 @@ async def test_history_tells_who_said_what_with_calls_and_how_many_there_are_in_
         ("user", "How late is it?"), ("assistant", "Let me see."), ("assistant", "Noon."),
         ("user", "And now?"), ("assistant", "Still noon."),
     ]  # fmt: skip
-    assert told["message_count"] == 6, "tool results count, as in lists and over REST"
+    assert told["message_count"] == 5, "what people see as messages, as in lists and over REST"
     made = next(one for one in told["messages"] if one["tool_calls"])["tool_calls"][0]
     assert (made["tool_name"], made["arguments"], made["status"]) == ("current_time", {}, "success")
     assert made["result"]
@@ -108,7 +108,7 @@ async def test_history_tells_who_said_what_with_calls_and_how_many_there_are_in_
     assert made["timestamp"]
     assert set(told["messages"][-1]) == {"role", "content", "timestamp", "tool_calls", "metadata"}
     last = await program.ask("history", count=1)
-    assert (len(last["messages"]), last["message_count"]) == (1, 6)
+    assert (len(last["messages"]), last["message_count"]) == (1, 5)
     older = await program.ask("history", count=1, cursor=last["cursor"])
     assert older["messages"][0]["content"] == "And now?"
     assert "User: How late is it?" in (await program.ask("history", format="text"))["text"]

@@ -337,7 +337,7 @@ class StoreContract:
         store.append_many(session, [asked("a", "b", usage=usage), outcomes("a", "b", status="failed")], after=1)
         store.append(session, EVERY_KIND["an answer that failed"], after=3)
         counters = store.counters(session)
-        assert (counters.messages, counters.tool_calls, counters.errors) == (4, 2, 3)
+        assert (counters.messages, counters.tool_calls, counters.errors) == (3, 2, 3)
         assert (counters.input_tokens, counters.output_tokens) == (7, 3)
         store.move_head(session, to=1)
         assert (store.counters(session).messages, store.counters(session).tool_calls) == (1, 2)

@@ -178,7 +178,10 @@ class PlainStore:
         return Counters(
             version=kept.version,
             head=kept.head_at(kept.version),
-            messages=sum(isinstance(row.entry, CONVERSATION) for row in self.path(session)),
+            messages=sum(
+                isinstance(row.entry, ModelInput | ModelOutput) and not row.entry.is_internal
+                for row in self.path(session)
+            ),
             tool_calls=sum(len(entry.tool_requests) for entry in outputs),
             errors=sum(entry.status == "failed" for entry in outputs) + sum(one.status == "failed" for one in results),
             input_tokens=sum(usage.input_tokens for usage in usages),

@@ -46,7 +46,7 @@ class Holding:
 class Counters:
     version: int
     head: int
-    messages: int  # entries of the conversation on the path
+    messages: int  # what people see as messages, on the path
     tool_calls: int
     errors: int
     input_tokens: int

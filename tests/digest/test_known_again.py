@@ -274,7 +274,7 @@ class TestQuestions:
             relay.digest()
         talk.ask("", said("Fixed."))
         (session,) = sessions()
-        assert session.message_count == 3
+        assert session.message_count == 2
         assert Message.objects.filter(kind="model_input", is_internal=True).count() == 1
 
     def test_but_another_one_after_it_is_stored(self, relay: Relay) -> None:

@@ -185,7 +185,7 @@ class TestClaudeCode:
         relay.end(count)
         relay.digest()
         (session,) = sessions()
-        assert (session.title, session.message_count) == ("Fix the parser.", 3)
+        assert (session.title, session.message_count) == ("Fix the parser.", 2)
         assert [exchange_of(pk).metadata["helper"] for pk in (before, title, count)] == ["probe", "title", "count"]
         assert exchange_of(title).session == exchange_of(count).session == exchange_of(before).session == session
         notes = Message.objects.filter(kind="debug_log", is_internal=True, on_path=False).order_by("seq")

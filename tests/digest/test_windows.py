@@ -63,7 +63,7 @@ def test_tools_may_stand_in_it_and_complete_their_calls(relay: Relay) -> None:
         talk.ask("", said(f"Answer {turn}"))
     (session,) = sessions()
     assert path_of(session)[-4:] == ["u:Question 3", "a:I look.", "t:result 3", "a:Answer 3"]
-    assert session.message_count == 16
+    assert session.message_count == 12
     assert not ToolCall.objects.exclude(status="success").exists()
 
 

@@ -44,7 +44,7 @@ def talk_with_tool(owner: User) -> Session:
 def test_a_conversation_has_the_form_that_programs_know(ada: User) -> None:
     session = talk_with_tool(ada)
     page = Api(ada).get(f"/sessions/{session.pk}/messages")
-    assert (page["session_id"], page["message_count"], page["version"]) == (str(session.pk), 4, 5)
+    assert (page["session_id"], page["message_count"], page["version"]) == (str(session.pk), 3, 5)
     assert [message["role"] for message in page["messages"]] == ["system", "user", "assistant", "assistant"]
     asking = page["messages"][2]
     assert (asking["content"], asking["seq"], asking["parent"], asking["kind"]) == ("I'll look.", 3, 2, "model_output")

@@ -224,4 +224,4 @@ def test_a_tool_call_leaves_its_count_in_the_list(ada: User) -> None:
     session = recorder.start_session(owner=ada)
     recorder.append_many(session, [said("load?"), answered("", call("c1")), results(result("c1"))], after=0)
     (told,) = Api(ada).get("/sessions")["sessions"]
-    assert (told["message_count"], told["tool_call_count"], told["error_count"]) == (3, 1, 0)
+    assert (told["message_count"], told["tool_call_count"], told["error_count"]) == (2, 1, 0)

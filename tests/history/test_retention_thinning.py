@@ -98,9 +98,9 @@ def test_the_last_turn_stays_however_small_the_cap(ada: Any, settings: Any) -> N
 
 def test_counters_are_sums_over_what_is_left(ada: Any, settings: Any) -> None:
     session = relayed(ada, *turn(1, input_tokens=10, output_tokens=3), *turn(2, input_tokens=20, output_tokens=4))
-    assert counters(session) == [8, 2, 2, 60, 14]
+    assert counters(session) == [6, 2, 2, 60, 14]
     trimmed(session, settings, to=4)
-    assert counters(session) == [4, 1, 1, 40, 8]
+    assert counters(session) == [3, 1, 1, 40, 8]
     assert (ToolCall.objects.count(), SearchRow.objects.count()) == (1, 4)
 
 

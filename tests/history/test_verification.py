@@ -403,7 +403,7 @@ def test_projections_made_anew_are_the_same_rows(session: Session) -> None:
     assert len(found()) > 10
     verification.rebuild(session)
     assert list(made()) == before
-    assert (session.head, session.message_count) == (16, 6)
+    assert (session.head, session.message_count) == (16, 5)
     assert found() == []
 
 

@@ -34,7 +34,9 @@ class SessionAnswer(Answer):
         allow_null=True,
         help_text="The session that this one goes on from, as staff have linked it.",
     )
-    message_count = serializers.IntegerField(help_text="Said, answered and returned by tools, on the path to the head.")
+    message_count = serializers.IntegerField(
+        help_text="Messages that people see, on the path to the head: said and answered."
+    )
     tool_call_count = serializers.IntegerField()
     error_count = serializers.IntegerField()
     input_tokens = serializers.IntegerField()

@@ -12,7 +12,7 @@ from typing import Any
 from history import fingerprints, projections, storage
 from history.append_only import writable
 from history.bodies import Packed
-from history.drafts import Draft, Footing, Row, advance, following, look_up
+from history.drafts import Draft, Footing, Row, advance, following, is_message, look_up
 from history.entries import CONVERSATION, LEAVES, Gap, ModelOutput
 from history.formats.jsonl.reading import Laid
 from history.models import Message, ToolCall
@@ -130,7 +130,7 @@ class Laying(Draft):
         else:
             self.footings[seq] = replace(row.footing, fingerprint=print_)
         if moves:
-            advance(self.session, kind=laid.kind, footing=self.footings[seq], seq=seq)
+            advance(self.session, footing=self.footings[seq], seq=seq, is_message=is_message(row.message))
 
     def _count(self, laid: Laid) -> None:
         session, columns = self.session, laid.columns
