@@ -269,9 +269,13 @@ class Session(Undeletable):
         self._hidden_title: str | None = self.__dict__.get("title")
         self.title = str(self)
 
+    @property
+    def is_title_hidden(self) -> bool:
+        return "_hidden_title" in self.__dict__
+
     def reveal_title(self) -> None:
         """To a viewer who has opened it since it was read."""
-        if "_hidden_title" not in self.__dict__:
+        if not self.is_title_hidden:
             return
         title = self.__dict__.pop("_hidden_title")
         if title is None:

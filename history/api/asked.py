@@ -83,7 +83,8 @@ class ExportAsked(FilteredAsked, ReasonAsked):
     mine = serializers.BooleanField(default=False, help_text="Only one's own, whatever else one may export.")
     since = Since(
         required=False,
-        help_text="`start`, or the cursor that an earlier export ended with: what has changed since. Only `jsonl`.",
+        help_text="`start`, or the cursor that an earlier export ended with: what has changed since. "
+        "Only `jsonl` tells what was deleted and ends with the next cursor.",
     )
     gzip = serializers.BooleanField(default=False)
     report = serializers.BooleanField(default=False, help_text="Only what the format cannot carry, as JSON.")
@@ -95,17 +96,14 @@ class ImportAsked(Asked):
 
 class MessagesAsked(ReasonAsked):
     before = Number(help_text="Entries older than this one.")
-    after = Number(min_value=0, help_text="Entries newer than this one; 0 is the start.")
+    after = Number(
+        min_value=0, help_text="Entries newer than this one; 0 is the start. With `before`: those in between."
+    )
     leaf = Number(help_text="Another branch: the path that ends with this entry.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=MESSAGES)
     all = serializers.BooleanField(
         default=False, help_text="Every entry of the path, also results, offered tools and notebooks by themselves."
     )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if "before" in attrs and "after" in attrs:
-            raise ValidationError({"after": [_("Either before or after, not both.")]})
-        return attrs
 
 
 class ToolCallsAsked(ReasonAsked):

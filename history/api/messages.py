@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rest_framework.request import Request
@@ -45,7 +46,17 @@ class Messages(ApiView):
             return unchanged(tag)
         if asked["leaf"] and not Message.objects.filter(session=session, seq=asked["leaf"]).exists():
             raise NoSuchThing
-        return Response(_told(session, messages_of(session, **where), everything=asked["all"]), headers={"ETag": tag})
+        is_range = asked["before"] is not None and asked["after"] is not None
+        page = _between(session, where) if is_range else messages_of(session, **where)
+        return Response(_told(session, page, everything=asked["all"]), headers={"ETag": tag})
+
+
+def _between(session: Session, where: dict[str, Any]) -> Page:
+    """Entries after one and before another, oldest first."""
+    page = messages_of(session, **{**where, "before": None})
+    messages = [message for message in page.messages if message.seq < where["before"]]
+    is_cut = len(messages) < len(page.messages)
+    return replace(page, messages=messages, has_newer=page.has_newer and not is_cut)
 
 
 def _told(session: Session, page: Page, *, everything: bool) -> dict[str, Any]:

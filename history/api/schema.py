@@ -110,8 +110,21 @@ def tidied(result: dict[str, Any], **_kwargs: Any) -> dict[str, Any]:
     for name in BODIES:
         if name in result["components"]["schemas"]:
             result["components"]["schemas"][name]["additionalProperties"] = False
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                _refuse_nul(parameter["schema"])
+            if "application/octet-stream" in operation.get("requestBody", {}).get("content", ()):
+                operation["requestBody"]["required"] = True
     tidy: dict[str, Any] = _without(result, "x-spec-enum-id")
     return tidy
+
+
+def _refuse_nul(schema: dict[str, Any]) -> None:
+    """No text has a NUL, as the fields themselves refuse it."""
+    _refuse_nul(schema["items"]) if "items" in schema else None
+    if schema.get("type") == "string" and not {"pattern", "enum", "format"} & set(schema):
+        schema["pattern"] = r"^[^\u0000]*$"
 
 
 def _without(value: Any, name: str) -> Any:

@@ -152,8 +152,6 @@ def begin(
     exporter = EXPORTERS.get(format)
     if exporter is None:
         raise CannotExport(f"there is no format {format!r}: take one of {', '.join(EXPORTERS)}")
-    if since is not None and exporter.write is not None:
-        raise CannotExport("only the format jsonl can go on from an earlier export")
     cursor = None if since is None else _cursor(since)
     chosen = Chosen(viewer, selection, cursor=cursor or Cursor(), reason=reason)
     if compress and not exporter.one_file and len(chosen) != 1:

@@ -110,7 +110,7 @@ def test_a_filter_that_makes_no_sense_is_400(ada: User, asked: str) -> None:
     assert Api(ada).refused(asked) == (400, "invalid")
 
 
-@pytest.mark.parametrize("asked", ["before=0", "before=x", "after=-1", "leaf=0", f"before={HUGE}", "before=1&after=1"])
+@pytest.mark.parametrize("asked", ["before=0", "before=x", "after=-1", "leaf=0", f"before={HUGE}"])
 def test_a_place_among_messages_that_makes_no_sense_is_400(ada: User, asked: str) -> None:
     session = chat_of(ada, "hello")
     assert Api(ada).refused(f"/sessions/{session.pk}/messages?{asked}") == (400, "invalid")

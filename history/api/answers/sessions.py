@@ -52,7 +52,13 @@ class SessionAnswer(Answer):
     archived = serializers.SerializerMethodField()
     hold = serializers.BooleanField(help_text="Kept whatever the rules say.")
     hidden = serializers.SerializerMethodField(help_text="Its owner deleted it; held, and shown to staff only.")
+    metadata = serializers.SerializerMethodField(
+        help_text="What a program or a file said about it. Empty for other users' sessions that were not opened."
+    )
     url = serializers.SerializerMethodField(help_text="Its page.")
+
+    def get_metadata(self, session: Session) -> dict[str, Any]:
+        return {} if session.is_title_hidden else session.metadata
 
     def get_pinned(self, session: Session) -> bool:
         return session.pinned_at is not None
@@ -108,6 +114,7 @@ class MessageAnswer(Answer):
     duration = serializers.FloatField(allow_null=True, help_text="Seconds.")
     on_path = serializers.BooleanField(help_text="It is on the path to the head.")
     is_internal = serializers.BooleanField()
+    request_id = serializers.CharField(help_text="The provider's id of the request; empty where there is none.")
     dropped_at = Time(allow_null=True, help_text="When its text was dropped by policy.")
     tool_calls = serializers.SerializerMethodField()
     metadata = serializers.DictField()
