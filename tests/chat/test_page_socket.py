@@ -347,7 +347,8 @@ async def test_a_long_answer_holds_the_loop_no_longer_than_a_short_one(talk: Tal
             await page.say("send", text="Write.", after=await in_database(head_of, talk.session))
             await page.until("The answer is finished")
         steps[chars] = min(longest[0], steps.get(chars, 1.0))
-    assert steps[200_000] <= 5 * steps[10_000]
+    # Rendered on the loop, the long one took 42 ms at once. Below a millisecond the clock says little.
+    assert steps[200_000] <= 5 * max(steps[10_000], 0.001)
 
 
 def head_of(session: Session) -> int:
