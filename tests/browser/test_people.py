@@ -46,7 +46,7 @@ def test_in_by_link_to_preferences_and_out(page: Page, see: See, staff: User) ->
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
     see("home-empty")
     open_rail(page)
-    expect(page.get_by_text("Nothing has been said here yet")).to_be_visible()
+    expect(page.get_by_text("No chats yet")).to_be_visible()
 
     open_menu_and_choose(page, "link", "Preferences")
     see("preferences")

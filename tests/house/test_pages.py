@@ -26,7 +26,7 @@ def test_home_shows_my_conversations_and_nobody_elses(client: Client, ada: User,
     client.force_login(bob)
     page = client.get("/").content.decode()
     assert "Where is my loom?" not in page
-    assert "Nothing has been said here yet" in page
+    assert "No chats yet" in page
 
 
 def test_home_says_when_history_is_off(client: Client, ada: User) -> None:
