@@ -22,7 +22,7 @@ from relay.database import in_database
 from relay.live import LiveAnswer
 from relay.models import Agent, QueuedMessage, Run
 from relay.panel import panel_of
-from relay.providers import registry
+from relay.providers import local, registry
 from relay.providers.base import Model
 from relay.providers.local_server import MODEL_NAME
 from relay.readers import Reader
@@ -622,7 +622,8 @@ def test_an_answer_that_its_reader_stopped_says_so(reader: Client, ada: Any) -> 
     assert "You stopped this answer." in page(reader, session)
 
 
-async def test_a_live_answer_of_the_demo_model_says_that_it_starts() -> None:
+async def test_a_live_answer_of_the_demo_model_says_that_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "SERVER", local.LocalServer())  # another test may have started the one of this process
     reader = Reader("en", "UTC")
     waiting = LiveAnswer(run="r", exchange="e", n=1, label=f"local/{MODEL_NAME}")
     assert "The demo model is starting." in fragments.live_answer(waiting, reader)
