@@ -134,10 +134,11 @@ def in_pieces(body: bytes, size: int) -> Iterator[bytes]:
 
 def with_fields() -> bytes:
     fields = ",".join(f'"f{number}":"{"x" * 1_000}"' for number in range(900))
-    return f'{{"sessionId":"é",{fields},"model":"claude-x","max_tokens":9,"messages":[]}}'.encode()
+    return f'{{"sessionId":"é",{fields},"model":"nowhere","max_tokens":9,"messages":[]}}'.encode()
 
 
-OBJECTS = b'{"model":"claude-x","max_tokens":9,"x":NaN,"messages":[' + b'{"a":[]},' * (3 * MEGABYTE // 9) + b"{}]}"
+# For a model that does not exist: the vendors are played in this process, and to parse it would slow the polls down.
+OBJECTS = b'{"model":"nowhere","max_tokens":9,"x":NaN,"messages":[' + b'{"a":[]},' * (3 * MEGABYTE // 9) + b"{}]}"
 MODEL_FORM = b'--b\r\nname="model"' + b'\r\nname="model"' * (2 * MEGABYTE // 14)
 
 Answer = tuple[int, bytes, dict[str, str]]
@@ -178,8 +179,8 @@ ANONYMOUS: dict[str, tuple[Attack, set[int]]] = {
     ),
 }
 BY_KEY: dict[str, tuple[Attack, set[int]]] = {
-    "NaN": (lambda site: relayed(site, OBJECTS), {200, 400}),
-    "fields beside a letter": (lambda site: relayed(site, with_fields()), {200, 400}),
+    "NaN": (lambda site: relayed(site, OBJECTS), {404}),
+    "fields beside a letter": (lambda site: relayed(site, with_fields()), {404}),
     "a form of model names": (
         lambda site: site.ask("POST", "/v1/audio/speech", MODEL_FORM, x_api_key=site.key, content_type=FORM),
         {400, 404},
