@@ -80,7 +80,7 @@ def palette_for(person: Any, words: str) -> Palette:
     if not words:
         newest = sessions_in_rail(person).filter(archived_at=None)[:SESSIONS]
         return Palette(words=words, places=places, sessions=tuple(newest))
-    found = find_in_rail(person, words)
+    found = find_in_rail(person, words, titles_win=True)
     sessions = tuple(row.session for row in found.titles[:SESSIONS])
     return Palette(words=words, places=places, sessions=sessions, hits=found.hits[:HITS])
 

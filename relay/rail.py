@@ -148,10 +148,12 @@ def day_label(moment: datetime, *, now: datetime) -> str:
 # Search.
 
 
-def find_in_rail(person: Any, typed: str, *, before: int | None = None, current: UUID | None = None) -> Found:
+def find_in_rail(
+    person: Any, typed: str, *, before: int | None = None, current: UUID | None = None, titles_win: bool = False
+) -> Found:
     """Sessions and messages with these words; the last word may be incomplete.
 
-    A session whose messages are listed is not listed a second time by its title.
+    A session is listed by its messages or by its title, not by both; `titles_win` decides which.
     """
     titles = [] if before is not None else titled(sessions_in_rail(person), typed, limit=TITLES)
     filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
@@ -159,11 +161,14 @@ def find_in_rail(person: Any, typed: str, *, before: int | None = None, current:
     mine = set(
         sessions_owned_by(person).filter(pk__in={hit.session_id for hit in results.hits}).values_list("pk", flat=True)
     )
-    hits = tuple(hit for hit in results.hits if hit.session_id in mine)
-    listed = {hit.session_id for hit in hits}
+    hits = [hit for hit in results.hits if hit.session_id in mine]
+    if titles_win:
+        by_title = {session.pk for session in titles}
+        hits = [hit for hit in hits if hit.session_id not in by_title]
+    by_message = {hit.session_id for hit in hits}
     return Found(
-        titles=rows_of([session for session in titles if session.pk not in listed], current=current),
-        hits=hits,
+        titles=rows_of([session for session in titles if session.pk not in by_message], current=current),
+        hits=tuple(hits),
         next_before=results.next_before,
     )
 

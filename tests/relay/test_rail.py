@@ -526,3 +526,6 @@ def test_a_session_whose_messages_are_found_is_not_listed_by_its_title_too(ada: 
     found = find_in_rail(ada, "loom")
     assert [row.session.pk for row in found.titles] == [by_title.pk]
     assert {hit.session_id for hit in found.hits} == {both.pk}
+    found = find_in_rail(ada, "loom", titles_win=True)
+    assert {row.session.pk for row in found.titles} == {both.pk, by_title.pk}
+    assert found.hits == ()
