@@ -23,6 +23,7 @@ from pytest_django import DjangoDbBlocker
 from history import exchanges
 from history.dialects import DIALECTS
 from project.accounts.models import User
+from relay.gateway import stopping
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from tests.house import databases
@@ -137,6 +138,13 @@ def _nothing_noted_before() -> Iterator[None]:
     exchanges.forget_all()
     yield
     exchanges.forget_all()
+
+
+@pytest.fixture(autouse=True)
+def _process_takes_calls() -> Iterator[None]:
+    """Background work that a test ends refuses new calls of the relay, also those of the next test."""
+    yield
+    stopping.begin_anew()
 
 
 @pytest.fixture(autouse=True)
