@@ -164,7 +164,8 @@ ANONYMOUS: dict[str, tuple[Attack, set[int]]] = {
     ),
     "a relayed call without a key": (lambda site: site.ask("POST", "/v1/messages", PARTS), {401}),
     "a relayed call by a wrong key": (lambda site: site.ask("POST", "/v1/messages", PARTS, x_api_key="wrong"), {401}),
-    "tiny chunks": (lambda site: site.ask("POST", "/healthz", in_pieces(b"x" * 20_000, 1)), {403}),
+    # On a busy machine so many pieces may take longer than the body of an impatient server is allowed to.
+    "tiny chunks": (lambda site: site.ask("POST", "/healthz", in_pieces(b"x" * 20_000, 1)), {403, 408}),
     # Django's own parser: without the cookie the request ends before it.
     "a small form with a token": (
         lambda site: site.ask(

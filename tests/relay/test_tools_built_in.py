@@ -193,7 +193,7 @@ class TestReadSession:
         recorder.append_many(session, entries, after=0)
         text = said_by("read_session", ada, session=str(session.pk))
         lines = text.splitlines()
-        assert lines[0].startswith("Servers (4 messages, begun ")
+        assert lines[0].startswith("Servers (3 messages, begun ")
         assert re.search(r"#1 user, \d{4}-\d\d-\d\d \d\d:\d\d\nHow busy is it\?", text)
         assert "#2 assistant (model-1), " in text
         assert 'I look.\n→ sys_monitor {"metric": "cpu"}' in text
