@@ -112,8 +112,8 @@ def test_what_commits_late_is_brought_by_the_next_export(ada: User) -> None:
 
     def write_slowly() -> None:
         with transaction.atomic():
-            # Of another agent: two writers of one row of counts wait for each other.
-            chat_of(ada, "late", agent="slow")
+            # Of another source: two writers of one row of counts wait for each other.
+            chat_of(ada, "late", source="import")
             written.set()
             go_on.wait(20)
         connections.close_all()
