@@ -41,14 +41,31 @@ def _request_behind(send: partial[Awaitable[None]]) -> Any:
     return next((one for one in send.args if hasattr(one, "registerProducer") and hasattr(one, "channel")), None)
 
 
-class _Paced:
+class _Producer:
     """A producer, in Twisted's words: told to pause when the buffer is full, and to resume when it is empty."""
 
-    def __init__(self, send: Send, request: Any) -> None:
-        self.send, self.request = send, request
+    def __init__(self, send: Send) -> None:
+        self.send = send
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
         self.is_registered = False
+
+    def pauseProducing(self) -> None:  # noqa: N802 - their names
+        self.may_go_on.clear()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        self.may_go_on.set()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        self.may_go_on.set()
+
+
+class _Paced(_Producer):
+    """Sends the pieces of an HTTP response as the client takes them."""
+
+    def __init__(self, send: Send, request: Any) -> None:
+        super().__init__(send)
+        self.request = request
 
     async def __call__(self, message: Message) -> None:
         is_piece = message["type"] == "http.response.body" and bool(message.get("more_body"))
@@ -71,24 +88,13 @@ class _Paced:
         if self.request.channel is not None:
             self.request.channel.transport.loseConnection()
 
-    def pauseProducing(self) -> None:  # noqa: N802 - their names
-        self.may_go_on.clear()
 
-    def resumeProducing(self) -> None:  # noqa: N802
-        self.may_go_on.set()
-
-    def stopProducing(self) -> None:  # noqa: N802
-        self.may_go_on.set()
-
-
-class _PacedSocket:
+class _PacedSocket(_Producer):
     """A producer of the connection, in the place of the HTTP request that it began as."""
 
     def __init__(self, send: Send, protocol: Any) -> None:
-        self.send, self.protocol = send, protocol
-        self.may_go_on = asyncio.Event()
-        self.may_go_on.set()
-        self.is_registered = False
+        super().__init__(send)
+        self.protocol = protocol
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "websocket.send":
@@ -105,12 +111,3 @@ class _PacedSocket:
             self.is_registered = True
             transport.unregisterProducer()
             transport.registerProducer(self, True)
-
-    def pauseProducing(self) -> None:  # noqa: N802 - their names
-        self.may_go_on.clear()
-
-    def resumeProducing(self) -> None:  # noqa: N802
-        self.may_go_on.set()
-
-    def stopProducing(self) -> None:  # noqa: N802
-        self.may_go_on.set()

@@ -46,7 +46,7 @@ document.addEventListener("click", (event) => {
 document.addEventListener("change", (event) => {
   const box = event.target;
   if (!box.matches(".pick")) return;
-  // A session that was found by its title and by what was said in it is there twice.
+  // A session with messages on several pages of results is there once on each.
   for (const other of all(".pick")) if (other.value === box.value) other.checked = box.checked;
   keep();
 });

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,26 +23,12 @@ from relay.gateway.digest.digester import Digester
 from relay.gateway.uses import Use
 from relay.models import Allowance, KeyUse, Spending
 from relay.prices import Price
-from tests import on_postgres
 from tests.gateway.asking import HI, ask, asking
 from tests.gateway.relayed import Relay
 from tests.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.gateway.test_limits_shared import done
 from tests.house.processes import wait_for
 from tests.vendors import Vendors, says
-
-
-@pytest.fixture
-def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
-    (folder := tmp_path / "redis").mkdir()
-    with on_postgres.redis(folder) as url:
-        settings.REDIS_URL = url
-        shared._plain_client.cache_clear()
-        with redis.Redis.from_url(url) as client:
-            yield client
-        shared._plain_client().close()
-        shared._plain_client.cache_clear()
-
 
 # One person, one budget.
 

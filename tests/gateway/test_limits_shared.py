@@ -10,8 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 import redis
@@ -19,7 +18,6 @@ from django.db import OperationalError
 
 from project.accounts.models import User
 from relay.gateway import accounts, shared, uses
-from tests import on_postgres
 from tests.gateway.asking import HI, ask
 from tests.gateway.relayed import Relay
 from tests.gateway.test_limits import CHAT, early_in_the_minute, key_with
@@ -30,19 +28,6 @@ pytestmark = pytest.mark.any_database
 
 RUNNING = "parley:key:k:running"
 T = TypeVar("T")
-
-
-@pytest.fixture
-def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
-    """One of the test's own, whatever the others have."""
-    (folder := tmp_path / "redis").mkdir()
-    with on_postgres.redis(folder) as url:
-        settings.REDIS_URL = url
-        shared._plain_client.cache_clear()
-        with redis.Redis.from_url(url) as client:
-            yield client
-        shared._plain_client().close()
-        shared._plain_client.cache_clear()
 
 
 def done(work: Callable[[], Awaitable[T]]) -> T:
