@@ -2,8 +2,8 @@
 
 What they may use is in their `Allowance`, or else in the settings. What they used is counted in rows of its own and
 not summed up from sessions or keys, so deleting those gives nothing back. Messages are counted and checked against the
-limit in one step, in any process. Tokens and cost of a chat are known only when its call has ended: a person who has a
-little left may start one more call, and is stopped after it. Relayed calls reserve first (`relay.gateway.budgets`).
+limit in one step, in any process. Tokens and cost are known only when a call has ended, so each call of a chat or a
+program reserves first what it may use at most (`relay.gateway.budgets`).
 
 The minute is any 60 seconds. The day is that of the server's time zone (PARLEY_TIME_ZONE), so that nobody begins a new
 one by moving to another zone.
@@ -25,7 +25,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from history.transactions import writing
-from relay.errors import OverAllowance
+from relay.errors import BudgetReserved, OverAllowance
 from relay.models import Allowance, RecentMessage, Spending
 
 MINUTE = timedelta(seconds=60)
@@ -54,10 +54,6 @@ def limits_of(user: Any) -> Limits:
 
 def _given(own: Any, general: Any) -> Any:
     return general if own is None else own
-
-
-def has_money_budget(user: Any) -> bool:
-    return bool(limits_of(user).cost_per_day)
 
 
 def spent_today(user: Any) -> Spending:
@@ -97,9 +93,11 @@ def check_allowance(user: Any) -> None:
     _check_budget(user, limits)
 
 
-def check_budget(user: Any) -> None:
-    """The same for the day alone: between two calls of one answer, for which no message is sent."""
-    _check_budget(user, limits_of(user))
+def check_budget(user: Any) -> Limits:
+    """The same for the day alone, before each call of an answer, which then reserves its share of these limits."""
+    limits = limits_of(user)
+    _check_budget(user, limits)
+    return limits
 
 
 def told(error: OverAllowance) -> str:
@@ -112,6 +110,11 @@ def told(error: OverAllowance) -> str:
     # The names of the limits are translated with the model's fields.
     words = {"what": _(error.what), "time": date_format(until, "SHORT_DATETIME_FORMAT")}
     return _("You have used up what you may use here (%(what)s). It goes on on %(time)s.") % words
+
+
+def reserved_text(error: BudgetReserved) -> str:
+    what = {"what": _(error.what)}
+    return _("Your running answers may use up your limit (%(what)s). Try again when one of them has ended.") % what
 
 
 def _check_pace(user: Any, limits: Limits, now: datetime) -> None:

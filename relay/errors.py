@@ -11,6 +11,7 @@ RelayError
 │   └── Cut              the network's: the answer stopped in the middle
 ├── Unavailable          the operator's: the database is away or the server stops; later it will work
 ├── OverAllowance        the person's: over a limit that staff set (`until`)
+├── BudgetReserved       the person's: running answers may use up the rest of a limit; later it may work
 └── AttachmentRefused    the person's: a file that cannot be taken, or not any more (`reason`)
 """
 
@@ -137,6 +138,14 @@ class OverAllowance(RelayError):
     def __init__(self, *, what: str, until: datetime) -> None:
         super().__init__(f"over the limit of {what} until {until.isoformat()}")
         self.what, self.until = what, until
+
+
+class BudgetReserved(RelayError):
+    """`what` names the limit of which running calls have reserved the rest."""
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(f"running calls may use up the rest of the limit of {what}")
+        self.what = what
 
 
 Refusal = Literal["empty", "too_large", "kind", "too_many", "not_ours", "gone", "off"]

@@ -64,6 +64,12 @@ def forget() -> None:
         _here.name, _here.fd, _here.pid, _here.folder = "", -1, 0, None
 
 
+def count_living() -> int:
+    """How many processes of this machine carry runs or may do so, this one included."""
+    name_here()
+    return 1 + sum(1 for path in _others() if _is_held(path))
+
+
 @contextmanager
 def dead_processes() -> Iterator[list[str]]:
     """Names of processes of this machine that are gone. Once their runs are ended, they are forgotten.
@@ -105,6 +111,18 @@ def _take(path: Path, held: contextlib.ExitStack) -> bool:
         return False
     boot = _boot_id()
     return bool(boot and told.get("boot") == boot) or told.get("host") == socket.gethostname()
+
+
+def _is_held(path: Path) -> bool:
+    """Shared, so that two processes that look at once do not take each other for the one that holds it."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _boot_id() -> str:

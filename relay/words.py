@@ -7,9 +7,10 @@ from django.utils.translation import gettext as _
 from history.errors import HistoryError, HistoryOff, NoSuchBlob, NoSuchEntry
 from history.opening import NotPermitted, ReasonNeeded
 from relay import attachments
-from relay.allowances import told
+from relay.allowances import reserved_text, told
 from relay.errors import (
     AttachmentRefused,
+    BudgetReserved,
     NoSuchAgent,
     NoSuchModel,
     OverAllowance,
@@ -24,6 +25,8 @@ def of_error(error: RelayError | HistoryError) -> str:
     match error:
         case OverAllowance():
             return told(error)
+        case BudgetReserved():
+            return reserved_text(error)
         case NoSuchAgent():
             return _("Agent “%(name)s” does not exist. Choose another one.") % {"name": error.agent[:100]}
         case NoSuchModel() if error.model:

@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 from django.conf import settings as live_settings
 from django.db import connection
 from django.test import TransactionTestCase, override_settings
@@ -23,9 +25,10 @@ from pytest_django import DjangoDbBlocker
 from history import exchanges
 from history.dialects import DIALECTS
 from project.accounts.models import User
-from relay.gateway import stopping
+from relay.gateway import shared, stopping
 from relay.providers import registry
 from relay.providers.http import HttpProvider
+from tests import on_postgres
 from tests.house import databases
 from tests.house.processes import HERMETIC, VENDOR_VARIABLES
 from tests.vendors import Vendors
@@ -251,3 +254,16 @@ def providers(vendors: Vendors) -> registry.Router:
     router = registry.Router([HttpProvider(endpoint_at(vendors, dialect)) for dialect in DIALECTS])
     registry.use(router)
     return router
+
+
+@pytest.fixture
+def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
+    """A Redis of this test alone."""
+    (folder := tmp_path / "redis").mkdir()
+    with on_postgres.redis(folder) as url:
+        settings.REDIS_URL = url
+        shared._plain_client.cache_clear()
+        with redis.Redis.from_url(url) as client:
+            yield client
+        shared._plain_client().close()
+        shared._plain_client.cache_clear()

@@ -18,14 +18,16 @@ from history.halves import Halves
 from history.models import Exchange
 from history.transactions import writing
 from relay import allowances
-from relay.agent.calls import ContextFull, Prepared, outcome_of, prepare_call
+from relay.agent import spending
+from relay.agent.calls import ContextFull, Prepared, Rendered, open_call, outcome_of, render_call
 from relay.agent.compression import compress, look_around
 from relay.agent.keeping import move, to_the_end
 from relay.agent.settings import RoleName
+from relay.agent.spending import Reservation
 from relay.agent.turn import Said, Turn, TurnFailed, Watcher, Wish
 from relay.database import in_database_after_outages
 from relay.errors import Cut, ProviderError
-from relay.prices import cost_of
+from relay.gateway.uses import Use
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes, Route
 from relay.providers.registry import router
@@ -33,14 +35,25 @@ from relay.providers.registry import router
 
 async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> Said:
     route = router().route(turn.agent.model_for(role, picked=turn.model))
-    prepared = await _prepared(turn, watcher, role, route, leaf)
-    call = _Call(turn, prepared, role)
-    await watcher.opened(prepared, call.assembler, role=role)
+    rendered = await _rendered(turn, watcher, role, route, leaf)
+    reservation = await spending.reserve(
+        turn.user.pk, rendered.limits, route=route, read=rendered.tokens, written=rendered.options.max_tokens
+    )
+    try:
+        prepared = await in_database_after_outages(open_call, rendered)
+        call = _Call(turn, prepared, role, reservation)
+        return await _carried(call, watcher)
+    finally:
+        reservation.release()
+
+
+async def _carried(call: _Call, watcher: Watcher) -> Said:
+    await watcher.opened(call.prepared, call.assembler, role=call.role)
     try:
         await call.listen(watcher)
     except ProviderError as error:
         if error.kind == "context_length" and (shorter := await _made_shorter(call, watcher)):
-            return await ask(turn, watcher, role, shorter)
+            return await ask(call.turn, watcher, call.role, shorter)
         await call.store(watcher, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
         raise TurnFailed(error) from error
     except asyncio.CancelledError:
@@ -52,22 +65,23 @@ async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> Said:
     return await to_the_end(call.store(watcher, "done"))
 
 
-async def _prepared(turn: Turn, watcher: Watcher, role: RoleName, route: Route, leaf: int) -> Prepared:
+async def _rendered(turn: Turn, watcher: Watcher, role: RoleName, route: Route, leaf: int) -> Rendered:
     """The next call of a run, from what is on its path by now; shortened first where it is full or somebody asked."""
     leaf, wish = await in_database_after_outages(look_around, watcher.id, turn.session_id, leaf)
     asked: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
     if wish is None:
         try:
-            return await in_database_after_outages(prepare_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
+            return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
         except ContextFull:
             wish = Wish(why="full")
     leaf = await compress(turn, watcher, leaf, route=route, wish=wish)
-    return await in_database_after_outages(prepare_call, turn.session_id, leaf=leaf, **asked)
+    return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **asked)
 
 
 async def _made_shorter(call: _Call, watcher: Watcher) -> int:
     """The vendor says that it is too much, whatever we had counted: the entry from which less is told; 0: it cannot."""
     exchange, route = call.prepared.exchange, call.prepared.route
+    call.reservation.release()  # a summary reserves for itself
     shorter = await compress(call.turn, watcher, exchange.after, route=route, wish=Wish(why="too_long"))
     if shorter == exchange.after:
         return 0
@@ -80,8 +94,8 @@ async def _made_shorter(call: _Call, watcher: Watcher) -> int:
 class _Call:
     """An answer in the making."""
 
-    def __init__(self, turn: Turn, prepared: Prepared, role: RoleName) -> None:
-        self.turn, self.prepared, self.role = turn, prepared, role
+    def __init__(self, turn: Turn, prepared: Prepared, role: RoleName, reservation: Reservation) -> None:
+        self.turn, self.prepared, self.role, self.reservation = turn, prepared, role, reservation
         route = prepared.route
         self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
         self.halves, self.notes = Halves(), CallNotes()
@@ -111,15 +125,17 @@ class _Call:
         if error is not None:
             metadata = {**output.metadata, "failure": failure_of(error)}
             output = replace(output, error=output.error or str(error), metadata=metadata)
+        is_answered = self.latency is not None
+        spent = self.reservation.use_of(output, is_done=end_reason == "done", is_answered=is_answered)
         with exchanges.being_stored(self.prepared.exchange.pk):
-            seq = await in_database_after_outages(_finish, watcher.id, self, output, end_reason)
-        if output.usage:
-            self.turn.budget.spend(output.usage.input_tokens + output.usage.output_tokens)
+            async with self.reservation.settling(spent):
+                seq = await in_database_after_outages(_finish, watcher.id, self, output, end_reason, spent)
+        self.turn.budget.spend(spent.tokens)
         await watcher.stored(leaf=seq)
         return Said(seq, output)
 
 
-def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> int:
+def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str, spent: Use) -> int:
     """The answer becomes a message, and the run's leaf. Safe to repeat: a commit may succeed unnoticed."""
     for content in call.assembler.blobs.values():
         recorder.store_blob(content, media_type="application/octet-stream")
@@ -128,16 +144,10 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str) -> 
         if (stored := _stored_answer(exchange)) is not None:
             return stored
         outcome = outcome_of(call.prepared, call.notes)
-        cost = Decimal(0)
-        if output.usage:
-            has_money_budget = allowances.has_money_budget(call.turn.user)
-            cost = cost_of(
-                output.usage, provider=exchange.provider, model=exchange.model, has_money_budget=has_money_budget
-            )
+        cost = call.reservation.price(output.usage) if output.usage else Decimal(0)
         appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
-        if output.usage:
-            tokens = output.usage.input_tokens + output.usage.output_tokens
-            allowances.note_usage(call.turn.user, tokens=tokens, cost=cost)
+        if spent:
+            allowances.note_usage(call.turn.user, tokens=spent.tokens, cost=spent.cost)
         return move(run_id, appended.seq) if appended else exchange.after
 
 

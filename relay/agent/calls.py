@@ -21,6 +21,7 @@ from relay.agent import plans
 from relay.agent.environment import surroundings
 from relay.agent.settings import AgentSettings, RoleName
 from relay.agent.tools.base import ToolContext
+from relay.allowances import Limits
 from relay.providers.base import CallNotes, Model, Route
 from relay.providers.fitting import fitted
 
@@ -37,6 +38,23 @@ class ContextFull(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """What a call will say. Nothing is written yet: first it reserves its share of the person's `limits`."""
+
+    session: Session
+    leaf: int
+    role: RoleName
+    agent: AgentSettings
+    context: Context
+    options: CallOptions
+    route: Route
+    limits: Limits
+    tokens: int
+    inputs: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A call that is about to be made. `exchange` is written already; nothing has been sent."""
 
@@ -46,7 +64,7 @@ class Prepared:
     route: Route
 
 
-def prepare_call(
+def render_call(
     session_id: UUID,
     *,
     leaf: int,
@@ -55,13 +73,13 @@ def prepare_call(
     route: Route,
     client: Mapping[str, Any],
     may_be_full: bool = True,
-) -> Prepared:
-    """Read the history up to `leaf`, render it for this model, and open the exchange.
+) -> Rendered:
+    """Read the history up to `leaf` and render it for this model.
 
     Raises ContextFull where the context has come to its limit and `may_be_full` is false.
     """
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
-    allowances.check_budget(session.owner)
+    limits = allowances.check_budget(session.owner)
     around, sources = surroundings(ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent)
     shown = ContextOptions(
         max_turns=agent.max_turns,
@@ -81,20 +99,38 @@ def prepare_call(
     inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
     if not route.model.takes_images:
         inputs["pictures"] = "named"
+    return Rendered(
+        session=session,
+        leaf=leaf,
+        role=role,
+        agent=agent,
+        context=context,
+        options=options,
+        route=route,
+        limits=limits,
+        tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
+        inputs=inputs,
+        metadata=_notes(client, context),
+    )
+
+
+def open_call(rendered: Rendered) -> Prepared:
+    """Write down that the call is about to be made."""
+    route, session = rendered.route, rendered.session
     exchange = exchanges.open_exchange(
         session,
         owner=session.owner,
-        after=leaf,
-        inputs=inputs,
-        agent=agent.name,
+        after=rendered.leaf,
+        inputs=rendered.inputs,
+        agent=rendered.agent.name,
         provider=route.provider.name,
         model=route.model.name,
         dialect=route.provider.dialect,
         renderer_version=RENDERER_VERSION,
-        estimated_tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
-        metadata=_notes(client, context),
+        estimated_tokens=rendered.tokens,
+        metadata=dict(rendered.metadata),
     )
-    return Prepared(exchange=exchange, context=context, options=options, route=route)
+    return Prepared(exchange=exchange, context=rendered.context, options=rendered.options, route=route)
 
 
 def room_of(model: Model, agent: AgentSettings) -> int:

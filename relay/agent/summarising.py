@@ -39,13 +39,15 @@ from history.models import Exchange, Session
 from history.tokens import estimate_context
 from history.transactions import writing
 from relay import allowances
+from relay.agent import spending
 from relay.agent.calls import ANSWER_TOKENS, UNKNOWN_WINDOW, room_of
 from relay.agent.keeping import to_the_end
 from relay.agent.settings import AgentSettings
+from relay.agent.spending import Reservation
 from relay.agent.turn import Turn
 from relay.database import in_database_after_outages
 from relay.errors import RelayError
-from relay.prices import cost_of
+from relay.gateway.uses import Use
 from relay.providers.base import CallNotes, Route
 from relay.running import SUMMARISER
 
@@ -135,13 +137,29 @@ class _Asking:
 
 
 async def _answer_to(context: Context, asking: _Asking) -> ModelOutput:
-    exchange = await in_database_after_outages(_open, context, asking)
+    turn, options = asking.turn, asking.options()
+    tokens = estimate_context(context.entries, system=context.system)
+    limits = await in_database_after_outages(allowances.check_budget, turn.user)
+    reservation = await spending.reserve(
+        turn.user.pk, limits, route=asking.route, read=tokens, written=options.max_tokens
+    )
+    try:
+        exchange = await in_database_after_outages(_open, context, asking, tokens)
+        return await _answered(context, options, asking, exchange, reservation)
+    finally:
+        reservation.release()
+
+
+async def _answered(
+    context: Context, options: CallOptions, asking: _Asking, exchange: Exchange, reservation: Reservation
+) -> ModelOutput:
     route, notes, halves, begun = asking.route, CallNotes(), Halves(), time.monotonic()
     assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=asking.turn.agent.name)
-    end_reason = "server_error"
+    end_reason, is_answered = "server_error", False
     try:
-        async with aclosing(route.provider.call(context, asking.options(), notes=notes)) as events:
+        async with aclosing(route.provider.call(context, options, notes=notes)) as events:
             async for event in events:
+                is_answered = True
                 assembler.feed(halves.joined(event))
         for event in halves.rest():
             assembler.feed(event)
@@ -154,17 +172,22 @@ async def _answer_to(context: Context, asking: _Asking) -> ModelOutput:
         raise
     finally:
         output = assembler.output(duration=time.monotonic() - begun)
+        spent = reservation.use_of(output, is_done=end_reason == "done", is_answered=is_answered)
+        cost = reservation.price(output.usage) if output.usage else Decimal(0)
+
+        async def store() -> None:
+            async with reservation.settling(spent):
+                await in_database_after_outages(_end, exchange, output, asking, notes, end_reason, cost, spent)
+
         with exchanges.being_stored(exchange.pk):
-            await to_the_end(in_database_after_outages(_end, exchange, output, asking, notes, end_reason))
-    if output.usage:
-        asking.turn.budget.spend(output.usage.input_tokens + output.usage.output_tokens)
+            await to_the_end(store())
+        asking.turn.budget.spend(spent.tokens)
     return output
 
 
-def _open(context: Context, asking: _Asking) -> Exchange:
+def _open(context: Context, asking: _Asking, tokens: int) -> Exchange:
     turn, route = asking.turn, asking.route
     session = Session.objects.select_related("owner", "api_key").get(pk=turn.session_id)
-    allowances.check_budget(session.owner)
     return exchanges.open_exchange(
         session,
         owner=session.owner,
@@ -175,23 +198,26 @@ def _open(context: Context, asking: _Asking) -> Exchange:
         model=route.model.name,
         dialect=route.provider.dialect,
         renderer_version=RENDERER_VERSION,
-        estimated_tokens=estimate_context(context.entries, system=context.system),
+        estimated_tokens=tokens,
         metadata={**turn.client, "role": SUMMARISER},
     )
 
 
-def _end(exchange: Exchange, output: ModelOutput, asking: _Asking, notes: CallNotes, end_reason: str) -> None:
+def _end(
+    exchange: Exchange,
+    output: ModelOutput,
+    asking: _Asking,
+    notes: CallNotes,
+    end_reason: str,
+    cost: Decimal,
+    spent: Use,
+) -> None:
     """Nothing is said in the conversation, but it was used and has its price."""
     usage = output.usage
-    cost = Decimal(0)
-    if usage:
-        has_money_budget = allowances.has_money_budget(asking.turn.user)
-        cost = cost_of(usage, provider=exchange.provider, model=exchange.model, has_money_budget=has_money_budget)
     told: dict[str, Any] = {"attempts": max(1, notes.attempts), "request_hash": notes.request_hash}
     if usage:
         told["usage"] = thawed(entry_to_json(output)["usage"])
     with writing():
         exchanges.finish(exchange, None, end_reason=end_reason, cost=cost, **told)
-        if usage:
-            tokens = usage.input_tokens + usage.output_tokens
-            allowances.note_usage(asking.turn.user, tokens=tokens, cost=cost)
+        if spent:
+            allowances.note_usage(asking.turn.user, tokens=spent.tokens, cost=spent.cost)

@@ -2,8 +2,8 @@
 
 Each process writes what it counted and reads what all have counted every 0.4 seconds (`sync`). The tokens of a key
 without limits are counted by the digester instead, which reads the reply anyway and writes them together with the
-exchange: `note` is for keys with limits, and for what is not recorded. A budget may belong to the key or to its owner;
-`relay.gateway.budgets` checks both.
+exchange: `note` is for keys with limits, and for what is not recorded. Chats write what they used themselves, with the
+answer, and say so here (`chat_is_written`). How budgets are counted and reserved is in `relay.gateway.budgets`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from operator import attrgetter
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from django.db import DatabaseError, InterfaceError
 
 from history.models import ApiKey
+from relay import run_owners
 from relay.allowances import Limits, limits_of
 from relay.database import in_database
 from relay.gateway import shared, uses
@@ -101,6 +102,9 @@ class Owner:
     settling: Use = NO_USE
     read_at: float = NEVER
     seen: float = 0.0
+    # Chats that are storing their use just now, and a number that changes with each beginning and end of that.
+    chats_writing: int = 0
+    chats_written: int = 0
 
     @property
     def is_limited(self) -> bool:
@@ -113,10 +117,10 @@ class Owner:
         return rested and (self.is_limited or self.read_at == NEVER)
 
 
-_lock = threading.Lock()
+lock = threading.Lock()
 _accounts: dict[int, Account] = {}
 _owners: dict[int, Owner] = {}
-# How many processes carry calls, this one included.
+# How many processes may carry calls, this one included.
 _processes = 1
 # Of days that have ended: key, owner and count. As they are: what is just being written is not to be written again.
 _over: list[tuple[int, int, Count[date]]] = []
@@ -141,7 +145,7 @@ def is_limited(key: ApiKey) -> bool:
 
 def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> Account:
     """Count a call in, unless the key or its owner has limits that must be checked first."""
-    with _lock:
+    with lock:
         account = account_of(key.id, is_locked=True)
         if account.key is not key:
             account.key, account.has_limits = key, is_limited(key)
@@ -154,14 +158,14 @@ def enter(key: ApiKey, name: str, *, is_checked: bool = False) -> Account:
 
 
 def leave(account: Account, name: str) -> None:
-    with _lock:
+    with lock:
         account.running.discard(name)
 
 
 def account_of(key: int, *, is_locked: bool = False, is_seen: bool = True) -> Account:
     """The key's account in the present minute and day."""
     if not is_locked:
-        with _lock:
+        with lock:
             return account_of(key, is_locked=True, is_seen=is_seen)
     minute = this_minute()
     account = _accounts.get(key)
@@ -177,7 +181,7 @@ def account_of(key: int, *, is_locked: bool = False, is_seen: bool = True) -> Ac
 def owner_of(owner: int, *, is_locked: bool = False) -> Owner:
     """The owner on the present day."""
     if not is_locked:
-        with _lock:
+        with lock:
             return owner_of(owner, is_locked=True)
     found, day = _owners.get(owner), today()
     if found is None:
@@ -198,7 +202,7 @@ def _turn(key: int, account: Account, minute: int) -> None:
 
 def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
     """What a call used, once that is known."""
-    with _lock:
+    with lock:
         account = account_of(key.id, is_locked=True)
         for count in (account.minute, account.day):
             count.tokens += tokens
@@ -208,74 +212,31 @@ def note(key: ApiKey, tokens: int, cost: Decimal) -> None:
         shared.note_tokens(key.prefix, tokens)
 
 
-# Budgets.
+# Chats.
 
 
-class Pool(NamedTuple):
-    """One budget as this process sees it. `known` was written by all processes, `unwritten` is ours and not yet
-    written, `open` is reserved by running calls of ours, `processes` is how many processes share what is left,
-    `settling` is the part of what was used that Redis is just being told of."""
-
-    known: Use
-    unwritten: Use
-    open: Use
-    is_idle: bool
-    processes: int
-    settling: Use = NO_USE
-
-    @property
-    def used(self) -> Use:
-        return self.known + self.unwritten
+def take_limits(owner: int, limits: Limits) -> None:
+    """What a chat has just read of its person's limits. A person without limits needs no entry here."""
+    with lock:
+        if owner in _owners or limits.tokens_per_day or limits.cost_per_day:
+            owner_of(owner, is_locked=True).limits = limits
 
 
-def pools(key: ApiKey, *, name: str = "", is_locked: bool = False) -> dict[str, Pool]:
-    """What the key has used today and this month, and its owner today; without the reservation of the call `name`."""
-    if not is_locked:
-        with _lock:
-            return pools(key, name=name, is_locked=True)
-    account, owner = account_of(key.id, is_locked=True), owner_of(key.owner_id, is_locked=True)
-    day = account.day
-    unwritten = day.writing + day.new
-    of_owner = sum((one.day.writing + one.day.new for one in _accounts.values() if one.owner == key.owner_id), NO_USE)
-    by_key = [use for call, use in account.open.items() if call != name]
-    by_owner = [use for call, use in owner.open.items() if call != name]
-    reserved, reserved_by_owner = sum(by_key, NO_USE), sum(by_owner, NO_USE)
-    return {
-        "key_day": Pool(day.known, unwritten, reserved, not by_key, _processes, account.settling),
-        "key_month": Pool(
-            account.month_before + day.known, unwritten, reserved, not by_key, _processes, account.settling
-        ),
-        "owner_day": Pool(owner.known, of_owner, reserved_by_owner, not by_owner, _processes, owner.settling),
-    }
+def begin_writing_chat(owner: int) -> None:
+    """A chat is about to store what it used: what is read of the owner meanwhile may have it or not."""
+    with lock:
+        found = owner_of(owner, is_locked=True)
+        found.chats_writing += 1
+        found.chats_written += 1
 
 
-V = TypeVar("V")
-
-
-def reserve(key: ApiKey, name: str, amount: Use, *, check: Callable[[dict[str, Pool]], V | None]) -> V | None:
-    """Reserve the amount for a call unless the check objects; returns the objection."""
-    with _lock:
-        objection = check(pools(key, name=name, is_locked=True))
-        if objection is None:
-            account_of(key.id, is_locked=True).open[name] = amount
-            owner_of(key.owner_id, is_locked=True).open[name] = amount
-        return objection
-
-
-def settling(key: ApiKey, spent: Use, *, is_done: bool = False) -> None:
-    """Redis is being told of what a call used, or knows it: until then this process leaves it to that message."""
-    change = Use(0, -spent.tokens, -spent.cost) if is_done else Use(0, spent.tokens, spent.cost)
-    with _lock:
-        account, owner = account_of(key.id, is_locked=True), owner_of(key.owner_id, is_locked=True)
-        account.settling += change
-        owner.settling += change
-
-
-def release(key: ApiKey, name: str) -> bool:
-    """The call has ended, or was refused. False where it had reserved nothing."""
-    with _lock:
-        owner_of(key.owner_id, is_locked=True).open.pop(name, None)
-        return account_of(key.id, is_locked=True).open.pop(name, None) is not None
+def chat_is_written(owner: int, spent: Use) -> None:
+    """The use of a chat is in the database, or was not stored (`NO_USE`)."""
+    with lock:
+        found = owner_of(owner, is_locked=True)
+        found.chats_writing -= 1
+        found.chats_written += 1
+        found.known += spent
 
 
 def sync() -> None:
@@ -289,8 +250,8 @@ def sync() -> None:
 
 
 def _write_and_read() -> None:
-    global _processes
-    with _lock:
+    run_owners.name_here()  # other processes count this one before it has its first call
+    with lock:
         active = {key: account for key, account in _accounts.items() if _is_active(account)}
         for key in _accounts.keys() - active.keys():
             del _accounts[key]
@@ -320,14 +281,16 @@ def _write_and_read() -> None:
         _written_minutes(minutes.values())
         for key in minutes:
             _take(key, uses.total_of(key, minute=this_minute(), day=today()))
-        _processes = 1 if shared.is_there() else 1 + uses.other_processes()
-    for pk in owners:
-        _take_owner(pk, *_read_owner(pk))
+    if minutes or owners:
+        _count_processes()
+    for pk, one in owners.items():
+        written = one.chats_written
+        _take_owner(pk, *_read_owner(pk), written=written)
 
 
 def _written(days: Iterable[tuple[int, int, Count[date]]]) -> None:
     """What was just written is known, of the keys and of their owners."""
-    with _lock:
+    with lock:
         for _, owner, count in days:
             found = _owners.get(owner)
             if found is not None and found.day == count.period:
@@ -336,14 +299,14 @@ def _written(days: Iterable[tuple[int, int, Count[date]]]) -> None:
 
 
 def _written_minutes(counts: Iterable[Count[int]]) -> None:
-    with _lock:
+    with lock:
         for count in counts:
             count.known, count.writing = count.known + count.writing, NO_USE
 
 
 def _take(key: int, total: Total, *, read_in: int | None = None) -> bool:
     """`read_in`: which turn it was when that was read, by whoever does not write."""
-    with _lock:
+    with lock:
         if read_in is not None and (read_in != _turns or read_in % 2):
             return False
         account = account_of(key, is_locked=True, is_seen=False)
@@ -356,25 +319,43 @@ def _read_owner(owner: int) -> tuple[Use, Limits]:
     return uses.spent_by(owner, day=today()), limits_of(owner)
 
 
-def _take_owner(pk: int, spent: Use, limits: Limits, *, read_in: int | None = None) -> bool:
-    with _lock:
+def _take_owner(pk: int, spent: Use, limits: Limits, *, written: int, read_in: int | None = None) -> bool:
+    """`written`: the owner's `chats_written` before that was read."""
+    with lock:
         if read_in is not None and (read_in != _turns or read_in % 2):
             return False
         found = _owners.get(pk)
         if found is not None:
+            if found.chats_writing or found.chats_written != written:
+                return False
             found.known, found.limits, found.read_at = spent, limits, time.monotonic()
         return True
 
 
+def _count_processes() -> None:
+    """Those of this machine, by their files, and those that have carried calls of limited keys a moment ago."""
+    global _processes
+    _processes = max(run_owners.count_living(), 1 + uses.other_processes())
+
+
+def processes() -> int:
+    return _processes
+
+
+def unwritten_of(owner: int) -> Use:
+    """What the keys of one owner have used and is not yet written. Call it with the lock held."""
+    return sum((one.day.writing + one.day.new for one in _accounts.values() if one.owner == owner), NO_USE)
+
+
 def running_here() -> int:
     """How many calls this process is carrying."""
-    with _lock:
+    with lock:
         return sum(len(account.running) for account in _accounts.values())
 
 
 def forget_all() -> None:
     global _processes
-    with _lock:
+    with lock:
         _accounts.clear()
         _owners.clear()
         _over.clear()
@@ -413,9 +394,10 @@ async def load_owner(owner: int) -> None:
     """What the owner may use and has used. While the database cannot say, calls pass, and wait once in 5 seconds."""
     try:
         async with asyncio.timeout(OWNER_SECONDS):
+            await in_database(_count_processes)
             for _ in range(READ_AGAIN):
-                turn = _turns
-                if _take_owner(owner, *await in_database(_read_owner, owner), read_in=turn):
+                turn, written = _turns, owner_of(owner).chats_written
+                if _take_owner(owner, *await in_database(_read_owner, owner), written=written, read_in=turn):
                     return
                 await asyncio.sleep(READ_AFTER)
     except (DatabaseError, InterfaceError, TimeoutError):

@@ -20,7 +20,6 @@ from relay.errors import NoSuchModel, ProviderError
 from relay.gateway import (
     addresses,
     bodies,
-    budgets,
     callers,
     continuations,
     glances,
@@ -166,7 +165,7 @@ async def _send_on(call: Call, client: Client) -> None:
         upstreams = await ownership.reaching(call, upstreams)
     if ownership.goes_on(call):
         await continuations.attach(call, upstreams)
-    await budgets.reserve(call, upstreams[0])
+    await limits.reserve(call, upstreams[0])
     recording = Recording(call)
     recording.accept(upstreams[0])
     leaving = Leaving(client.loop)

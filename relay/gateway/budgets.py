@@ -1,23 +1,23 @@
-"""Budgets of keys and of their owners: a call reserves its share before it is sent, and settles when it has ended.
+"""Daily and monthly budgets of API keys and of people: how they are counted, reserved and settled.
 
-Only the end of a call tells what it used, so the reservation is what it may use at most: its input by size, and as much
-output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` where it names no maximum). A call passes if it fits beside what
-was used and what running calls have reserved. One that does not fit passes alone, while no other call runs, as long as
-anything is left: so a budget is exceeded by at most one answer. That holds within a process, and with Redis across all
-of them. Without Redis each process has an equal part of what is left, and the excess is at most one answer per process.
+Only the end of a call tells what it used, so each call reserves before it is sent what it may use at most: its input by
+size, and as much output as it asks for (`PARLEY_RELAY_RESERVED_TOKENS` where it names no maximum). A call passes if it
+fits beside what was used and what running calls have reserved. One that does not fit passes alone, while no other call
+runs, as long as anything is left: so a budget is exceeded by at most one answer. That holds within a process, and with
+Redis across all of them. Without Redis each process has an equal part of what is left, and the excess is at most one
+answer per process. Relayed calls (`relay.gateway.limits`) and chats (`relay.agent.spending`) use the same functions.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from datetime import time as clock
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -25,19 +25,39 @@ from django.conf import settings
 from history.entries import Usage
 from history.models import ApiKey
 from relay.gateway import accounts, shared
-from relay.gateway.accounts import Pool
-from relay.gateway.bodies import parsed_apart
-from relay.gateway.calls import Call
-from relay.gateway.refusals import Refusal
-from relay.gateway.routes import Upstream
-from relay.gateway.usage import BYTES_PER_TOKEN
-from relay.gateway.uses import Use, today
+from relay.gateway.uses import NO_USE, Use, today
 from relay.prices import cost_of
 
 Unit = Literal["tokens", "cost"]
-# As the dialects name it. In a text the quotes would be escaped; of several the largest counts.
-_MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
 MICRO = Decimal(1_000_000)
+
+
+class Payer(NamedTuple):
+    """Who pays for a call: a person, and the API key that was used, if any."""
+
+    owner: int
+    key: ApiKey | None = None
+
+
+def payer_of(key: ApiKey) -> Payer:
+    return Payer(key.owner_id, key)
+
+
+class Pool(NamedTuple):
+    """One budget as this process sees it. `known` was written by all processes, `unwritten` is ours and not yet
+    written, `open` is reserved by running calls of ours, `processes` is how many processes share what is left,
+    `settling` is the part of what was used that Redis is just being told of."""
+
+    known: Use
+    unwritten: Use
+    open: Use
+    is_idle: bool
+    processes: int
+    settling: Use = NO_USE
+
+    @property
+    def used(self) -> Use:
+        return self.known + self.unwritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +83,12 @@ class Budget:
     def period(self) -> str:
         return f"{today():%Y-%m}" if self.is_month else today().isoformat()
 
+    def begins_anew(self) -> datetime:
+        return _next_month() if self.is_month else _tomorrow()
+
     def wait(self) -> int:
         """Seconds until it begins anew."""
-        until = _next_month() if self.is_month else _tomorrow()
-        return max(1, math.ceil(until.timestamp() - time.time()))
+        return max(1, math.ceil(self.begins_anew().timestamp() - time.time()))
 
     def of(self, use: Use) -> Decimal:
         return Decimal(use.tokens) if self.unit == "tokens" else use.cost
@@ -82,13 +104,24 @@ class Budget:
         return pool.is_idle and (pool.processes == 1 or not self.of(pool.unwritten))
 
 
-def budgets_of(key: ApiKey) -> Iterator[Budget]:
-    limits = accounts.owner_of(key.owner_id).limits
+class Objection(NamedTuple):
+    """The budget into which a call does not fit: used up, or reserved by running calls."""
+
+    budget: Budget
+    is_used_up: bool
+
+
+def budgets_of(payer: Payer) -> list[Budget]:
+    return list(_budgets_of(payer))
+
+
+def _budgets_of(payer: Payer) -> Iterator[Budget]:
+    key, limits = payer.key, accounts.owner_of(payer.owner).limits
     for pool, unit, limit, is_month in (
-        ("key_day", "tokens", key.tokens_per_day, False),
-        ("key_day", "cost", key.cost_per_day, False),
-        ("key_month", "tokens", key.tokens_per_month, True),
-        ("key_month", "cost", key.cost_per_month, True),
+        ("key_day", "tokens", key and key.tokens_per_day, False),
+        ("key_day", "cost", key and key.cost_per_day, False),
+        ("key_month", "tokens", key and key.tokens_per_month, True),
+        ("key_month", "cost", key and key.cost_per_month, True),
         ("owner_day", "tokens", limits.tokens_per_day or None, False),
         ("owner_day", "cost", limits.cost_per_day or None, False),
     ):
@@ -96,143 +129,163 @@ def budgets_of(key: ApiKey) -> Iterator[Budget]:
             yield Budget(pool=pool, unit=unit, limit=Decimal(limit), is_month=is_month)  # type: ignore[arg-type]
 
 
-def has_money_budget(key: ApiKey) -> bool:
-    return any(budget.unit == "cost" for budget in budgets_of(key))
+def has_money(budgets: list[Budget]) -> bool:
+    return any(budget.unit == "cost" for budget in budgets)
 
 
-def check_used_up(key: ApiKey) -> None:
-    """Refuse a call before its body is read where nothing is left."""
-    budgets = list(budgets_of(key))
-    pools = accounts.pools(key) if budgets else {}
-    for budget in budgets:
-        if budget.is_used_up(pools[budget.pool]):
-            raise used_up(budget)
+def most_use(budgets: list[Budget], *, read: int, written: int, provider: str, model: str) -> Use:
+    """What a call may use at most, with its cost where a budget is in money."""
+    cost = Decimal(0)
+    if has_money(budgets):
+        usage = Usage(input_tokens=read, output_tokens=written)
+        cost = cost_of(usage, provider=provider, model=model, has_money_budget=True)
+    return Use(0, read + written, cost)
 
 
-async def reserve(call: Call, upstream: Upstream) -> None:
-    """Reserve what the call may use, or refuse it."""
-    key = call.key
-    budgets = list(budgets_of(key)) if call.is_limited and call.address.kind != "count" else []
-    if not budgets:
-        return
-    has_money = any(budget.unit == "cost" for budget in budgets)
-    amount = await parsed_apart(len(call.told), _most_use, call, upstream, has_money=has_money)
+def pools(payer: Payer, *, name: str = "") -> dict[str, Pool]:
+    """What the key has used today and this month, and its owner today; without the reservation of the call `name`."""
+    with accounts.lock:
+        return _pools(payer, name)
+
+
+def _pools(payer: Payer, name: str) -> dict[str, Pool]:
+    processes = accounts.processes()
+    owner = accounts.owner_of(payer.owner, is_locked=True)
+    unwritten = accounts.unwritten_of(payer.owner)
+    found = {"owner_day": Pool(owner.known, unwritten, *_open(owner.open, name), processes, owner.settling)}
+    if payer.key is not None:
+        account = accounts.account_of(payer.key.id, is_locked=True)
+        day, (open_, is_idle) = account.day, _open(account.open, name)
+        rest = (day.writing + day.new, open_, is_idle, processes, account.settling)
+        found["key_day"] = Pool(day.known, *rest)
+        found["key_month"] = Pool(account.month_before + day.known, *rest)
+    return found
+
+
+def _open(reserved: dict[str, Use], name: str) -> tuple[Use, bool]:
+    others = [use for call, use in reserved.items() if call != name]
+    return sum(others, NO_USE), not others
+
+
+def find_used_up(payer: Payer) -> Budget | None:
+    """The first budget of which nothing is left."""
+    found = budgets_of(payer)
+    known = pools(payer) if found else {}
+    return next((budget for budget in found if budget.is_used_up(known[budget.pool])), None)
+
+
+async def reserve(payer: Payer, name: str, amount: Use, budgets: list[Budget]) -> Objection | None:
+    """Reserve the amount for the call `name` unless a budget objects.
+
+    Redis decides for all processes, and this process for its own calls: Redis may not know all of them, where it did
+    not answer in time.
+    """
+    is_shared = False
     if shared.is_there():
-        verdict = await _reserve_in_redis(call, budgets, amount)
-    else:
-        verdict = accounts.reserve(key, call.name, amount, check=lambda pools: _objection(budgets, pools, amount))
-    if verdict is not None:
-        raise verdict
+        objection, is_shared = await _reserve_in_redis(payer, name, amount, budgets)
+        if objection is not None:
+            return objection
+    objection = _reserve_here(payer, name, amount, budgets, is_shared=is_shared)
+    if objection is not None and shared.is_there():
+        # Also where it did not answer in time: it may have reserved all the same.
+        shared.settle(name, _scopes(payer), [])
+    return objection
 
 
-def settle(call: Call) -> None:
-    """The call has ended and what it used is counted: what it had reserved is free again. May be called twice."""
-    if not call.is_limited or not accounts.release(call.key, call.name):
+def settle(payer: Payer, name: str, spent: Use) -> None:
+    """A relayed call has ended and what it used is counted here: what it reserved is free. May be called twice."""
+    if not release(payer, name) or not shared.is_there():
         return
+    _note_settling(payer, spent)
+    shared.settle(
+        name,
+        _scopes(payer),
+        _counters(payer, spent),
+        when_done=lambda: _note_settling(payer, Use(0, -spent.tokens, -spent.cost)),
+    )
+
+
+async def settle_in_redis(payer: Payer, name: str, spent: Use) -> None:
+    """The same for Redis alone, before the use is written to the database: no process counts it twice then."""
     if shared.is_there():
-        budgets = list(budgets_of(call.key))
-        counters = [(_counter(call.key, budget), _whole(budget, call.spent)) for budget in budgets]
-        accounts.settling(call.key, call.spent)
-        shared.settle(
-            call.name,
-            _scopes(call.key),
-            counters,
-            when_done=lambda: accounts.settling(call.key, call.spent, is_done=True),
-        )
+        await shared.settled(name, _scopes(payer), _counters(payer, spent))
 
 
-def _objection(budgets: list[Budget], pools: dict[str, Pool], amount: Use) -> Refusal | None:
-    for budget in budgets:
-        if budget.is_used_up(pools[budget.pool]):
-            return used_up(budget)
-        if not budget.has_room(pools[budget.pool], amount):
-            return busy(budget)
+def release(payer: Payer, name: str) -> bool:
+    """Forget what a call has reserved in this process. False where it had reserved nothing."""
+    with accounts.lock:
+        if payer.key is not None:
+            accounts.account_of(payer.key.id, is_locked=True).open.pop(name, None)
+        return accounts.owner_of(payer.owner, is_locked=True).open.pop(name, None) is not None
+
+
+def _note_settling(payer: Payer, change: Use) -> None:
+    """Redis is being told of what a call used, or knows it: until then this process leaves it to that message."""
+    change = Use(0, change.tokens, change.cost)
+    with accounts.lock:
+        if payer.key is not None:
+            accounts.account_of(payer.key.id, is_locked=True).settling += change
+        accounts.owner_of(payer.owner, is_locked=True).settling += change
+
+
+def _reserve_here(payer: Payer, name: str, amount: Use, budgets: list[Budget], *, is_shared: bool) -> Objection | None:
+    """`is_shared`: Redis has agreed for all processes, so this one needs not keep to its part."""
+    with accounts.lock:
+        known = _pools(payer, name)
+        for budget in budgets:
+            pool = known[budget.pool]._replace(processes=1) if is_shared else known[budget.pool]
+            if budget.is_used_up(pool):
+                return Objection(budget, is_used_up=True)
+            if not budget.has_room(pool, amount):
+                return Objection(budget, is_used_up=False)
+        if payer.key is not None:
+            accounts.account_of(payer.key.id, is_locked=True).open[name] = amount
+        accounts.owner_of(payer.owner, is_locked=True).open[name] = amount
     return None
 
 
-async def _reserve_in_redis(call: Call, budgets: list[Budget], amount: Use) -> Refusal | None:
-    """Redis decides for all processes. Where it does not answer, this process decides for itself."""
-    key = call.key
-    pools = accounts.pools(key, name=call.name)
+async def _reserve_in_redis(
+    payer: Payer, name: str, amount: Use, budgets: list[Budget]
+) -> tuple[Objection | None, bool]:
+    """What Redis objects to, and whether it has answered."""
+    known = pools(payer, name=name)
     meters = [
         shared.Meter(
-            counter=_counter(key, budget),
+            counter=_counter(payer, budget),
             is_owners=budget.is_owners,
             is_cost=budget.unit == "cost",
             # What Redis is just being told of would count twice.
-            used=_whole(budget, pools[budget.pool].used) - _whole(budget, pools[budget.pool].settling),
+            used=_whole(budget, known[budget.pool].used) - _whole(budget, known[budget.pool].settling),
             limit=int(budget.limit if budget.unit == "tokens" else budget.limit * MICRO),
             amount=_whole(budget, amount),
         )
         for budget in budgets
     ]
     held = (amount.tokens, int(amount.cost * MICRO))
-    verdict = await shared.reserve(call.name, _scopes(key), held, meters)
+    verdict = await shared.reserve(name, _scopes(payer), held, meters)
     if verdict is None:
-        return accounts.reserve(key, call.name, amount, check=lambda pools: _objection(budgets, pools, amount))
+        return None, False
     place, is_used_up = verdict
-    if place >= 0:
-        return used_up(budgets[place]) if is_used_up else busy(budgets[place])
-    accounts.reserve(key, call.name, amount, check=lambda _: None)
-    return None
+    return (Objection(budgets[place], is_used_up) if place >= 0 else None), True
 
 
-def _scopes(key: ApiKey) -> tuple[str, str]:
-    return shared.scope_of_owner(key.owner_id), key.prefix
+def _scopes(payer: Payer) -> tuple[str, ...]:
+    owner = shared.scope_of_owner(payer.owner)
+    return (owner,) if payer.key is None else (owner, payer.key.prefix)
 
 
-def _counter(key: ApiKey, budget: Budget) -> str:
-    scope = shared.scope_of_owner(key.owner_id) if budget.is_owners else key.prefix
+def _counters(payer: Payer, spent: Use) -> list[tuple[str, int]]:
+    return [(_counter(payer, budget), _whole(budget, spent)) for budget in budgets_of(payer)]
+
+
+def _counter(payer: Payer, budget: Budget) -> str:
+    is_key = payer.key is not None and not budget.is_owners
+    scope = payer.key.prefix if is_key else shared.scope_of_owner(payer.owner)  # type: ignore[union-attr]
     return f"{scope}:{budget.unit}:{budget.period}"
 
 
 def _whole(budget: Budget, use: Use) -> int:
     return use.tokens if budget.unit == "tokens" else int(use.cost * MICRO)
-
-
-def _most_use(call: Call, upstream: Upstream, *, has_money: bool) -> Use:
-    """As much as the call may use: its input by size, and the output that it asks for."""
-    earlier = call.earlier.size if call.earlier else 0
-    read = (len(call.told) + earlier) // BYTES_PER_TOKEN + 1
-    written = 0
-    if call.address.kind == "chat":
-        named = [int(most) for most in _MOST_OUTPUT.findall(call.told)]
-        written = max(named, default=settings.PARLEY_RELAY_RESERVED_TOKENS)
-    usage = Usage(input_tokens=read, output_tokens=written)
-    cost = Decimal(0)
-    if has_money:
-        cost = cost_of(usage, provider=upstream.provider.name, model=upstream.model, has_money_budget=True)
-    return Use(0, read + written, cost)
-
-
-# Refusals.
-
-
-def used_up(budget: Budget) -> Refusal:
-    whose = "The owner of this key is over their" if budget.is_owners else "This key is over its"
-    return over(budget.words, budget.wait(), ("x-should-retry", "false"), whose=whose)
-
-
-def busy(budget: Budget) -> Refusal:
-    whose = "of the owner of this key" if budget.is_owners else "of this key"
-    words = (
-        f"Running calls {whose} may use up the rest of the limit of {budget.words}. Try again when one of them has "
-        "ended, or ask for fewer output tokens."
-    )
-    return Refusal(words, "rate_limit", headers=(("retry-after", "1"),))
-
-
-def over(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key is over its") -> Refusal:
-    words = f"{whose} limit of {limit}. Try again in {_in_words(wait)}."
-    return Refusal(words, "rate_limit", headers=(("retry-after", str(wait)), *more))
-
-
-def _in_words(wait: int) -> str:
-    """For people, and never too early; programs read `retry-after`."""
-    for seconds, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
-        if wait >= 2 * seconds:
-            return f"{math.ceil(wait / seconds)} {unit}"
-    return f"{wait} seconds" if wait > 1 else "a second"
 
 
 def _tomorrow() -> datetime:

@@ -2,19 +2,30 @@
 
 What was used is known to this process (`accounts`), so no call waits for the database. With Redis the minute and the
 calls at once are counted there, so that they hold to the call. Tokens of a minute are known when a call has ended: a
-key that has a few left may make one more call. Budgets are reserved before a call is sent (`budgets`).
+key that has a few left may make one more call. A call reserves from its budgets before it is sent (`budgets`).
 """
 
 from __future__ import annotations
 
+import math
+import re
 import time
+
+from django.conf import settings
 
 from history.models import ApiKey
 from relay.gateway import accounts, budgets, shared
 from relay.gateway.accounts import Account
-from relay.gateway.budgets import over
+from relay.gateway.bodies import parsed_apart
+from relay.gateway.budgets import Budget, Objection, payer_of
 from relay.gateway.calls import Call
 from relay.gateway.refusals import Refusal
+from relay.gateway.routes import Upstream
+from relay.gateway.usage import BYTES_PER_TOKEN
+from relay.gateway.uses import Use
+
+# As the dialects name it. In a text the quotes would be escaped; of several the largest counts.
+_MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
 
 
 class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
@@ -38,14 +49,15 @@ class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
 
     async def __aexit__(self, *_: object) -> None:
         accounts.leave(self.account, self.call.name)
-        budgets.settle(self.call)
+        settle(self.call)
         if self.is_shared:
             await shared.leave(self.call.key.prefix, self.call.name)
 
     async def _check(self, key: ApiKey, account: Account) -> None:
         if not account.is_loaded:
             await accounts.load(key.pk)
-        budgets.check_used_up(key)
+        if used_up := budgets.find_used_up(payer_of(key)):
+            raise _used_up(used_up)
         # Also where it does not answer in time: it may have counted all the same, or be told later (`keep_alive`).
         self.is_shared = shared.is_there()
         counted = await shared.enter(key.prefix, self.call.name) if self.is_shared else None
@@ -71,3 +83,78 @@ def _check_pace(key: ApiKey, counted: shared.Counted) -> None:
         raise over(f"{key.tokens_per_minute} tokens per minute", wait)
     if key.concurrent_streams is not None and counted.running >= key.concurrent_streams:
         raise over(f"{key.concurrent_streams} calls at once", 1)
+
+
+# Budgets.
+
+
+async def reserve(call: Call, upstream: Upstream) -> None:
+    """Reserve what the call may use, or refuse it."""
+    payer = payer_of(call.key)
+    found = budgets.budgets_of(payer) if call.is_limited and call.address.kind != "count" else []
+    if not found:
+        return
+    amount = await parsed_apart(len(call.told), _most_use, call, upstream, found)
+    objection = await budgets.reserve(payer, call.name, amount, found)
+    if objection is not None:
+        raise _refusal(objection)
+
+
+def settle(call: Call) -> None:
+    """The call has ended and what it used is counted. May be called twice."""
+    if call.is_limited:
+        budgets.settle(payer_of(call.key), call.name, call.spent)
+
+
+def has_money_budget(call: Call) -> bool:
+    return call.is_limited and budgets.has_money(budgets.budgets_of(payer_of(call.key)))
+
+
+def _most_use(call: Call, upstream: Upstream, found: list[Budget]) -> Use:
+    """As much as the call may use: its input by size, and the output that it asks for."""
+    earlier = call.earlier.size if call.earlier else 0
+    written = 0
+    if call.address.kind == "chat":
+        named = [int(most) for most in _MOST_OUTPUT.findall(call.told)]
+        written = max(named, default=settings.PARLEY_RELAY_RESERVED_TOKENS)
+    return budgets.most_use(
+        found,
+        read=(len(call.told) + earlier) // BYTES_PER_TOKEN + 1,
+        written=written,
+        provider=upstream.provider.name,
+        model=upstream.model,
+    )
+
+
+# Refusals.
+
+
+def _refusal(objection: Objection) -> Refusal:
+    return _used_up(objection.budget) if objection.is_used_up else _busy(objection.budget)
+
+
+def _used_up(budget: Budget) -> Refusal:
+    whose = "The owner of this key is over their" if budget.is_owners else "This key is over its"
+    return over(budget.words, budget.wait(), ("x-should-retry", "false"), whose=whose)
+
+
+def _busy(budget: Budget) -> Refusal:
+    whose = "of the owner of this key" if budget.is_owners else "of this key"
+    words = (
+        f"Running calls {whose} may use up the rest of the limit of {budget.words}. Try again when one of them has "
+        "ended, or ask for fewer output tokens."
+    )
+    return Refusal(words, "rate_limit", headers=(("retry-after", "1"),))
+
+
+def over(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key is over its") -> Refusal:
+    words = f"{whose} limit of {limit}. Try again in {_in_words(wait)}."
+    return Refusal(words, "rate_limit", headers=(("retry-after", str(wait)), *more))
+
+
+def _in_words(wait: int) -> str:
+    """For people, and never too early; programs read `retry-after`."""
+    for seconds, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if wait >= 2 * seconds:
+            return f"{math.ceil(wait / seconds)} {unit}"
+    return f"{wait} seconds" if wait > 1 else "a second"

@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError
 from history.dialects.loose import as_bytes
 from history.models import ApiKey
 from relay.database import in_database
-from relay.gateway import accounts, uses
+from relay.gateway import accounts, budgets, uses
 from relay.gateway.addresses import ANTHROPIC, GEMINI, spoken_by
 from relay.gateway.client import Client
 from relay.gateway.recording import mode_of
@@ -102,7 +102,7 @@ async def _standing(key: ApiKey) -> dict[str, Any]:
     owner = accounts.owner_of(key.owner_id)
     if owner.must_be_read:
         await accounts.load_owner(key.owner_id)
-    of_owner = accounts.pools(key)["owner_day"].used
+    of_owner = budgets.pools(budgets.payer_of(key))["owner_day"].used
     minute = total.minute
     if not accounts.is_limited(key):
         # Its tokens are counted by the digester, its requests by this process alone.

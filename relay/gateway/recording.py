@@ -17,7 +17,7 @@ from django.conf import settings
 from history import counters
 from history.entries import Usage
 from history.models import ApiKey
-from relay.gateway import accounts, budgets
+from relay.gateway import accounts, limits
 from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
 from relay.gateway.edges import Copy, Edges
@@ -135,7 +135,7 @@ class Recording:
         is_used = self.size > 0 and status < 400 and self.call.address.kind != "count"
         if is_used and self.is_counted_here:
             self._try_to_count(is_done=reason == "done")
-        budgets.settle(self.call)
+        limits.settle(self.call)
         if self._instead is not None:
             metadata |= self._instead
         if self.usage is not None:
@@ -195,7 +195,7 @@ class Recording:
             self.usage = usage_told(upstream.dialect, self.edges, encoding=self.encoding)
         if self.usage is not None:
             name, model = upstream.provider.name, upstream.model
-            has_money_budget = call.is_limited and budgets.has_money_budget(call.key)
+            has_money_budget = limits.has_money_budget(call)
             self.cost = cost_of(self.usage, provider=name, model=model, has_money_budget=has_money_budget)
             self.is_assumed_price = has_money_budget and price_of(provider=name, model=model) is None
             tokens = self.usage.input_tokens + self.usage.output_tokens

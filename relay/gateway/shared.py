@@ -114,18 +114,19 @@ def keep_alive(running: Mapping[str, Collection[str]]) -> None:
 # How long a counter of a budget and the reservations are kept without use: longer than a month, and than any call.
 COUNTER_KEPT_SECONDS, RESERVED_KEPT_SECONDS = 35 * 86_400, 86_400
 
-# KEYS: running calls of the owner and of the key, their reservations, then one counter per budget. ARGV: the time, the
-# time until which the call counts, its name, what it reserves; then five values per budget (`Meter`). Returns the place
+# KEYS: running calls of each scope (the owner, and the key if there is one), their reservations, then one counter per
+# budget. ARGV: the time, the time until which the call counts, its name, what it reserves, the number of scopes; then
+# five values per budget (`Meter`). Returns the place
 # of the budget that objects (-1 for none) and whether it is used up. A counter never knows less than the process that
 # asks, which reads what chats have used from the database.
 _RESERVE = """
-local now, till, name = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local now, till, name, scopes = tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[6])
 local open = {}
-for scope = 1, 2 do
+for scope = 1, scopes do
   local tokens, micros, calls = 0, 0, 0
   redis.call('ZREMRANGEBYSCORE', KEYS[scope], '-inf', now)
   for _, other in ipairs(redis.call('ZRANGE', KEYS[scope], 0, -1)) do
-    local held = other ~= name and redis.call('HGET', KEYS[scope + 2], other)
+    local held = other ~= name and redis.call('HGET', KEYS[scope + scopes], other)
     if held then
       local first, second = string.match(held, '(%d+):(%d+)')
       tokens, micros, calls = tokens + first, micros + second, calls + 1
@@ -133,11 +134,11 @@ for scope = 1, 2 do
   end
   open[scope] = {tokens, micros, calls}
 end
-for place = 0, #KEYS - 5 do
-  local base = 5 + place * 5
+for place = 0, #KEYS - 2 * scopes - 1 do
+  local base = 6 + place * 5
   local scope, unit = tonumber(ARGV[base + 1]), tonumber(ARGV[base + 2])
   local used, limit, amount = tonumber(ARGV[base + 3]), tonumber(ARGV[base + 4]), tonumber(ARGV[base + 5])
-  local counter = KEYS[place + 5]
+  local counter = KEYS[place + 2 * scopes + 1]
   local counted = tonumber(redis.call('GET', counter) or '0')
   if used > counted then
     counted = used
@@ -146,11 +147,11 @@ for place = 0, #KEYS - 5 do
   if counted >= limit then return {place, 1} end
   if open[scope][3] > 0 and counted + open[scope][unit] + amount > limit then return {place, 0} end
 end
-for scope = 1, 2 do
+for scope = 1, scopes do
   redis.call('ZADD', KEYS[scope], till, name)
   redis.call('EXPIRE', KEYS[scope], RUNNING_KEPT)
-  redis.call('HSET', KEYS[scope + 2], name, ARGV[4] .. ':' .. ARGV[5])
-  redis.call('EXPIRE', KEYS[scope + 2], RESERVED_KEPT)
+  redis.call('HSET', KEYS[scope + scopes], name, ARGV[4] .. ':' .. ARGV[5])
+  redis.call('EXPIRE', KEYS[scope + scopes], RESERVED_KEPT)
 end
 return {-1, 0}
 """
@@ -179,13 +180,13 @@ def scope_of_owner(owner: int) -> str:
 
 
 async def reserve(
-    name: str, scopes: tuple[str, str], held: tuple[int, int], meters: Sequence[Meter]
+    name: str, scopes: tuple[str, ...], held: tuple[int, int], meters: Sequence[Meter]
 ) -> tuple[int, bool] | None:
-    """Reserve for the owner and the key. Which budget objects (-1 for none), and whether it is used up; None where
-    Redis does not answer."""
+    """Reserve for the owner, and for the key if there is one. Which budget objects (-1 for none), and whether it is
+    used up; None where Redis does not answer."""
     now = time.time()
     names = [*map(_running, scopes), *map(_reserved, scopes), *(_counter(meter.counter) for meter in meters)]
-    values: list[Any] = [now, now + ALIVE_SECONDS, name, *held]
+    values: list[Any] = [now, now + ALIVE_SECONDS, name, *held, len(scopes)]
     for meter in meters:
         values += [1 if meter.is_owners else 2, 2 if meter.is_cost else 1, meter.used, meter.limit, meter.amount]
     try:
@@ -202,13 +203,22 @@ async def reserve(
 
 def settle(
     name: str,
-    scopes: tuple[str, str],
+    scopes: tuple[str, ...],
     counters: Sequence[tuple[str, int]],
     *,
     when_done: Callable[[], None] = lambda: None,
 ) -> None:
     """Without waiting: add what the call used to each counter, and forget what it had reserved. `when_done` is called
     when Redis has answered, or does not."""
+    _soon(_settle(_settling(name, scopes, counters), when_done))
+
+
+async def settled(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> None:
+    """The same, and wait until Redis has answered, or does not."""
+    await _try(_settling(name, scopes, counters))
+
+
+def _settling(name: str, scopes: tuple[str, ...], counters: Sequence[tuple[str, int]]) -> Any:
     pipeline = _client().pipeline(transaction=True)
     for counter, amount in counters:
         pipeline.incrby(_counter(counter), amount)
@@ -216,7 +226,7 @@ def settle(
     for scope in scopes:
         pipeline.hdel(_reserved(scope), name)
     pipeline.zrem(_running(scopes[0]), name)  # `leave` counts it out of its key
-    _soon(_settle(pipeline.execute(), when_done))
+    return pipeline.execute()
 
 
 async def _settle(work: Any, when_done: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ import django
 
 def main(session_id: UUID, leaf: int) -> None:
     from history.context import context_to_bytes
-    from relay.agent.calls import prepare_call
+    from relay.agent.calls import render_call
     from relay.agent.settings import find_agent
     from relay.providers.base import Route
     from relay.providers.scripted import ScriptedProvider
@@ -19,7 +19,7 @@ def main(session_id: UUID, leaf: int) -> None:
 
     provider = ScriptedProvider("Nobody asks.", models=SMALL)
     route = Route(provider=provider, model=provider.models[0])
-    made = prepare_call(session_id, leaf=leaf, agent=find_agent(""), role="executor", route=route, client={})
+    made = render_call(session_id, leaf=leaf, agent=find_agent(""), role="executor", route=route, client={})
     sys.stdout.write(sha256(context_to_bytes(made.context)).hexdigest())
 
 

@@ -5,13 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import redis
 
 from history import keys
 from project.accounts.models import User
-from relay.gateway import ownership, shared
+from relay.gateway import ownership
 from relay.providers import registry
-from tests import on_postgres
 from tests.gateway.bare import Bare
 from tests.gateway.relayed import Relay, relaying
 
@@ -38,16 +36,3 @@ def bare() -> Iterator[Bare]:
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it was not given will not be found a moment later: nobody else is given anything."""
     monkeypatch.setattr(ownership, "ASKED_AGAIN", ())
-
-
-@pytest.fixture
-def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
-    """A Redis of this test alone."""
-    (folder := tmp_path / "redis").mkdir()
-    with on_postgres.redis(folder) as url:
-        settings.REDIS_URL = url
-        shared._plain_client.cache_clear()
-        with redis.Redis.from_url(url) as client:
-            yield client
-        shared._plain_client().close()
-        shared._plain_client.cache_clear()

@@ -32,7 +32,7 @@ def _no_general_limits(settings: Settings) -> None:
     settings.PARLEY_CHAT_COST_PER_DAY = Decimal(0)
 
 
-def refused(what: Callable[[User], None], user: User) -> OverAllowance:
+def refused(what: Callable[[User], object], user: User) -> OverAllowance:
     with pytest.raises(OverAllowance) as caught:
         what(user)
     return caught.value
