@@ -41,7 +41,11 @@ SIGN_SECONDS = 2.0  # how often one that says nothing new gives it
 SERVER_LOST = "server_lost"
 
 # How an exchange can end, and what that makes of its answer (rule 4).
-_STATUS_OF_END: dict[str, Status] = {"done": "complete", "upstream_error": "failed"}
+_STATUS_OF_END: dict[str, Status] = {
+    "done": "complete",
+    "upstream_error": "failed",
+    "upstream_unreadable": "failed",
+}
 
 _redactors: dict[UUID, Redactors | None] = {}  # of the exchanges that run here; None: their key keeps no texts
 _noted: dict[UUID, ModelOutput | None] = {}  # the answer so far, or None when the last flush wrote it

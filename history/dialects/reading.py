@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -89,6 +89,10 @@ class Reading:
         self.names: dict[str, str] = {}
         self.repeats: dict[str, int] = {}
         self.asked_by_name: dict[str, deque[str]] = {}
+        # How often each id was called since the latest results, and before them; and those results.
+        self.new_calls: Counter[str] = Counter()
+        self.answered_calls: Counter[str] = Counter()
+        self.results_by_id: dict[str, list[ToolResult]] = {}
         # The last entry while it grows: many messages may make one entry, which is built once.
         self.growing: list[Any] = []
         self.build: Callable[[], Said] | None = None
@@ -147,14 +151,32 @@ class Reading:
             self.add(ModelOutput(at=self.at, parts=tuple(parts), provider=self.provider), place=place)
 
     def find(self, results: list[ToolResult]) -> None:
-        """Results directly after other results answer the same calls."""
+        """Results directly after other results answer the same calls. Repeated results are left out."""
+        latest = self.entries[-1] if self.entries else None
+        if results and not isinstance(latest, ToolResults):
+            self.answered_calls, self.new_calls = self.new_calls, Counter()
+            self.results_by_id = {}
+        results = [result for result in results if not self.is_repeated(result)]
         if not results:
             return
-        latest = self.entries[-1] if self.entries else None
         if isinstance(latest, ToolResults):
             self.grow(latest.results, results, lambda: ToolResults(at=self.at, results=tuple(self.growing)))
         else:
             self.add(ToolResults(at=self.at, results=tuple(results)))
+
+    def is_repeated(self, result: ToolResult) -> bool:
+        """Whether the same result was given for this call before. Gemini CLI sends each result twice after `--resume`.
+
+        A provider may give one id to several calls: each of them has a result.
+        """
+        if not result.call_id:
+            return False
+        known = self.results_by_id.setdefault(result.call_id, [])
+        is_answered = len(known) >= max(1, self.answered_calls[result.call_id])
+        if is_answered and any((one.status, one.parts) == (result.status, result.parts) for one in known):
+            return True
+        known.append(result)
+        return False
 
     # Calls and results.
 
@@ -166,6 +188,7 @@ class Reading:
             extra=extra,
         )
         self.calls[request.call_id] = request
+        self.new_calls[request.call_id] += 1
         self.names[request.call_id] = name
         self.asked_by_name.setdefault(name, deque()).append(request.call_id)
         return request

@@ -147,6 +147,17 @@ class ClaudeCode(Program):
         body["messages"].append({"role": "user", "content": text})
         return self.relay.ask(self.dialect, body, output, self.headers)
 
+    def ask_aside_with_results(self, text: str, output: ModelOutput, **results: str) -> UUID:
+        """The same where the newest answer has called tools, as `/compact` of release 2.1.197 does: the conversation
+        without the answer to their results, and the question in one message with them."""
+        body = copy.deepcopy(self.body)
+        while body["messages"][-1]["content"][-1].get("type") != "tool_use":
+            body["messages"].pop()
+        body["messages"][-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+        found = [{"type": "tool_result", "tool_use_id": name, "content": told} for name, told in results.items()]
+        body["messages"].append({"role": "user", "content": [*found, {"type": "text", "text": text}]})
+        return self.relay.ask(self.dialect, body, output, self.headers)
+
 
 class Codex(Program):
     dialect, fixture = "openai-responses", "codex-1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable
 from itertools import count
@@ -121,3 +122,30 @@ def test_calls_of_a_chat_server_without_ids_are_completed(relay: Relay) -> None:
     (session,) = sessions()
     assert path_of(session) == ["u:Look", "a:", "t:Twelve", "a:Twelve.", "u:Thanks", "a:Gladly."]
     assert ToolCall.objects.get().status == "success"
+
+
+@pytest.mark.parametrize("is_one_message", [True, False])
+def test_results_that_a_client_sends_twice_are_stored_once(relay: Relay, is_one_message: bool) -> None:
+    """Gemini CLI 0.61.0 does so after `--resume`."""
+    talk = InventsIds(relay, ids_of("run_shell_command_1795006537616_{}"))
+    talk.use_tools("Question", [("run", "a"), ("run", "b")])
+    talk.ask("", said("Done."))
+    results = talk.body["contents"][2]["parts"]
+    if is_one_message:
+        results += copy.deepcopy(results)
+    else:
+        talk.body["contents"].insert(3, copy.deepcopy(talk.body["contents"][2]))
+    talk.ask("Thanks", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session)[-4:] == ["t:run a\n\nrun b", "a:Done.", "u:Thanks", "a:Gladly."]
+    assert not Message.objects.filter(on_path=False).exists()
+    assert [row.status for row in ToolCall.objects.all()] == ["success", "success"]
+
+
+def test_equal_results_of_two_calls_with_one_id_are_both_kept(relay: Relay) -> None:
+    """Some servers give every call the same id."""
+    talk = InventsIds(relay, ids_of("{}"))
+    talk.use_tools("Question", [("run", "a"), ("run", "a")], ids=["call_0", "call_0"])
+    talk.ask("", said("Done."))
+    stored = Message.objects.get(kind="tool_results")
+    assert stored.content == "run a\n\nrun a"

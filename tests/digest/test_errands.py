@@ -66,6 +66,28 @@ def test_what_it_asks_after_the_whole_conversation_is_nothing_that_somebody_said
     assert not Message.objects.filter(kind="head_moved").exists()
 
 
+def test_a_summary_asked_for_beside_tool_results_is_a_side_call(relay: Relay) -> None:
+    talk = begun(relay)
+    talk.find(c1="Many.")
+    talk.ask("", said("There are many."))
+    exchange = talk.ask_aside_with_results(prose(6_912), said("<summary>Fjords.</summary>"), c1="Many.")
+    talk.ask("Thanks", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session)[-3:] == ["a:There are many.", "u:Thanks", "a:Gladly."]
+    assert exchange_of(exchange).metadata["helper"] == "aside"
+    assert not Message.objects.filter(kind="head_moved").exists()
+
+
+def test_results_that_are_marked_for_the_cache_belong_to_the_conversation(relay: Relay) -> None:
+    talk = begun(relay)
+    body = talk.request()
+    body["messages"][-1]["content"][-1]["cache_control"] = {"type": "ephemeral"}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "Many.", "cache_control": {"type": "ephemeral"}}
+    body["messages"].append({"role": "user", "content": [result, {"type": "text", "text": "Go on."}]})
+    relay.ask(talk.dialect, body, said("There are many."), talk.headers)
+    assert path_of(sessions()[0])[-3:] == ["t:Many.", "u:Go on.", "a:There are many."]
+
+
 @pytest.mark.parametrize("is_title", [True, False])
 def test_one_that_is_tried_again_does_not_move_the_conversation_either(relay: Relay, is_title: bool) -> None:
     talk = begun(relay)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import zstandard
 
+from history import keys
 from history.models import Exchange
+from project.accounts.models import User
 from relay.gateway import bodies
 from relay.gateway.digest.digester import Digester
 from relay.gateway.hiding import hide_addresses
@@ -163,6 +165,8 @@ def test_rubbish_in_the_callers_own_dialect_is_an_error_with_its_own_code(
     Digester(relay.journal.folder, name="test", patience=0).step()
     exchange = Exchange.objects.get()
     assert (exchange.end_reason, exchange.error) == ("upstream_unreadable", message)
+    assert exchange.message is not None
+    assert (exchange.message.status, exchange.message.content) == ("failed", f"【错误】{message}")
 
 
 @pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b"data: <html>\n\n"])
@@ -174,6 +178,24 @@ def test_rubbish_in_a_stream_is_recorded_as_what_it_is(relay: Relay, key: str, b
     Digester(relay.journal.folder, name="test", patience=0).step()
     exchange = Exchange.objects.get()
     assert (exchange.end_reason, "no answer of a model" in exchange.error) == ("upstream_unreadable", True)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses"])
+@pytest.mark.parametrize("recording", ["full", "redacted", "no_replies"])
+def test_a_stream_that_ends_without_a_byte_is_not_an_answer(
+    relay: Relay, ada: User, bare: Bare, path: str, recording: str
+) -> None:
+    """Codex and Gemini CLI ask again after it, so a complete answer without words would stand before the real one."""
+    key = keys.create(name="empty", owner=ada, recording=recording).secret
+    bare.says.append(whole(b"", headers=("content-type: text/event-stream",)))
+    body = {**HI, "input": "Hi"} if path.endswith("responses") else HI
+    ask(relay, path, {**body, "stream": True}, x_api_key=key)
+    relay.ended()
+    Digester(relay.journal.folder, name="test", patience=0).step()
+    exchange = Exchange.objects.get()
+    assert (exchange.end_reason, bool(exchange.error)) == ("upstream_unreadable", True)
+    assert exchange.message is not None
+    assert (exchange.message.status, exchange.message.content) == ("failed", f"【错误】{exchange.error}")
 
 
 # Cuts.

@@ -31,6 +31,7 @@ _WHY = {
     UPSTREAM_ERROR: "The vendor could not be reached.",
     UNREADABLE: "The provider sent something that is no answer of a model.",
 }
+_EMPTY = "The provider sent an empty reply."
 # The caller had all of it, and we had no room for it.
 NOT_KEPT = "not_kept"
 # Bytes of the reply were damaged in the journal.
@@ -94,11 +95,13 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes], *, missi
     elif body:
         decoder = dialect.stream_decoder(by.provider)
         folded.feed_all([*decoder.feed(body), *decoder.close()])
-    reason = _reason(folded, ended, has_body=bool(body))
+    is_empty = not ended.reply_size
+    reason = _reason(folded, ended, is_readable=bool(body) or is_empty)
     if missing and ended.reason == DONE and ended.status < 400:
         reason = DAMAGED
     if reason in (UPSTREAM_ERROR, UNREADABLE) and folded.failed is None:
-        folded.feed(Failed(message=ended.error or _WHY[reason], status=ended.status))
+        why = _EMPTY if reason == UNREADABLE and is_empty else _WHY[reason]
+        folded.feed(Failed(message=ended.error or why, status=ended.status))
     usage = _usage(folded, asked, ended, body)
     output = _output(folded, asked, ended, usage=usage) if _has_words(asked, reason, unread) else None
     others = [_output(other, asked, ended, usage=None) for other in folded.beside.values()]
@@ -138,13 +141,17 @@ def _without_words(ended: Ended, body: bytes, *, unread: str) -> Answer:
     return Answer(reason=reason, usage=_hinted(ended), error=ended.error, error_body=told, unread=unread)
 
 
-def _reason(folded: Assembler, ended: Ended, *, has_body: bool) -> str:
-    """Whoever carried the bytes knows how the connection ended; what the vendor said in them counts besides."""
+def _reason(folded: Assembler, ended: Ended, *, is_readable: bool) -> str:
+    """The end of the connection, as the relay saw it, and what the vendor said in its bytes.
+
+    `is_readable` means that the bytes of the reply are known here, even if there were none. A connection that ends
+    without a single byte is not an answer, whatever its status.
+    """
     if ended.reason == DONE and ended.status < 400 and ended.lost_bytes:
         return NOT_KEPT
     if ended.status >= 400 or (ended.reason == DONE and folded.failed):
         return UPSTREAM_ERROR
-    if ended.reason == DONE and has_body and folded.ended is None:
+    if ended.reason == DONE and is_readable and folded.ended is None:
         return UPSTREAM_CUT if _has_begun(folded) else UNREADABLE
     return ended.reason
 

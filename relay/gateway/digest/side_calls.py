@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from history.dialects import DecodedRequest
 from history.dialects.loose import obj
-from history.entries import Entry, ModelInput, ModelOutput
+from history.entries import Entry, ModelInput, ModelOutput, ToolResults
 from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.records import Accepted
 
@@ -92,16 +93,20 @@ def without_prefill(request: DecodedRequest) -> Sequence[Entry]:
 
 def _is_left_out_of_cache(request: DecodedRequest) -> bool:
     """Claude Code marks the end of what it will send again for the vendor's cache. Questions that it asks for itself
-    after a conversation (summaries, suggestions, recaps, `/btw`) come behind that mark."""
-    if len(request.entries) < 2:
+    after a conversation (summaries, suggestions, recaps, `/btw`) come behind that mark, some after results of tools."""
+    places = (place for place, entry in enumerate(request.entries) if isinstance(entry, ModelOutput))
+    answer = max(places, default=None)
+    if answer is None or not isinstance(request.entries[-1], ModelInput):
         return False
-    before, last = request.entries[-2:]
-    is_question = isinstance(before, ModelOutput) and isinstance(last, ModelInput)
-    return is_question and _has_cache_marker(before) and not _has_cache_marker(last)
+    return _has_cache_marker(request.entries[answer]) and not any(map(_has_cache_marker, request.entries[answer + 1 :]))
 
 
 def _has_cache_marker(entry: Entry) -> bool:
-    parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
+    parts: Sequence[Any] = ()
+    if isinstance(entry, ModelInput | ModelOutput):
+        parts = entry.parts
+    elif isinstance(entry, ToolResults):
+        parts = [*entry.results, *(part for result in entry.results for part in result.parts)]
     return any(CACHE_MARKER in getattr(part, "extra", ()) for part in parts)
 
 
