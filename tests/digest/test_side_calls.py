@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +19,8 @@ from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 pytestmark = pytest.mark.django_db
 
 QUESTION = "Fix the parser."
+# As the programs sent them, whole.
+REQUESTS = Path(__file__).parent / "side_call_requests"
 Titled = tuple[Program, UUID]
 
 
@@ -76,6 +80,24 @@ def test_the_first_message_keeps_all_of_its_texts_after_a_title_call(relay: Rela
     talk.ask(QUESTION, said("Done."))
     first = Message.objects.filter(kind="model_input", on_path=True).order_by("seq")[0]
     assert first.content == f"<system-reminder>\nTurn 1.\n</system-reminder>\n\n{QUESTION}"
+
+
+def test_a_title_call_waits_for_a_question_that_is_ten_seconds_late(relay: Relay) -> None:
+    """opencode 1.18.33 with its own prompt, on a busy machine."""
+    request = json.loads((REQUESTS / "opencode-title.json").read_text(encoding="utf-8"))
+    talk = OpenCode(relay, session="ses_1")
+    title = relay.send("openai-chat", request["body"], request["headers"])
+    relay.answer(title, said("Parser repair"))
+    relay.digest()
+    for call in relay.digester.under.values():
+        call.seen_at -= 10
+    relay.digest()
+    assert sessions() == []
+    talk.ask(QUESTION, said("Done."))
+    (session,) = sessions()
+    assert (session.title, path_of(session)) == (QUESTION, ["u:Fix the parser.", "a:Done."])
+    assert exchange_of(title).session == session
+    assert not Message.objects.filter(on_path=False).exclude(kind="debug_log").exists()
 
 
 @pytest.mark.parametrize("begin", EVERY)

@@ -13,12 +13,13 @@ from __future__ import annotations
 from relay.gateway.digest import session_tools
 from relay.gateway.digest.reading import Asked
 from relay.gateway.digest.recognising import current_session
-from relay.gateway.digest.side_calls import is_answerless, kind_by_form
+from relay.gateway.digest.side_calls import asks_for_title, is_answerless, kind_by_form
 from relay.gateway.naming import CLIENT_ID
 
-# Claude Code and opencode send the first question 0.05 to 0.15 s after the title call. Claude Code runs its hooks in
-# between, which may take long; a real conversation rarely begins with a request for JSON.
-HOLD_SECONDS, HOLD_JSON_SECONDS = 2.0, 30.0
+# Claude Code and opencode send the first question 0.05 to 0.15 s after the title call. But Claude Code runs its hooks
+# in between, and opencode 1.18.33 took 10 s on a busy machine. A conversation of people rarely begins with a request
+# for JSON or for a title, so those wait longer.
+HOLD_SECONDS, HOLD_TITLE_SECONDS = 2.0, 30.0
 
 
 def side_call_kind(asked: Asked) -> str:
@@ -36,8 +37,8 @@ def hold_seconds(asked: Asked) -> float:
     """How long a first request of its name waits for the conversation that it may belong to."""
     if not _may_be_side_call(asked) or asked.request is None:
         return 0.0
-    if asked.request.options.form is not None:
-        return HOLD_JSON_SECONDS
+    if asked.request.options.form is not None or asks_for_title(asked.request):
+        return HOLD_TITLE_SECONDS
     return HOLD_SECONDS if asked.request.system else 0.0
 
 

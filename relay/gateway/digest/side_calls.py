@@ -1,8 +1,8 @@
 """Side calls: requests that a program makes for itself (titles, probes, routers, counts) beside its conversation.
 
 They are recognised by their shape, because programs change their wording with every release. This module looks at one
-request alone; `named_side_calls` compares a request with the conversation whose name it carries. Words are looked at
-only where a request names no conversation: then there is nothing to compare it with.
+request alone; `named_side_calls` compares a request with the conversation whose name it carries. Words decide only
+where a request names no conversation: then there is nothing to compare it with.
 
 A side call is stored as a note beside its conversation, never in its path or its title.
 """
@@ -59,7 +59,7 @@ def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping
         return PROBE
     if _is_router(request):
         return ROUTER
-    return TITLE if record.session is None and _is_title(request) else ""
+    return TITLE if record.session is None and asks_for_title(request) else ""
 
 
 def is_answerless(request: DecodedRequest) -> bool:
@@ -120,7 +120,7 @@ def _is_router(request: DecodedRequest) -> bool:
     return bool(schema) and bool(_ROUTER_FIELDS.search(" ".join(obj(obj(schema).get("properties")))))
 
 
-def _is_title(request: DecodedRequest) -> bool:
+def asks_for_title(request: DecodedRequest) -> bool:
     """A title is asked for once, in one message that has no answer."""
     instruction = request.system[:READ_CHARS]
     if _TASK_HEADING.match(_only_words(request)):
