@@ -16,6 +16,7 @@ from django.utils import timezone
 from history import bodies, fingerprints, projections, redaction, rows, seals
 from history.entries import (
     CONVERSATION,
+    EMPTY,
     LEAVES,
     MESSAGES,
     Entry,
@@ -29,6 +30,7 @@ from history.entries import (
 from history.errors import HistoryOff, NoSuchEntry, PairingError
 from history.models import Blob, Message, Session, ToolCall
 from history.redaction_files import redacted_files
+from history.redaction_walk import Redactors
 from history.titles import title_from
 
 # Sessions that we write ourselves are held to pairing; what others sent is stored as it came, and marked.
@@ -58,6 +60,36 @@ class Row:
     files: Mapping[str, tuple[bytes, str]] = field(default_factory=dict)  # to be stored: hash → bytes, media type
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An entry as it may be stored, redacted before the transaction that stores it; `files` are the files it names.
+
+    A draft uses it only if the session asks for the same redactors: the mode of a key may change in between.
+    """
+
+    entry: Entry
+    files: Mapping[str, bytes]
+    redactors: Redactors
+
+
+def prepare(entry: Entry, *, recording: str, given: Mapping[str, bytes] = EMPTY) -> Prepared:
+    """Redact an entry for a recording mode; `given` are files that it may name and nobody has stored yet."""
+    redactors = redaction.redactors_for(recording)
+    redacted = redaction.redacted(entry, redactors)
+    cleaned = redacted_files(redacted.entry, redactors, read=lambda name: _read_file(name, given))
+    hits, stored = redacted.hits + cleaned.hits, cleaned.entry
+    if hits:
+        stored = replace(stored, metadata={**stored.metadata, "redacted": dict(hits)})
+    return Prepared(stored, cleaned.files, redactors)
+
+
+def _read_file(name: str, given: Mapping[str, bytes]) -> bytes | None:
+    if name in given:
+        return given[name]
+    found = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
+    return None if found is None else bytes(found)
+
+
 @dataclass
 class Draft:
     """The rows that one transaction adds to one session. The session must be locked."""
@@ -78,25 +110,27 @@ class Draft:
             raise HistoryOff(f"the key of session {self.session.pk} records in mode {mode!r}: no texts are stored")
         self.leaf = self.session.head
         self.scope = fingerprints.scope_of(api_key_id=self.session.api_key_id, owner_id=self.session.owner_id)
-        self.redactors = redaction.redactors_for(mode)
+        self.mode, self.redactors = mode, redaction.redactors_for(mode)
         self.is_strict = not self.as_it_came and self.session.source in STRICT_SOURCES
         self.footings: dict[int, Footing] = {}
 
-    def add(self, entry: Entry, *, after: int) -> None:
+    def add(self, entry: Entry, *, after: int, prepared: Prepared | None = None) -> None:
         """One more entry. In our own sessions, calls that stand open before it are answered first."""
         footing = self.footing_of(after)
         if isinstance(entry, ToolResults):
             entry = self._paired(entry, footing)
+            if prepared is not None and isinstance(prepared.entry, ToolResults):
+                prepared = replace(prepared, entry=self._paired(prepared.entry, footing))
         elif entry.kind in CONVERSATION and footing.open_calls and self.is_strict:
             after = self._put(_skipped(footing, at=entry.at), after=after, footing=footing)
             footing = self.footings[after]
-        self.leaf = self._put(entry, after=after, footing=footing)
+        self.leaf = self._put(entry, after=after, footing=footing, prepared=prepared)
         self.asked_for.append(len(self.rows) - 1)
 
-    def add_move(self, entry: HeadMoved) -> None:
+    def add_move(self, entry: HeadMoved, *, prepared: Prepared | None = None) -> None:
         """The fact that the head was moved; `storage.move_head` has moved it already."""
         self.footings.clear()
-        self._put(entry, after=entry.to, footing=self.footing_of(entry.to))
+        self._put(entry, after=entry.to, footing=self.footing_of(entry.to), prepared=prepared)
         self.asked_for.append(len(self.rows) - 1)
         self.leaf = entry.to
 
@@ -108,11 +142,11 @@ class Draft:
             self.footings[seq] = look_up(self.session, seq)
         return self.footings[seq]
 
-    def _put(self, entry: Entry, *, after: int, footing: Footing) -> int:
+    def _put(self, entry: Entry, *, after: int, footing: Footing, prepared: Prepared | None = None) -> int:
         """Make the row; returns where the next entry goes."""
         session, seq = self.session, self.session.version + 1
         fingerprint = fingerprints.fingerprint(entry, after=footing.fingerprint, scope=self.scope)
-        stored, cleaned = (entry, {}) if self.as_it_came else self._redacted(entry)
+        stored, cleaned = (entry, EMPTY) if self.as_it_came else self._redacted(entry, prepared)
         columns = projections.columns_of(stored)
         packed, salt = bodies.pack(stored), seals.new_salt()
         digest = seals.digest_of(salt, packed.body)
@@ -144,20 +178,11 @@ class Draft:
             advance(session, footing=self.footings[seq], seq=seq, is_message=is_message(message))
         return seq
 
-    def _redacted(self, entry: Entry) -> tuple[Entry, Mapping[str, bytes]]:
+    def _redacted(self, entry: Entry, prepared: Prepared | None) -> tuple[Entry, Mapping[str, bytes]]:
         """The entry as it may be kept, what was taken out of it counted in its metadata; and files as they may be."""
-        redacted = redaction.redacted(entry, self.redactors)
-        cleaned = redacted_files(redacted.entry, self.redactors, read=self._file)
-        hits = redacted.hits + cleaned.hits
-        if not hits:
-            return cleaned.entry, cleaned.files
-        return replace(cleaned.entry, metadata={**cleaned.entry.metadata, "redacted": dict(hits)}), cleaned.files
-
-    def _file(self, name: str) -> bytes | None:
-        if name in self.given:
-            return self.given[name]
-        found = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
-        return None if found is None else bytes(found)
+        if prepared is None or prepared.redactors != self.redactors:
+            prepared = prepare(entry, recording=self.mode, given=self.given)
+        return prepared.entry, prepared.files
 
     def _paired(self, entry: ToolResults, footing: Footing) -> ToolResults:
         if self.as_it_came:

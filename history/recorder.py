@@ -25,7 +25,7 @@ from history import audit, rows, storage
 from history.branches import behind_notes
 from history.context import edges_of
 from history.copying import copy_entries
-from history.drafts import Draft, Row
+from history.drafts import Draft, Prepared, Row
 from history.entries import EMPTY, Entry, HeadMoved
 from history.errors import CannotLink, HistoryOff, NoSuchEntry
 from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
@@ -59,6 +59,8 @@ class Append:
     entry: Entry
     after: int | None
     promised: str = "full"
+    # The entry redacted beforehand, so that the transaction does not wait for it.
+    prepared: Prepared | None = None
 
 
 def start_session(
@@ -137,7 +139,8 @@ def append_batch(
         }
         for wish in wishes:
             draft = drafts[wish.session_id]
-            _add(draft, wish.entry, after=draft.leaf if wish.after is None else wish.after)
+            after = draft.leaf if wish.after is None else wish.after
+            _add(draft, wish.entry, after=after, prepared=wish.prepared)
         storage.insert_sessions(begun)
         storage.flush(list(drafts.values()))
         storage.save_sessions(list(old.values()))
@@ -270,13 +273,13 @@ def _strictest(wishes: Sequence[Append]) -> dict[UUID, str]:
     return modes
 
 
-def _add(draft: Draft, entry: Entry, *, after: int) -> None:
+def _add(draft: Draft, entry: Entry, *, after: int, prepared: Prepared | None = None) -> None:
     if isinstance(entry, HeadMoved):
         storage.flush([draft])
         storage.move_head(draft.session, to=entry.to)
-        draft.add_move(entry)
+        draft.add_move(entry, prepared=prepared)
     else:
-        draft.add(entry, after=after)
+        draft.add(entry, after=after, prepared=prepared)
 
 
 def _appended(row: Row) -> Appended:

@@ -88,6 +88,8 @@ PARLEY_REDACTION_PERSONAL = env.words("PARLEY_REDACTION_PERSONAL")
 
 PARLEY_MAX_DIGEST_MB = env.whole_number("PARLEY_MAX_DIGEST_MB", 8, least=1, most=1024)
 PARLEY_JOURNAL_MB = env.whole_number("PARLEY_JOURNAL_MB", 1024, least=1, most=1024 * 1024)
+# How many days the files are kept that the relay puts aside; 0 is no limit.
+PARLEY_ASIDE_DAYS = env.whole_number("PARLEY_ASIDE_DAYS", 30, most=36_500)
 # Who reads /metrics: staff and keys with the scope admin, anybody who reaches it, or nobody.
 PARLEY_METRICS = env.choice("PARLEY_METRICS", "admin", among=("admin", "open", "off"))
 PARLEY_DIGESTER = env.choice("PARLEY_DIGESTER", "auto", among=("auto", "process", "thread"))

@@ -9,6 +9,7 @@ from django.db.models import Model
 from django.utils import timezone
 
 from history.persons import register_holding, rows_holding
+from relay.gateway.digest import files_aside
 from relay.models import (
     Allowance,
     IssuedId,
@@ -46,3 +47,4 @@ def register() -> None:
     register_holding(rows_holding("recent_messages", RecentMessage, of="user"))
     for name, model in OF_KEYS.items():
         register_holding(rows_holding(name, model, of="key__owner"))
+    register_holding(files_aside.holding())

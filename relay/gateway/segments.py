@@ -35,8 +35,10 @@ CHUNK = 1024 * 1024
 SUFFIX = ".journal"
 # So far apart are the numbers of a writer's segments at least: what is carried over from one finds a name behind it.
 BETWEEN = 1_000_000
-# A damaged segment that somebody should look at. It is out of the journal: its bytes count no more.
+# Damaged bytes of a segment, for staff to look at. They do not count against the size of the journal.
 ASIDE = ".damaged"
+# A segment before it has its name.
+UNNAMED = ".new"
 
 
 def heading(version: int) -> bytes:
@@ -85,7 +87,7 @@ def create(folder: Path, *, writer: str, after: str = "") -> tuple[str, int]:
     writer's segment before it, whatever the clock says."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = name_of(max(time.time_ns(), number_of(after) + BETWEEN), writer=writer)
-    hidden = folder / f"{name}.new"
+    hidden = folder / f"{name}{UNNAMED}"
     fd = os.open(hidden, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,11 +11,11 @@ from relay.gateway.digest.answers import TOO_LARGE, Answer, read_answer, too_lar
 from relay.gateway.digest.plans import LargeBody, Plan, Under
 
 
-def read_bodies(folder: Path, call: Under) -> None:
-    """Parse the reply, if the call has ended. What is too large is put aside instead."""
+def read_bodies(folder: Path, call: Under, *, mode: str) -> None:
+    """Parse the reply, if the call has ended. What is too large is put aside instead, if `mode` allows it."""
     record = call.asked.record
     if record.skipped and call.large_request is None:
-        call.large_request = raw_bytes.put_aside(folder, call, "request", mode=record.recording)
+        call.large_request = raw_bytes.put_aside(folder, call, "request", mode=mode)
     if call.ended is None or call.answer is not None:
         return
     most = raw_bytes.limit()
@@ -31,7 +31,7 @@ def read_bodies(folder: Path, call: Under) -> None:
             raise
         call.answer = Answer(reason=call.ended.reason)
     if call.answer.unread == TOO_LARGE:
-        call.large_reply = raw_bytes.put_aside(folder, call, "reply", mode=record.recording)
+        call.large_reply = raw_bytes.put_aside(folder, call, "reply", mode=mode)
 
 
 def gap_in_request(plan: Plan) -> Gap:

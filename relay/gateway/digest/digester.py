@@ -26,7 +26,7 @@ from history.exchanges import SERVER_LOST
 from history.models import BEYOND_RECALL, Session
 from history.transactions import writing
 from relay.gateway.damage import is_damage
-from relay.gateway.digest import carrying, positions, telling
+from relay.gateway.digest import carrying, files_aside, positions, telling
 from relay.gateway.digest.carrying import Carrier
 from relay.gateway.digest.filing import Outcome, Wave
 from relay.gateway.digest.marks import Memory
@@ -50,6 +50,8 @@ MOST_RECORDS = 1_000
 # Parsing takes about six times as much memory.
 MOST_BYTES = 8 * 1024 * 1024
 MOST_ORPHANS = 10_000
+# How often the files are looked through that are put aside: what was erased is gone from the disk so soon.
+FILES_SECONDS = 30.0
 
 
 class Digester:
@@ -72,6 +74,7 @@ class Digester:
         # Calls without a beginning that are counted as lost, erased or not to be recorded.
         self._known_missing: set[UUID] = set()
         self._lost_beginnings = 0
+        self._looked_after: float | None = None  # when the files were that are put aside
 
     @property
     def is_idle(self) -> bool:
@@ -101,6 +104,7 @@ class Digester:
         self._neighbours.tell(self._digested_until(Outcome()))
         self._carry_over(reader)
         reader.remove_all_but(self._needed())
+        self._look_after_files()
         return count
 
     def _begin(self) -> Reader:
@@ -224,8 +228,9 @@ class Digester:
             del self.under[exchange]
 
     def _try_again_or_give_up(self, call: Under, error: Exception, reader: Reader) -> None:
-        """Another host may have begun the same session in the same moment: then it is there now."""
-        if isinstance(error, IntegrityError) and not call.has_clashed:
+        """Another host may have begun the same session in the same moment, or its owner has removed it since it was
+        found: then a new plan knows."""
+        if isinstance(error, IntegrityError | NoSuchEntry) and not call.has_clashed:
             call.has_clashed = True
             self._file([call], reader)
         else:
@@ -235,6 +240,7 @@ class Digester:
         """One call that cannot be stored must not hold up the others. That it was made is written down all the same."""
         if _was_erased(call, error):
             logger.info("The session of a relayed call was erased before the answer came: exchange %s.", call.id)
+            call.forget_files()
         else:
             logger.error("A relayed call could not be stored: exchange %s.", call.id, exc_info=error)
         if call.is_given_up:
@@ -243,6 +249,11 @@ class Digester:
         call.is_given_up = True
         call.asked = replace(call.asked, problem=f"could not be stored: {type(error).__name__}")
         self._file([call], reader)
+
+    def _look_after_files(self) -> None:
+        if self._looked_after is None or time.monotonic() - self._looked_after >= FILES_SECONDS:
+            self._looked_after = time.monotonic()
+            files_aside.remove_due(self.folder, under_way=self.under)
 
     # Position.
 

@@ -30,10 +30,15 @@ ENDING = (
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens", "source")
 
 
+def columns_of(plan: Plan) -> dict[str, Any]:
+    """The columns that have texts, redacted: made before the transaction that writes the row."""
+    record = plan.asked.record
+    texts = {"provider": record.provider, "model": name_told(plan, record.model), "dialect": record.dialect}
+    return rows.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
+
+
 def row_of(plan: Plan) -> Exchange:
     asked, record = plan.asked, plan.asked.record
-    texts = {"provider": record.provider, "model": name_told(plan, record.model), "dialect": record.dialect}
-    said = rows.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
     return rows.new(
         Exchange,
         id=record.exchange,
@@ -46,7 +51,7 @@ def row_of(plan: Plan) -> Exchange:
         started_at=asked.at,
         heartbeat_at=asked.at + WAITS_FOR,
         message_id=plan.message_id if plan.answer else None,
-        **said,
+        **plan.columns,
     )
 
 

@@ -8,7 +8,7 @@ where it goes on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from uuid import UUID
@@ -17,6 +17,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from history import exchanges, recorder, redaction, rows, storage, tallies
+from history.drafts import prepare
 from history.entries import Entry, HeadMoved, ModelOutput
 from history.many import among
 from history.models import ApiKey, Exchange, Session
@@ -25,7 +26,16 @@ from history.transactions import writing
 from relay.gateway import uses
 from relay.gateway.digest import bodies, named_side_calls, notes, parents, pieces, prefills, retries, windows
 from relay.gateway.digest.answers import Answer
-from relay.gateway.digest.exchange_rows import ENDING, HELPER, cost_of, mode_of, name_told, notes_at_accept, row_of
+from relay.gateway.digest.exchange_rows import (
+    ENDING,
+    HELPER,
+    columns_of,
+    cost_of,
+    mode_of,
+    name_told,
+    notes_at_accept,
+    row_of,
+)
 from relay.gateway.digest.marks import Memory
 from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
@@ -64,19 +74,28 @@ class Wave:
         self.grown: set[UUID] = set()  # sessions to which a call of this wave adds something
 
     def file(self, calls: Sequence[Under], *, keep_position: Callable[[Outcome], None]) -> Outcome:
-        # Before the transaction: on SQLite no other process can write while it is open.
+        # Before the transaction: on SQLite no other process can write while it is open. On PostgreSQL a plan made in
+        # the transaction would see the same, and what is written locks its session and looks again.
+        keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
         for call in calls:
-            bodies.read_bodies(self.folder, call)
+            mode = redaction.stricter(call.asked.record.recording, keys[call.asked.record.key].recording)
+            bodies.read_bodies(self.folder, call, mode=mode)
+        self.copies = {} if self.is_alone else copies_of(calls, _answer_to)
+        plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
+        files = _files(plans)
+        for plan in plans:
+            _prepare(plan, files)
+        adoptions = notes.earlier_side_calls(plans)
         with writing():
-            keys = ApiKey.objects.in_bulk({call.asked.record.key for call in calls})
-            self.copies = {} if self.is_alone else copies_of(calls, _answer_to)
-            plans = [plan for call in calls if (plan := self._plan(call, keys[call.asked.record.key]))]
-            self._append(plans)
-            self._append_others(plans)
+            for plan in plans:
+                if plan.child is not None:
+                    parents.look_again(plan.asked, plan.child, self.memory)
+            self._append(plans, files)
+            self._append_others(plans, files)
             self._write_exchanges(plans)
             name_replies(plans)
             notes.write_notes(plans)
-            notes.adopt_earlier(plans)
+            notes.adopt(adoptions)
             uses.add_tokens(_uncounted([*plans, *self.unkept]))
             keep_position(self.outcome)
         return self.outcome
@@ -175,7 +194,7 @@ class Wave:
         if spot.session is None:
             plan.new_session = _new_session(plan, spot, session_id)
         else:
-            parents.look_again(plan.asked, spot.session, self.memory)
+            plan.child = spot.session
         plan.entries, changed = entries_to_add(plan.asked, spot, self.memory, session_id=session_id)
         plan.session_id, plan.start, plan.after = session_id, spot.after, spot.after
         plan.metadata["recognised_by"] = spot.by
@@ -186,21 +205,21 @@ class Wave:
 
     # Rows.
 
-    def _append(self, plans: Sequence[Plan]) -> None:
-        wishes = [(plan, wish) for plan in plans for wish in _wishes(plan)]
+    def _append(self, plans: Sequence[Plan], files: Mapping[str, bytes]) -> None:
+        wishes = [(plan, wish) for plan in plans for wish in plan.appends]
         begun = [_priced(plan.new_session, plan) for plan in plans if plan.new_session]
         if not wishes and not begun:
             return
-        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun, files=_files(plans))
+        written = recorder.append_batch([wish for _plan, wish in wishes], begun=begun, files=files)
         parents.join(plans, self.memory)
         for (plan, wish), appended in zip(wishes, written, strict=True):
             self._note_written(plan, wish.entry, appended)
 
-    def _append_others(self, plans: Sequence[Plan]) -> None:
+    def _append_others(self, plans: Sequence[Plan], files: Mapping[str, bytes]) -> None:
         """Where the caller asked for several answers, each further one is a branch beside the first."""
-        wishes = [wish for plan in plans for wish in _further(plan)]
+        wishes = [replace(wish, after=plan.after) for plan in plans for wish in plan.further]
         if wishes:
-            recorder.append_batch(wishes, files=_files(plans))
+            recorder.append_batch(wishes, files=files)
 
     def _note_written(self, plan: Plan, entry: Entry, written: Appended) -> None:
         if plan.session_id is not None:
@@ -287,6 +306,19 @@ def _priced(session: Session, plan: Plan) -> Session:
     """Where a call has ended before its session is stored, the row has its cost from the start."""
     session.cost = plan.cost
     return session
+
+
+def _prepare(plan: Plan, files: Mapping[str, bytes]) -> None:
+    """Redact all that the plan writes: the longest work of filing, and the transaction must not wait for it."""
+    wishes, further, note = _wishes(plan), _further(plan), notes.note_for(plan)
+    plan.appends = [_prepared(wish, files) for wish in wishes]
+    plan.further = [_prepared(wish, files) for wish in further]
+    plan.note = _prepared(note, files) if note else None
+    plan.columns = columns_of(plan)
+
+
+def _prepared(wish: Append, files: Mapping[str, bytes]) -> Append:
+    return replace(wish, prepared=prepare(wish.entry, recording=wish.promised, given=files))
 
 
 def _wishes(plan: Plan) -> list[Append]:

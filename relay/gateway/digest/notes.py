@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from uuid import UUID
@@ -15,6 +16,7 @@ from uuid import UUID
 from django.db.models import F
 
 from history import recorder, storage
+from history.drafts import prepare
 from history.entries import DebugLog
 from history.models import Exchange, Session
 from history.recorder import Append
@@ -55,32 +57,55 @@ def keep_prefill(plan: Plan) -> None:
 
 
 def write_notes(plans: Sequence[Plan]) -> None:
-    appends = [append for plan in plans if plan.answer is not None and (append := _note(plan)) is not None]
+    """Beside the newest entry that its session has by now."""
+    appends = [replace(plan.note, after=_head_of(plan.note.session_id)) for plan in plans if plan.note is not None]
     if appends:
         recorder.append_batch(appends)
 
 
-def adopt_earlier(plans: Iterable[Plan]) -> None:
-    """File side calls with the conversations that begin now, where they came before them under the same name."""
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A side call that came before its conversation, and its note if its words are kept."""
+
+    exchange: UUID
+    session: UUID
+    cost: Decimal
+    note: Append | None
+
+
+def earlier_side_calls(plans: Iterable[Plan]) -> list[Adoption]:
+    """Side calls of conversations that begin now, which came before them under the same name."""
     begun = {
         (plan.key.pk, name_of(plan.asked)): plan
         for plan in plans
         if plan.new_session is not None and plan.asked.session
     }
     if not begun:
-        return
+        return []
     since = min(plan.asked.at for plan in begun.values()) - ADOPT_WITHIN
     loose = Exchange.objects.filter(session=None, ended_at__gte=since, api_key__in={key for key, _ in begun})
-    costs: defaultdict[UUID, Decimal] = defaultdict(Decimal)
-    appends = []
+    found = []
     for row in loose.filter(metadata__named__in=[name for _, name in begun]).order_by("started_at"):
         plan = begun.get((row.api_key_id or 0, str(row.metadata.get(NAMED))))
         if plan is None or plan.session_id is None or not row.metadata.get(HELPER):
             continue
-        Exchange.objects.filter(pk=row.pk).update(session=plan.session_id)
-        costs[plan.session_id] += row.cost
-        if ASKED in row.metadata:
-            appends.append(Append(plan.session_id, _note_of_row(row), _head_of(plan.session_id), mode_of(plan)))
+        note = Append(plan.session_id, _note_of_row(row), 0, mode_of(plan)) if ASKED in row.metadata else None
+        if note is not None:
+            note = replace(note, prepared=prepare(note.entry, recording=note.promised))
+        found.append(Adoption(row.pk, plan.session_id, row.cost, note))
+    return found
+
+
+def adopt(adoptions: Iterable[Adoption]) -> None:
+    """File them with their conversations."""
+    costs: defaultdict[UUID, Decimal] = defaultdict(Decimal)
+    appends = []
+    for one in adoptions:
+        if not Exchange.objects.filter(pk=one.exchange, session=None).update(session=one.session):
+            continue
+        costs[one.session] += one.cost
+        if one.note is not None:
+            appends.append(replace(one.note, after=_head_of(one.session)))
     for session, cost in costs.items():
         storage.change(session, cost=F("cost") + cost)
     if appends:
@@ -96,11 +121,13 @@ def _shown(text: str) -> str:
     return f"{text[:SHOWN]} [… {left_out:,} characters more, not kept]" if left_out > 0 else text
 
 
-def _note(plan: Plan) -> Append | None:
+def note_for(plan: Plan) -> Append | None:
     """All of what was asked and answered: the exchange has only the beginning."""
-    if not plan.asked.side or plan.session_id is None or not plan.keeps_texts or plan.asked.side in WORDLESS:
+    if plan.answer is None or not plan.asked.side or plan.session_id is None:
         return None
-    output = plan.answer.output if plan.answer else None
+    if not plan.keeps_texts or plan.asked.side in WORDLESS:
+        return None
+    output = plan.answer.output
     texts = [plan.asked.side_words, output.text if output and _keeps_answer(plan) else ""]
     entry = DebugLog(
         at=output.at if output else plan.asked.at,
@@ -109,7 +136,7 @@ def _note(plan: Plan) -> Append | None:
         is_internal=True,
         metadata={"exchange": str(plan.under.id)},
     )
-    return Append(plan.session_id, entry, _head_of(plan.session_id), mode_of(plan))
+    return Append(plan.session_id, entry, 0, mode_of(plan))
 
 
 def _note_of_row(row: Exchange) -> DebugLog:

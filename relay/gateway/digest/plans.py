@@ -14,6 +14,7 @@ from history.dialects.vocabulary import Said
 from history.entries import Entry, Gap, HeadMoved, ModelInput, ModelOutput, ToolResults
 from history.fingerprints import essence_of
 from history.models import ApiKey, Exchange, Session
+from history.recorder import Append
 from relay.gateway.digest.answers import Answer
 from relay.gateway.digest.marks import Memory, changed_results, new_states, states_at
 from relay.gateway.digest.reading import Asked, read
@@ -138,6 +139,12 @@ class Under:
         else:
             self.pieces.clear()
 
+    def forget_files(self) -> None:
+        """No row names them from now on, and so they are removed."""
+        for name in ("large_request", "large_reply"):
+            if (large := getattr(self, name)) is not None:
+                setattr(self, name, replace(large, file=""))
+
     def end(self, record: Ended) -> None:
         self.ended, self.ended_at = record, _moment_of(record)
 
@@ -185,6 +192,13 @@ class Plan:
     message_seq: int = 0
     way_back: HeadMoved | None = None
     gap: Gap | None = None
+    # Redacted before the transaction: what is appended, further answers, the note of a side call, columns of the row.
+    appends: list[Append] = field(default_factory=list)
+    further: list[Append] = field(default_factory=list)
+    note: Append | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    # The session that was found; its parent may be known by now.
+    child: Session | None = None
     attempts: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
 

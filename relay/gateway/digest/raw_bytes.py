@@ -16,13 +16,13 @@ from typing import Literal
 
 from django.conf import settings
 
+from relay.gateway.digest import files_aside
 from relay.gateway.digest.plans import LargeBody, Under
 from relay.gateway.records import head_size
 from relay.gateway.segments import CHUNK, FRAME, Place
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "large"
 UNREDACTED = "full"
 What = Literal["request", "reply"]
 
@@ -62,24 +62,24 @@ def put_aside(folder: Path, call: Under, what: What, *, mode: str) -> LargeBody:
     for piece in pieces_of(folder, call, what):
         size += len(piece)
         digest.update(piece)
-    name = f"{call.id}.{what}"
+    name = files_aside.name_of(call.id, what, owner=call.asked.record.owner)
     is_kept = mode == UNREDACTED and _copy(folder, call, what, name, size=size)
-    return LargeBody(size, digest.hexdigest(), f"{FOLDER}/{name}" if is_kept else "")
+    return LargeBody(size, digest.hexdigest(), name if is_kept else "")
 
 
 def _copy(folder: Path, call: Under, what: What, name: str, *, size: int) -> bool:
-    place = folder / FOLDER
+    path = folder / name
     try:
-        place.mkdir(mode=0o700, exist_ok=True)
-        taken = sum(one.stat().st_size for one in place.iterdir() if one.name != name)
-        if taken + size > settings.PARLEY_JOURNAL_MB * 1024 * 1024:
-            logger.error("No room to put the %s of the relayed call %s aside in %s.", what, call.id, place)
+        for place in (path.parent.parent, path.parent):
+            place.mkdir(mode=0o700, exist_ok=True)
+        if size > files_aside.room_left(folder, without=name):
+            logger.error("No room to put the %s of the relayed call %s aside in %s.", what, call.id, path.parent)
             return False
-        with os.fdopen(os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             for piece in pieces_of(folder, call, what):
                 file.write(piece)
     except OSError as error:
         logger.error("The %s of the relayed call %s cannot be put aside: %s", what, call.id, error)
         return False
-    logger.warning("The %s of the relayed call %s is too large to be read: %s", what, call.id, place / name)
+    logger.warning("The %s of the relayed call %s is too large to be read: %s", what, call.id, path)
     return True
