@@ -310,11 +310,22 @@ async def test_a_model_that_cannot_summarise_is_told_less_and_never_asked(talk: 
 
 
 async def test_the_demo_model_is_told_six_turns_whole(talk: Talk) -> None:
-    talk.scripted(plays("An answer of the usual length. " * 12), models=(replace(DEMO_MODEL, name="script"),))
+    provider = talk.scripted(plays(), models=(replace(DEMO_MODEL, name="script"),))
     await talk.begin("My name is Mariola.")
     await talk.until_ended()
     await talk_on(talk, 4)
-    provider = talk.scripted("Mariola.", models=(replace(DEMO_MODEL, name="script"),))
     await talk.send("What is my name?")
     await talk.until_ended()
     assert "My name is Mariola." in told(provider.calls[-1].context)
+    assert not asked(provider, summaries=True)
+
+
+async def test_the_demo_model_is_told_less_of_a_long_chat_and_asked_no_summary(talk: Talk) -> None:
+    """A model of 135M parameters invents names when it sums up: old turns are left out instead."""
+    provider = talk.scripted(plays(), models=(replace(DEMO_MODEL, name="script"),))
+    await talked(talk, 30)
+    await talk_on(talk, 1, first=31)
+    assert "Question 31?" in told(provider.calls[-1].context)
+    assert "Question 1?" not in told(provider.calls[-1].context)
+    assert not asked(provider, summaries=True)
+    assert not await summaries(talk)

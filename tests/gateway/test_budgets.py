@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from dataclasses import replace
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+from django.test import Client
 
 from history import keys
 from history.models import ApiKey
@@ -51,6 +53,26 @@ def test_budget_binds_all_keys_of_one_person(relay: Relay, ada: User, settings: 
     assert (answered.status, answered.headers["x-should-retry"]) == (429, "false")
     told = answered.json["error"]["message"]
     assert told.startswith(f"The owner of this key is over their limit of {TOKENS} tokens per day. Try again in ")
+
+
+def test_next_key_made_on_the_page_has_no_budget_of_its_own(
+    relay: Relay, client: Client, ada: User, vendors: Vendors, settings: Any
+) -> None:
+    """Make a key, use the budget up, revoke the key, make another."""
+    settings.PARLEY_CHAT_TOKENS_PER_DAY = TOKENS
+    client.force_login(ada)
+
+    def made_on_the_page() -> str:
+        page = client.post("/keys/", {"name": "laptop", "recording": "full", "days": "30", "scopes": ["relay"]})
+        return re.findall(r"parley_\w{20,}", page.content.decode())[0]
+
+    first = made_on_the_page()
+    assert ask(relay, CHAT, HI, x_api_key=first).status == 200
+    wait_for(lambda: ask(relay, CHAT, HI, x_api_key=first).status == 429, seconds=10, what="the budget used up")
+    assert client.post(f"/keys/{ApiKey.objects.get().prefix}/revoke/").status_code == 302
+    calls = len(vendors.requests)
+    assert ask(relay, CHAT, HI, x_api_key=made_on_the_page()).status == 429
+    assert len(vendors.requests) == calls
 
 
 def test_budget_is_not_shared_with_other_people(relay: Relay, ada: User, bob: User, settings: Any) -> None:

@@ -20,7 +20,7 @@ from relay.providers.local import LocalProvider, missing_packages
 from tests.digest.programs import captured
 from tests.gateway.asking import CALLS, CONTENTS, HI, ask
 from tests.gateway.relayed import Relay
-from tests.vendors import Vendors, asks, raw, refuses, says
+from tests.vendors import KEYS, Vendors, asks, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
@@ -606,3 +606,15 @@ def test_a_translated_reply_says_which_dialect_it_was_translated_to(
     assert translated.headers["x-parley-translated-to"] == "openai-chat"
     only(vendors, "openai-responses")
     assert "x-parley-translated-to" not in ask(relay, "/v1/responses", body, x_api_key=key).headers
+
+
+def test_a_base_url_alone_does_not_translate_clients_of_responses(
+    relay: Relay, key: str, vendors: Vendors, settings: Any
+) -> None:
+    """Codex speaks Responses alone: an address that takes them gets them as they came."""
+    settings.OPENAI_API_KEY, settings.OPENAI_BASE_URL = KEYS["openai"], f"{vendors.url}/v1"
+    registry.use(None)
+    registry.router().catalogue.refresh()
+    body = {"model": "openai/gpt-x", "input": "hi", "stream": True}
+    assert ask(relay, "/v1/responses", body, x_api_key=key).status == 200
+    assert [request.path for request in vendors.requests] == ["/v1/responses"]

@@ -203,6 +203,19 @@ def test_a_wrong_counter_is_told_apart_from_damage(ada: Any) -> None:
 
 
 @pytest.mark.django_db
+@pytest.mark.parametrize("column", ["owner_id", "hold", "hidden_at", "title", "expires_at"])
+def test_a_column_of_a_session_that_was_changed_behind_its_back_is_reported(ada: Any, bob: Any, column: str) -> None:
+    session = chat_of(ada, "one", source="relay")
+    assert "Healthy." in history("verify")[0]
+    values = {"owner_id": bob.pk, "hold": True, "title": "Another", "hidden_at": timezone.now()}
+    tamper(f"UPDATE history_session SET {column} = %s", values.get(column, timezone.now() + timedelta(days=3_650)))
+    lines: list[str] = []
+    with pytest.raises(CommandError):
+        history("verify", out=Lines(lines))
+    assert str(session.pk) in lines[0]
+
+
+@pytest.mark.django_db
 def test_only_the_sessions_that_were_named_are_looked_at(ada: Any) -> None:
     healthy, altered = chat_of(ada, "one"), chat_of(ada, "two")
     tamper("UPDATE history_message SET body = replace(body, 'two', 'six')")

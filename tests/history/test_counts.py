@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from django.utils.module_loading import import_string
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +25,7 @@ from history.models import DayTally, Message, Session, StaleDay, ToolCall
 from history.record import daily_check
 from history.record.daily_sums import sums_of_day
 from history.transactions import run_last, writing
+from project.background import JOBS
 from tests.examples import examples
 from tests.history.counts import assert_counts_equal_a_recount, stored_counts
 from tests.talk import answered, call, chat_of, result, results, said
@@ -251,6 +254,20 @@ def test_work_for_the_end_of_a_transaction_runs_once_in_order() -> None:
 
 
 # The check of finished days.
+
+
+def test_no_job_of_every_few_minutes_counts_the_messages_of_a_day(ada: Any) -> None:
+    """The writing transaction has counted them: a recount takes longer with every message of the day."""
+    session = chat_of(ada, "one", "two")
+    often = [job for job in JOBS if job.every <= 600 and job.run.startswith("history.")]
+    assert often
+    with CaptureQueriesContext(connection) as asked:
+        recorder.append(session, said("three"), after=2)
+        for job in often:
+            import_string(job.run)()
+    counting = re.compile(r'\b(COUNT|SUM)\(.*FROM "history_(message|toolcall|exchange)"', re.DOTALL)
+    assert [query["sql"] for query in asked.captured_queries if counting.search(query["sql"])] == []
+    assert sum(DayTally.objects.values_list("messages", flat=True)) == 3
 
 
 def test_the_check_finds_no_difference_and_asks_only_once(ada: Any) -> None:

@@ -342,6 +342,14 @@ async def test_the_latest_trouble_of_a_provider_is_remembered_until_it_works_aga
     assert provider.trouble is None
 
 
+@pytest.mark.parametrize("secret", ["k7", "abc-12", "token-of-8"])
+async def test_a_secret_that_the_vendor_repeats_is_masked_in_its_error(vendors: Vendors, secret: str) -> None:
+    vendors.plays("openai-chat", refuses("invalid_request", f"Incorrect tenant key provided: {secret}."))
+    error = (await ask(provider_at(vendors, headers={"X-Tenant-Key": secret}))).error
+    assert isinstance(error, RequestRefused)
+    assert "Incorrect tenant key provided: •••." in str(error)
+
+
 @pytest.mark.parametrize("key", ["k", "abc-12", "token-of-8"])
 def test_a_key_is_masked_however_short_it_is(key: str) -> None:
     endpoint = Endpoint(name="a", dialect="openai-chat", base_url="http://a", api_key=key, headers={"X-Token": "t1"})
