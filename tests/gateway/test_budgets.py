@@ -64,7 +64,8 @@ def test_next_key_made_on_the_page_has_no_budget_of_its_own(
 
     def made_on_the_page() -> str:
         page = client.post("/keys/", {"name": "laptop", "recording": "full", "days": "30", "scopes": ["relay"]})
-        return re.findall(r"parley_\w{20,}", page.content.decode())[0]
+        secret: str = re.findall(r"parley_\w{20,}", page.content.decode())[0]
+        return secret
 
     first = made_on_the_page()
     assert ask(relay, CHAT, HI, x_api_key=first).status == 200

@@ -18,6 +18,10 @@ EXAMPLES = {
     "hard breaks": ("one  \ntwo\\\nthree", "<p>one<br>\ntwo<br>\nthree</p>"),
     "quote": ("> said\nlazily\n\nafter", "<blockquote>\n<p>said<br>\nlazily</p>\n</blockquote>\n<p>after</p>"),
     "list in a quote": ("> - a\n> - b", "<blockquote>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n</blockquote>"),
+    "list in a quote under a sentence": (
+        "> Look:\n> - a\n> - b",
+        "<blockquote>\n<p>Look:</p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n</blockquote>",
+    ),
     "bullets": ("* a\n* b", "<ul>\n<li>a</li>\n<li>b</li>\n</ul>"),
     "loose list": ("- a\n\n- b", "<ul>\n<li>\n<p>a</p>\n</li>\n<li>\n<p>b</p>\n</li>\n</ul>"),
     "numbers from three": ("3. a\n4. b", '<ol start="3">\n<li>a</li>\n<li>b</li>\n</ol>'),
