@@ -176,6 +176,15 @@ def test_whoever_has_no_business_here_is_refused_before_the_protocol_begins(url:
     assert posted(url, LIST, authorization=bearer)[0] == 401
 
 
+def test_only_pages_of_our_own_origin_may_call(url: str, ada: User) -> None:
+    """Scheme, host and port are compared, as for sockets."""
+    bearer = f"Bearer {key_of(ada)}"
+    own, port = urlsplit(url).netloc, urlsplit(url).port
+    for origin in (f"https://{own}", f"http://localhost:{port + 1}", f"ftp://{own}", f"//{own}", "null", "", f"{url}/"):  # type: ignore[operator]
+        assert posted(url, LIST, authorization=bearer, origin=origin)[0] == 403, origin
+    assert posted(url, LIST, authorization=bearer, origin=url.upper())[0] == 200
+
+
 def test_so_many_requests_a_minute_and_no_more(url: str, ada: User, settings: Any) -> None:
     settings.PARLEY_API_REQUESTS_PER_MINUTE = 1
     bearer = f"Bearer {key_of(ada)}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Any
-from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
@@ -21,6 +20,7 @@ from history.dialects.loose import as_bytes
 from history.keyring import ApiKeyError, MalformedKey, ScopeMissing
 from history.models import ApiKey
 from relay.consumers.doors import key_in
+from relay.consumers.origins import is_same_origin
 from relay.database import in_database
 from relay.mcp.serving.tools import tools_for
 
@@ -64,12 +64,12 @@ def _check_method(scope: Any) -> None:
 
 
 def _check_host(scope: Any) -> None:
-    """Against DNS rebinding: a page of another site has another origin, whatever name it gives us."""
-    headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-    host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
-    if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
+    """Reject pages of other sites, also after DNS rebinding: their `Origin` or `Host` header is not ours."""
+    sent = [name for name, _ in scope["headers"]]
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1 or not validate_host(split_domain_port(hosts[0])[0], settings.ALLOWED_HOSTS):
         raise Refused(421, "This host is not one of ALLOWED_HOSTS.")
-    if origin and urlsplit(origin).netloc != host and origin not in settings.CSRF_TRUSTED_ORIGINS:
+    if b"origin" in sent and not is_same_origin(scope):
         raise Refused(403, "Another site may not call this MCP server from a browser.")
 
 
