@@ -3,6 +3,7 @@
 import logging
 import re
 from collections import Counter
+from copy import copy
 
 from history.detectors import without_credentials
 
@@ -40,4 +41,8 @@ class LineFormatter(logging.Formatter):
         return "    " + super().formatException(ei).replace("\n", "\n    ")  # type: ignore[arg-type]
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.name.startswith("django.security.") or getattr(record, "status_code", 500) < 500:
+            # A request that Django refuses. A traceback for each would let anyone fill the log.
+            record = copy(record)
+            record.exc_info = record.exc_text = None
         return without_secrets(super().format(record))

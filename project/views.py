@@ -32,17 +32,27 @@ def readyz(request: HttpRequest) -> JsonResponse:
 # What goes wrong under /api/ is told to a program, elsewhere to a person.
 
 
+def _leave_body_unread(request: HttpRequest) -> None:
+    """Django's error pages look for a CSRF token in the form, and would fail on a form that cannot be parsed."""
+    if not hasattr(request, "_post"):
+        request._mark_post_parse_error()  # type: ignore[attr-defined]
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    _leave_body_unread(request)
     return failure(400) if is_api(request) else defaults.bad_request(request, exception)
 
 
 def not_permitted(request: HttpRequest, exception: Exception) -> HttpResponse:
+    _leave_body_unread(request)
     return failure(403) if is_api(request) else defaults.permission_denied(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    _leave_body_unread(request)
     return failure(404) if is_api(request) else defaults.page_not_found(request, exception)
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
+    _leave_body_unread(request)
     return failure(500) if is_api(request) else defaults.server_error(request)

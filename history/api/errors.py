@@ -166,6 +166,7 @@ def failure(status_code: int) -> JsonResponse:
         404: ("not_found", _("There is no such address: /api/docs lists them.")),
         408: ("timeout", _("The request took too long to arrive. Send it again.")),
         413: ("too_large", _("That is more than this server takes at once.")),
+        415: ("unsupported_media_type", _("This content type or charset is not supported. Send UTF-8.")),
         500: ("internal", _("Something went wrong here; it is in the log.")),
         503: ("unavailable", _("The database cannot be used at the moment: please try again in a few seconds.")),
     }[status_code]

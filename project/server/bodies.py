@@ -1,4 +1,4 @@
-"""ASGI middleware for request bodies: size by path and sender, speed, and bodies that are left unread.
+"""ASGI middleware for request bodies: size by path and sender, speed, charset, and bodies that are left unread.
 
 Anyone may send 64 KB. More is read only from a known sender (a signed-in user or a valid API key), who is looked up
 before the first byte is read, and only up to the limit that the view declares (`history.body_limits`). The relay and
@@ -11,6 +11,7 @@ the client would see a reset instead of the answer.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -40,6 +41,12 @@ from relay.gateway.addresses import spoken_by
 from relay.gateway.refusals import Refusal
 from relay.mcp.serving import application as mcp
 
+# Django decodes forms and query strings with whatever codec is named, of which many fail on foreign bytes (`idna`,
+# `hex`, `zip`). ASCII is a part of UTF-8; some clients name Latin-1 out of habit and send ASCII.
+_CHARSET = re.compile(rb'charset\s*=\s*"?(?:utf-?8|us-ascii|ascii|iso-8859-1|latin-?1)"?\s*(?:;|$)', re.IGNORECASE)
+# Django fails on a parameter with an unknown charset of its own (RFC 2231), which no client sends in this header.
+_EXTENDED = re.compile(rb"\*\s*=")
+
 Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -53,6 +60,9 @@ def limit_bodies(application: Any) -> Any:
     async def answer(scope: Any, receive: Receive, send: Send) -> None:
         headers = dict(scope.get("headers", ()))
         length = announced_length(scope, headers)
+        if not _checks_itself(scope) and not has_known_charset(headers):
+            await RequestBody(scope, headers, receive, send, length=length).refuse(415)
+            return
         if length == 0:
             await application(scope, receive, send)
             return
@@ -76,6 +86,14 @@ def announced_length(scope: Any, headers: Mapping[bytes, bytes]) -> int | None:
         return int(length)
     is_framed_otherwise = str(scope.get("http_version", "1.1")).startswith(("2", "3"))
     return None if is_framed_otherwise and scope.get("method") not in ("GET", "HEAD") else 0
+
+
+def has_known_charset(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether Django can decode the request as its `Content-Type` says."""
+    kind = headers.get(b"content-type", b"")
+    if b"\0" in kind or _EXTENDED.search(kind):
+        return False
+    return kind.lower().count(b"charset") == len(_CHARSET.findall(kind))
 
 
 def _checks_itself(scope: Any) -> bool:
@@ -243,6 +261,8 @@ def _words(status: int) -> str:
         return _("Sign in to send more than %(size)d KB.") % {"size": ANYONE_BYTES // 1024}
     if status == 408:
         return _("The request took too long to arrive. Send it again.")
+    if status == 415:
+        return _("This content type or charset is not supported. Send UTF-8.")
     if status == 503:
         return _("The database cannot be used at the moment: please try again in a few seconds.")
     return _("The request is too large for this address.")

@@ -29,7 +29,7 @@ from tests.vendors import KEYS, Vendors
 APPLICATION = "tests.house.impatient:application"
 MEGABYTE = 1024 * 1024
 # Allowed beside an attack: this much more than the slowest poll without one. The machine may be busy otherwise.
-FACTOR, SECONDS = 5, 0.7
+FACTOR, SECONDS, TRIES = 5, 0.7, 3
 SENDER = """
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
@@ -213,11 +213,52 @@ def relayed(site: Site, body: bytes | Iterator[bytes], **headers: str) -> Answer
 @pytest.mark.parametrize("name", [*ANONYMOUS, *BY_KEY])
 def test_a_hostile_body_does_not_keep_others_waiting(site: Site, name: str) -> None:
     attack, statuses = (ANONYMOUS | BY_KEY)[name]
-    answered: list[int] = []
-    slowest = site.slowest_beside(lambda: answered.append(attack(site)[0]))
-    assert set(answered) <= statuses, answered
-    assert answered, "no answer"
-    assert slowest <= FACTOR * max(site.idle) + SECONDS, f"{slowest:.2f} s; alone {max(site.idle):.2f} s"
+    waited = []
+    # A body that stops the server does so each time. Another program on a busy machine does not.
+    for _ in range(TRIES):
+        answered: list[int] = []
+        slowest = site.slowest_beside(lambda: answered.append(attack(site)[0]))  # noqa: B023 - called at once
+        assert set(answered) <= statuses, answered
+        assert answered, "no answer"
+        if slowest <= FACTOR * max(site.idle) + SECONDS:
+            return
+        waited.append(f"{slowest:.2f} s")
+        site.idle = [site.poll() for _ in range(20)]
+    pytest.fail(f"polls waited {waited}; alone {max(site.idle):.2f} s")
+
+
+MANY = 1_500
+CSRF = f"cookie: parley_csrf={TOKEN}\r\nx-csrftoken: {TOKEN}\r\n"
+# Path, headers and body of requests that Django or a server cannot read. Each is the sender's mistake.
+MALFORMED: dict[str, tuple[str, str, bytes]] = {
+    "form fields for no page": ("/s/x/", f"{CSRF}content-type: {ENCODED}\r\n", b"a&" * MANY),
+    "form parts for no page": ("/nowhere/", f"{CSRF}content-type: {FORM}\r\n", PARTS[:60_000]),
+    "a form in another charset": ("/accounts/signin/", f"{CSRF}content-type: {ENCODED}; charset=utf-7\r\n", b"a=1"),
+    "a form in a codec that fails": ("/accounts/signin/", f"{CSRF}content-type: {FORM}; charset=idna\r\n", PARTS[:500]),
+    "a charset of compressed data": ("/api/history/sessions", "content-type: application/json; charset=bz2\r\n", b"{}"),
+    "a parameter of an unknown charset": ("/accounts/signin/", "content-type: text/plain; a*=no-such''x\r\n", b"a"),
+    "part headers without end": ("/accounts/signin/", f"{CSRF}content-type: {FORM}\r\n", b"--b\r\nX: " + b"y" * 60_000),
+    "many query fields": (f"/accounts/signin/?{'a&' * MANY}", "", b""),
+    "many cookies": ("/accounts/signin/", f"cookie: {'; '.join(f'a{n}=1' for n in range(MANY))}\r\n", b""),
+    "a cookie of backslashes": ("/accounts/signin/", f'cookie: parley_session="{"x" * 10}{chr(92) * 5_000}\r\n', b""),
+    "many languages": ("/accounts/signin/", f"accept-language: {','.join(f'x{n}' for n in range(MANY))}\r\n", b""),
+    "a path beside a page": ("//accounts//signin/%2e%2e/", CSRF, b"a=1"),
+    "an encoded path of the relay": ("/%76%31/messages", "", b"{}"),
+    "a nul in the path": ("/v1/messages%00", "", b"{}"),
+    "half a character in the query": ("/accounts/signin/?next=%ff%fe", "", b""),
+}
+
+
+def test_malformed_requests_are_refused_without_an_error_of_ours(site: Site) -> None:
+    statuses = {}
+    for name, (path, headers, body) in MALFORMED.items():
+        with site.connect() as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}"
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            statuses[name] = int(read_all(connection).split(b" ", 2)[1])
+    assert {name: status for name, status in statuses.items() if not 400 <= status < 500 and status != 200} == {}
+    assert statuses["a form in another charset"] == statuses["a form in a codec that fails"] == 415
+    assert "Traceback" not in site.process.output
 
 
 def test_a_body_of_gigabytes_is_refused_by_its_length_alone(site: Site) -> None:
