@@ -327,10 +327,15 @@ def _endable(exchange: Exchange, silent_since: datetime | None, *, is_swept: boo
 
 
 def message_of(output: ModelOutput, *, end_reason: str) -> ModelOutput | None:
-    """What becomes of an answer that ended so (rule 4); None where there was no word of it and no error either."""
+    """What becomes of an answer that ended so (rule 4); None where there was no word of it and no error either.
+
+    An error before the first word is a failed answer, however the connection ended.
+    """
     status = _STATUS_OF_END.get(end_reason, "interrupted")
     if status == "interrupted" and not output.parts:
-        return None
+        if not output.error:
+            return None
+        status = "failed"
     return replace(output, status=status, end_reason=output.end_reason or end_reason)
 
 

@@ -6,6 +6,7 @@ element says by `hx-swap-oob` where it belongs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,9 +25,10 @@ from relay import runs
 from relay.agent_work import work_of
 from relay.live import Change, Grown, LiveAnswer
 from relay.models import QueuedMessage, Run
+from relay.providers.advice import error_from, what_happened
 from relay.providers.local import demo_state
 from relay.readers import Reader
-from relay.running import answering, is_waited_for
+from relay.running import answering, is_unanswered, is_waited_for
 
 # How far a branch is followed in one step; a page that is further behind catches up with the next.
 FURTHEST = 1_000
@@ -191,6 +193,7 @@ def _around(session: Session, run: Run | None, tip: int, leaf: int | None, conte
     """What surrounds the conversation: where the next message goes, stop or send, what waits."""
     queued = list(QueuedMessage.objects.filter(session=session.pk))
     beside = {"after": tip, "leaf": leaf, "queued": queued, "is_waited_for": run is None and is_waited_for(session)}
+    beside |= {"is_unanswered": is_unanswered(session, tip, run)}
     return _render("chat/live/_around.html", context | beside | work_of(session, reader=context["user"], leaf=leaf))
 
 
@@ -203,6 +206,13 @@ def live_answer(answer: LiveAnswer, reader: Reader) -> str:
     with reader.reading():
         context = {"answer": answer, "parts": list(answer.parts.values()), "demo_state": waiting}
         return _render("chat/live/_answer.html", context)
+
+
+def live_retry(run: str, kind: str, at: float, reader: Reader) -> str:
+    """Why the provider is called again, and in how many seconds."""
+    with reader.reading():
+        what = what_happened(error_from({"kind": kind}, message=""))
+        return _render("chat/live/_retry.html", {"run": run, "what": what, "seconds": max(1, round(at - time.time()))})
 
 
 def live_change(answer: LiveAnswer, change: Change, reader: Reader) -> str:

@@ -17,11 +17,14 @@ from relay import broadcast
 from relay.agent.calls import Prepared
 from relay.agent.settings import RoleName
 from relay.agent.turn import Turn
+from relay.errors import ProviderError
 from relay.live import Frame, Piece, merged, piece_of
 from relay.models import Run
 
 # Pieces are gathered before they are shown: longer the more there is to tell, to whomever.
 SHORTEST_PACE, PACE_PER_TELLING, LONGEST_PACE = 0.05, 0.0025, 1.0
+# A shorter wait for the next attempt is over before a person has read about it.
+SHORTEST_RETRY_NOTICE = 2.0
 
 
 @dataclass(slots=True)
@@ -36,6 +39,14 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """The next attempt to call a provider: the kind of error that caused it, and when it begins (UNIX time)."""
+
+    kind: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
 class SoFar:
     """An answer on its way, up to and including frame `n`; it will be stored after the entry `after`.
 
@@ -47,6 +58,7 @@ class SoFar:
     output: ModelOutput | None
     names: tuple[str, ...] = ()
     after: int = 0
+    retry: Retry | None = None
 
 
 AnswerBelow = Callable[["LiveRun", Turn], Awaitable[Run]]
@@ -66,6 +78,7 @@ class LiveRun:
         self._assembler: Assembler | None = None
         self._shown: ModelOutput | None = None
         self._names: tuple[str, ...] = ()
+        self._retry: Retry | None = None
         self._pending: list[Piece] = []
         self._has_news = asyncio.Event()
 
@@ -73,11 +86,19 @@ class LiveRun:
 
     async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
-        self._shown, self._names = None, ()
+        self._shown, self._names, self._retry = None, (), None
         self._tell("opened", model=prepared.route.name, role=role)
         exchanges.note_partial(prepared.exchange.pk, assembler.output(metadata={"n": self.n}))
 
+    def retrying(self, error: ProviderError, seconds: float) -> None:
+        """Pages show that the provider is busy. The frame is not part of the answer and does not count in `n`."""
+        if seconds < SHORTEST_RETRY_NOTICE:
+            return
+        self._retry = Retry(error.kind, time.time() + seconds)
+        self._send({"kind": "retrying", "error": error.kind, "at": self._retry.at})
+
     def fed(self, event: Event) -> None:
+        self._retry = None
         piece = piece_of(event)
         if piece is not None:
             if not self._pending:
@@ -106,7 +127,7 @@ class LiveRun:
 
     def so_far(self) -> SoFar:
         """Everything up to the last frame; what is gathered for the next one is not in it."""
-        return SoFar(str(self._exchange or ""), self.n, self._shown, self._names, self._after)
+        return SoFar(str(self._exchange or ""), self.n, self._shown, self._names, self._after, self._retry)
 
     def stop(self, reason: str) -> None:
         if self.task is not None and not self.stop_reason:

@@ -7,7 +7,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from history.models import Exchange, Session
+from history.entries import ModelInput
+from history.models import Exchange, Message, Session
 from relay.models import Run
 
 # What a call to the model that summarises is noted as: it answers nobody.
@@ -30,6 +31,16 @@ def open_exchange_of(run: Run) -> Exchange | None:
     waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf)
     begun = waiting.filter(started_at__gte=run.started_at).order_by("started_at")
     return next((one for one in begun if one.metadata.get("role") != SUMMARISER), None)
+
+
+def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:
+    """Whether a chat ends at `tip` with a user's message: its answer was stopped or lost before the first word."""
+    if run is not None or session.source != Session.Source.CHAT:
+        return False
+    last = Message.objects.filter(session=session, seq=tip).first()
+    while last and last.is_state:
+        last = Message.objects.filter(session=session, seq=last.parent_seq).first()
+    return last is not None and last.kind == ModelInput.kind and not last.is_internal
 
 
 # Calls of programs, through the relay. Their sign of life is the journal, so the row names a time to come.

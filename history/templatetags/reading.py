@@ -146,6 +146,14 @@ def argument(arguments: str, name: str) -> Any:
 
 
 @register.filter
+def choices(arguments: str) -> list[str]:
+    """The answers that a question offers: texts that are not blank, each once."""
+    offered = argument(arguments, "choices")
+    texts = [choice.strip() for choice in offered if isinstance(choice, str)] if isinstance(offered, list) else []
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+@register.filter
 def field(path: str, name: str | int) -> str:
     """One step further into the JSON of an entry."""
     return f"{path}.{name}" if path else str(name)

@@ -104,6 +104,7 @@ class _Call:
 
     async def listen(self, watcher: Watcher) -> None:
         provider, prepared = self.prepared.route.provider, self.prepared
+        self.notes.on_retry = watcher.retrying
         async with aclosing(provider.call(prepared.context, prepared.options, notes=self.notes)) as events:
             async for event in events:
                 if self.latency is None:

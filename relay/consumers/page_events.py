@@ -92,6 +92,8 @@ class PageEvents(PersonSocket):
         match frame["kind"]:
             case "opened" if not self.watch.shows(frame):
                 await self.show(await self._live_answer(self.watch.open(frame)))
+            case "retrying" if self.watch.answer is not None:
+                await self.show(fragments.live_retry(frame["run"], frame["error"], frame["at"], self.view.reader))
             case "pieces":
                 await self._show_pieces(frame)
             case "result":
@@ -145,6 +147,8 @@ class PageEvents(PersonSocket):
             # An answer is stored a moment before the run says so, and must not stand there twice meanwhile.
             if so_far and so_far.exchange and so_far.after >= caught.run.leaf:
                 html += await self._live_answer(await self.watch.resume(so_far))
+                if so_far.retry:
+                    html += fragments.live_retry(self.watch.run, so_far.retry.kind, so_far.retry.at, self.view.reader)
         await self.show(html)
         if caught.outcome:
             await self._announce(followed, caught.outcome)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from history.context import Context
 from history.dialects import CallOptions, Loss, Switches
 from history.entries import nothing
 from history.events import Event
+from relay.errors import ProviderError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ class CallNotes:
     """What became of a call, for whoever stores it: filled in while the call goes on.
 
     `supplied` are options that had to be told and that nobody had said. `request_hash` is of the body that was sent,
-    `request_id` the vendor's name for the call if a header gave one.
+    `request_id` the vendor's name for the call if a header gave one. `on_retry` is called before a
+    wait with the error and the seconds until the next attempt.
     """
 
     attempts: int = 0
@@ -46,6 +48,7 @@ class CallNotes:
     supplied: Mapping[str, Any] = field(default_factory=nothing)
     request_hash: str = ""
     request_id: str = ""
+    on_retry: Callable[[ProviderError, float], None] | None = None
 
 
 class Provider(Protocol):

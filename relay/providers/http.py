@@ -118,6 +118,8 @@ class HttpProvider:
                 if wait is None:
                     raise
                 logger.info("%s failed (%s), again in %.1f s.", self.name, type(error).__name__, wait)
+                if notes.on_retry:
+                    notes.on_retry(error, wait)
             await asyncio.sleep(wait)
 
     async def _attempt(self, request: Request, notes: CallNotes) -> Answer:

@@ -35,7 +35,7 @@ from relay.examples import examples
 from relay.models import QueuedMessage, Run
 from relay.panel import panel_of
 from relay.pickers import pickers_for
-from relay.running import is_waited_for
+from relay.running import is_unanswered, is_waited_for
 from relay.words import of_error
 
 # What htmx wants to replace → the part of the page that is sent.
@@ -139,7 +139,7 @@ def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") 
         context |= {
             "history_is_on": settings.CHAT_HISTORY_ENABLED,
             "problem": problem,
-            "text": request.POST.get("text", ""),
+            "draft_text": request.POST.get("text", "") if problem else "",
         }
     response = render(request, region or "chat/session.html", context, status=422 if problem else 200)
     patch_vary_headers(response, ["HX-Request", "HX-Target"])
@@ -159,6 +159,7 @@ def _state(request: HttpRequest, session: Session, after: int) -> dict[str, Any]
         "notices": _notices(request),
         "run": run,
         "is_waited_for": run is None and is_waited_for(session),
+        "is_unanswered": is_unanswered(session, after, run),
         "queued": QueuedMessage.objects.filter(session=session.pk),
     }
 

@@ -204,6 +204,14 @@ document.addEventListener("visibilitychange", () => {
   else if (Date.now() - leftAt > STALE) refresh();
 });
 
+// What changed while there was no connection was not sent: an answer may have ended since the page was made.
+let connections = 0;
+
+document.addEventListener("parley:open", () => {
+  connections += 1;
+  if (connections > 1 || find(".rail-answering")) refresh();
+});
+
 // A page without a conversation has no rows sent to it; it is told that there are others now.
 document.addEventListener("parley:news", refresh);
 

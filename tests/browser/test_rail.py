@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, Route, WebSocketRoute, expect
 
 from history import recorder
 from history.models import Session
@@ -215,6 +215,17 @@ def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Sess
     expect(row(other, sessions[1]).get_by_role("button", name="Undo")).to_be_visible()
     row(other, sessions[1]).get_by_role("button", name="Undo").click()
     expect(row(page, sessions[1]).locator("a.rail-link")).to_be_visible()
+
+
+def test_an_answer_that_ends_while_a_page_connects_leaves_no_dot(signed_in: Page, sessions: list[Session]) -> None:
+    def connect_late(socket: WebSocketRoute) -> None:
+        Run.objects.update(ended_at=timezone.now(), outcome=Run.Outcome.DONE)
+        socket.connect_to_server()
+
+    signed_in.route_web_socket("**/ws/s/**", connect_late)
+    go_and_listen(signed_in, f"/s/{sessions[0].pk}/")
+    expect(signed_in.locator("#rail .rail-session")).not_to_have_count(0)
+    expect(signed_in.locator("#rail .rail-answering")).to_have_count(0)
 
 
 def test_the_list_waits_with_what_is_new_for_whoever_is_in_it_by_keyboard(

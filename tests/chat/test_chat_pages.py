@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 from typing import Any
@@ -197,6 +198,15 @@ async def test_what_is_refused_is_explained_and_the_words_stay_in_the_box(
     assert not await in_database(Session.objects.exists)
 
 
+async def test_a_refused_follow_up_stays_in_the_box(writer: AsyncClient, talk: Talk) -> None:
+    talk.scripted("One.")
+    session = await talk.begin("First?")
+    await talk.until_ended()
+    response = await writer.post(session.get_absolute_url(), {"text": "Second?", "model": "no/such"})
+    assert response.status_code == 422
+    assert ">Second?</textarea>" in html_of(response)
+
+
 async def test_help_is_given_without_a_session(writer: AsyncClient, talk: Talk) -> None:
     response = await writer.post("/", {"text": "/help"})
     assert response.status_code == 200
@@ -259,6 +269,39 @@ def test_a_question_that_waits_has_a_box_for_its_answer(reader: Client, ada: Any
     assert html.count("data-choice") == 2
     recorder.append(session, results(result("q1", "blue", name="ask_user")), after=2)
     assert "data-choice" not in page(reader, session)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("offered", "shown"),
+    [(["red", "", "  ", "blue", " red "], ["red", "blue"]), ("red", []), ([7, None, {}], []), ([], [])],
+)
+def test_a_question_offers_each_choice_once_and_no_blank_ones(
+    reader: Client, ada: Any, offered: Any, shown: list[str]
+) -> None:
+    session = chat_of(ada, "Paint it.")
+    asked = call("q1", name="ask_user", arguments=json.dumps({"question": "Which?", "choices": offered}))
+    recorder.append(session, answered("", asked), after=1)
+    assert re.findall(r"data-choice>([^<]*)<", page(reader, session)) == shown
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("texts", "fields", "is_offered"),
+    [
+        (("Why?",), {}, True),
+        (("Why?", "Because."), {}, False),
+        (("Why?", "Because.", "And?"), {}, True),
+        (("Why?",), {"source": Session.Source.RELAY}, False),
+        ((), {}, False),
+    ],
+)
+def test_a_message_without_an_answer_can_be_answered(
+    reader: Client, ada: Any, texts: tuple[str, ...], fields: dict[str, Any], is_offered: bool
+) -> None:
+    html = page(reader, chat_of(ada, *texts, **fields))
+    assert ("This message has no answer." in html) is is_offered
+    assert ('"type": "continue"' in html) is is_offered
 
 
 @pytest.mark.django_db
@@ -500,6 +543,7 @@ def test_a_long_session_is_numbered_from_both_ends_and_in_the_middle(reader: Cli
 
 
 async def test_a_command_names_a_message_by_the_number_on_the_page(talk: Talk) -> None:
+    talk.scripted("Because.", "Now.")
     await talk.begin("Why?")
     await talk.until_ended()
     await talk.send("/current_time")  # with a result, which has no number

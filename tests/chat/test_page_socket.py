@@ -25,9 +25,14 @@ from relay import conversation, lookout
 from relay.database import in_database
 from relay.live_runs import LiveRun
 from relay.models import Agent, Run
+from relay.providers import registry
 from relay.providers.base import Model
+from relay.providers.endpoints import Patience
+from relay.providers.http import HttpProvider
 from relay.routing import sockets
-from tests.chat.conftest import Talk
+from tests.chat.conftest import Scripted, Talk
+from tests.vendors import Vendors, refuses, says
+from tests.vendors.setup import endpoint_at
 
 
 class OpenPage:
@@ -129,6 +134,27 @@ async def test_an_answer_is_shown_while_it_is_written_block_by_block(talk: Talk,
     gates[1].set()
     end = await page.until("The answer is finished")
     assert re.search(r'id="run-[0-9a-f-]+" hx-swap-oob="delete"', end)
+
+
+async def test_a_page_says_that_a_busy_provider_is_called_again(
+    talk: Talk, page: OpenPage, vendors: Vendors, scripted: Scripted
+) -> None:
+    patient = endpoint_at(vendors, "openai-chat", patience=Patience())
+    registry.use(registry.Router([HttpProvider(patient)]))
+    vendors.plays("openai-chat", refuses("rate_limit", headers={"retry-after": "20"}))
+    await page.say("send", text="Hello?", after=0)
+    words = r"Too many requests in a short time. The next attempt begins in \d+ seconds."
+    await page.until(rf'id="run-[0-9a-f-]+-wait">{words}')
+    late, _ = await open_page(talk.user, talk.session)
+    await late.until(words)
+    await late.socket.disconnect(timeout=10)
+    await page.say("stop")
+    await page.until("This message has no answer.")
+    vendors.plays("openai-chat", says("Here I am."))
+    await page.say("continue")
+    came = await page.until("The answer is finished")
+    assert "Here I am." in came
+    assert "This message has no answer." not in came
 
 
 async def test_a_page_that_comes_in_the_middle_sees_the_text_so_far_and_then_only_what_is_new(talk: Talk) -> None:

@@ -14,7 +14,7 @@ from history.models import Exchange, Session, ToolCall
 from relay import allowances, conversation
 from relay.conversation import NotPossible
 from relay.database import in_database
-from relay.errors import AccessRefused, Busy, OverAllowance
+from relay.errors import AccessRefused, Busy, Cut, OverAllowance
 from relay.models import Allowance, Run
 from relay.prices import Price
 from relay.providers.base import Model
@@ -145,6 +145,20 @@ async def test_a_question_without_words_is_an_error_for_the_model(talk: Talk, ar
     [result] = [one for entry in provider.calls[-1].context.entries for one in entry.results or ()]
     assert (result.status, "question" in result.error or "JSON" in result.error) == ("failed", True)
     assert (await talk.said())[-1] == ("assistant", "I mean: which one?")
+
+
+@pytest.mark.parametrize("error", [Cut("rubbish"), Cut("silent for 300 seconds", kind="timeout")])
+async def test_an_error_before_the_first_word_is_a_failed_answer(talk: Talk, error: Cut) -> None:
+    talk.scripted([error])
+    await talk.begin("Anybody there?")
+    run = await talk.until_ended()
+    *_, last = await talk.entries()
+    assert (run.outcome, last.kind, last.status, last.error) == (
+        Run.Outcome.FAILED,
+        ModelOutput.kind,
+        "failed",
+        str(error),
+    )
 
 
 async def test_of_two_questions_the_one_without_an_answer_is_told_so(talk: Talk) -> None:

@@ -116,6 +116,14 @@ class TestDirectives:
         assert said_by("finish_task", None, result="Done.") == "The task is finished."
         assert said_by("ask_user", None, question="Which?", choices=["this", "that"]) == "The question was asked."
 
+    @pytest.mark.parametrize(
+        ("name", "argument"),
+        [("ask_user", "question"), ("finish_task", "result")],
+    )
+    @pytest.mark.parametrize("blank", ["", "  ", "\n\t", "\u3000"])
+    def test_a_blank_text_is_refused(self, name: str, argument: str, blank: str) -> None:
+        assert f"The {argument} is empty: write" in used(name, None, **{argument: blank}).error
+
     def test_they_take_what_they_need(self) -> None:
         assert "result is missing" in used("finish_task", None).error
         assert "item 2 of choices must be a text" in used("ask_user", None, question="?", choices=["a", 2]).error
