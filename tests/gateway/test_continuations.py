@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import openai
@@ -23,7 +22,7 @@ from relay.providers.http import HttpProvider
 from tests.gateway.asking import ask
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, raw, says
-from tests.vendors.setup import endpoint_at
+from tests.vendors.setup import endpoint_at, use_one_provider
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS: Any = [{"type": "function", "name": "weather", "parameters": SCHEMA}]
@@ -37,15 +36,7 @@ def upstream(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def providers(vendors: Vendors, upstream: str) -> registry.Router:
-    router = registry.Router([HttpProvider(endpoint_at(vendors, upstream))])
-    registry.use(router)
-    return router
-
-
-@pytest.fixture
-def client(relay: Relay, key: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as found:
-        yield found
+    return use_one_provider(vendors, upstream)
 
 
 def digest(relay: Relay, calls: int) -> None:
@@ -60,7 +51,7 @@ def told(vendors: Vendors) -> str:
 @pytest.mark.parametrize("memory", ["kept", "lost"])
 @pytest.mark.parametrize("is_streamed", [True, False])
 def test_openai_sdk_continues_several_turns_with_tools(
-    relay: Relay, client: openai.OpenAI, vendors: Vendors, upstream: str, memory: str, is_streamed: bool
+    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str, memory: str, is_streamed: bool
 ) -> None:
     turns = 0
 
@@ -68,10 +59,10 @@ def test_openai_sdk_continues_several_turns_with_tools(
         nonlocal turns
         turns += 1
         if is_streamed:
-            with client.responses.stream(model="model", tools=TOOLS, **fields) as stream:
+            with of_openai.responses.stream(model="model", tools=TOOLS, **fields) as stream:
                 reply: Any = stream.get_final_response()
         else:
-            reply = client.responses.create(model="model", tools=TOOLS, **fields)
+            reply = of_openai.responses.create(model="model", tools=TOOLS, **fields)
         if memory == "lost":  # another process, or a restart
             digest(relay, turns)
             continuations.forget_all()
@@ -97,12 +88,14 @@ def test_openai_sdk_continues_several_turns_with_tools(
     assert again.output_text == "Or go out."
 
 
-def test_continued_turns_are_one_session(relay: Relay, client: openai.OpenAI, vendors: Vendors, upstream: str) -> None:
+def test_continued_turns_are_one_session(
+    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str
+) -> None:
     vendors.plays(upstream, says("One."))
-    first = client.responses.create(model="model", input="Count.")
+    first = of_openai.responses.create(model="model", input="Count.")
     digest(relay, 1)
     vendors.plays(upstream, says("Two."))
-    client.responses.create(model="model", input="Go on.", previous_response_id=first.id)
+    of_openai.responses.create(model="model", input="Go on.", previous_response_id=first.id)
     digest(relay, 2)
     session = Session.objects.get()
     entries = [node.entry for node in snapshot(session).nodes]
@@ -112,10 +105,10 @@ def test_continued_turns_are_one_session(relay: Relay, client: openai.OpenAI, ve
 
 @pytest.mark.usefixtures("one_process")
 def test_answer_is_continued_only_by_the_key_that_was_given_it(
-    relay: Relay, client: openai.OpenAI, vendors: Vendors, upstream: str, ada: User
+    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str, ada: User
 ) -> None:
     vendors.plays(upstream, says("Mine."))
-    given = client.responses.create(model="model", input="hi").id
+    given = of_openai.responses.create(model="model", input="hi").id
     other = keys.create(name="other", owner=ada, recording="full").secret
     then = {"model": "model", "input": "and?", "previous_response_id": given}
     assert ask(relay, "/v1/responses", then, authorization=f"Bearer {other}").status == 404
@@ -124,11 +117,11 @@ def test_answer_is_continued_only_by_the_key_that_was_given_it(
 
 @pytest.mark.usefixtures("one_process")
 def test_key_that_records_nothing_continues_while_the_process_remembers(
-    relay: Relay, client: openai.OpenAI, key: str, vendors: Vendors, upstream: str
+    relay: Relay, of_openai: openai.OpenAI, key: str, vendors: Vendors, upstream: str
 ) -> None:
     ApiKey.objects.update(recording="off")
     vendors.plays(upstream, says("Secret."))
-    given = client.responses.create(model="model", input="hi").id
+    given = of_openai.responses.create(model="model", input="hi").id
     vendors.plays(upstream, says("More."))
     then = {"model": "model", "input": "and?", "previous_response_id": given}
     assert ask(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 200
@@ -140,45 +133,45 @@ def test_key_that_records_nothing_continues_while_the_process_remembers(
 
 @pytest.mark.usefixtures("one_process")
 def test_answer_that_is_not_to_be_stored_is_not_continued(
-    relay: Relay, client: openai.OpenAI, key: str, vendors: Vendors, upstream: str
+    relay: Relay, of_openai: openai.OpenAI, key: str, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, says("Gone."))
-    given = client.responses.create(model="model", input="hi", store=False).id
+    given = of_openai.responses.create(model="model", input="hi", store=False).id
     then = {"model": "model", "input": "and?", "previous_response_id": given}
     assert ask(relay, "/v1/responses", then, authorization=f"Bearer {key}").status == 404
 
 
 def test_instructions_of_an_earlier_request_do_not_hold_any_more(
-    relay: Relay, client: openai.OpenAI, vendors: Vendors, upstream: str
+    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, says("Arr."))
     developer: Any = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "hi"}]
-    first = client.responses.create(model="model", instructions="Talk like a pirate.", input=developer)
+    first = of_openai.responses.create(model="model", instructions="Talk like a pirate.", input=developer)
     vendors.plays(upstream, says("Yes."))
-    client.responses.create(model="model", input="and?", previous_response_id=first.id)
+    of_openai.responses.create(model="model", input="and?", previous_response_id=first.id)
     assert "pirate" not in told(vendors)
     assert "Be brief." in told(vendors)
 
 
 @pytest.mark.parametrize("upstream", ["openai-responses"])
 def test_answer_of_another_vendor_is_continued_from_the_record(
-    relay: Relay, client: openai.OpenAI, vendors: Vendors
+    relay: Relay, of_openai: openai.OpenAI, vendors: Vendors
 ) -> None:
     """The first answer is kept by a vendor that is not asked the second time."""
     part = {"type": "output_text", "text": "From OpenAI.", "annotations": []}
     item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
     reply = {"id": "resp_abc123", "object": "response", "status": "completed", "model": "model", "output": [item]}
     vendors.plays("openai-responses", raw(json.dumps(reply).encode()))
-    first = client.responses.create(model="model", input="Who are you?")
+    first = of_openai.responses.create(model="model", input="Who are you?")
     digest(relay, 1)
     claude = endpoint_at(vendors, "anthropic-messages", models=(Model(name="claude"),))
     registry.use(registry.Router([HttpProvider(claude), HttpProvider(endpoint_at(vendors, "openai-responses"))]))
     vendors.plays("anthropic-messages", says("From Anthropic."))
-    second = client.responses.create(model="claude", input="And you?", previous_response_id=first.id)
+    second = of_openai.responses.create(model="claude", input="And you?", previous_response_id=first.id)
     assert second.output_text == "From Anthropic."
     assert "From OpenAI." in told(vendors)
     vendors.plays("openai-responses", says("Me again."))
-    third = client.responses.create(model="model", input="And now?", previous_response_id=second.id)
+    third = of_openai.responses.create(model="model", input="And now?", previous_response_id=second.id)
     assert third.output_text == "Me again."
     sent = vendors.requests[-1].body
     assert "previous_response_id" not in sent

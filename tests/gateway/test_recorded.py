@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,11 @@ from relay.database import close_connections
 from relay.gateway.digest.digester import Digester
 from relay.prices import Price
 from relay.providers import registry
-from relay.providers.http import HttpProvider
 from tests.digest.relayed import database_away, path_of, sessions
 from tests.gateway.asking import HI, ask, asking
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, refuses, says
-from tests.vendors.setup import endpoint_at
+from tests.vendors.setup import use_one_provider
 
 if TYPE_CHECKING:
     import anthropic
@@ -41,33 +39,7 @@ def upstream(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def providers(vendors: Vendors, upstream: str) -> registry.Router:
-    router = registry.Router([HttpProvider(endpoint_at(vendors, upstream))])
-    registry.use(router)
-    return router
-
-
-@pytest.fixture
-def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
-    import anthropic  # it takes long, and every worker would
-
-    with anthropic.Anthropic(api_key=key, base_url=relay.url, max_retries=2) as client:
-        yield client
-
-
-@pytest.fixture
-def of_openai(relay: Relay, key: str) -> Iterator[OpenAI]:
-    from openai import OpenAI
-
-    with OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture
-def of_google(relay: Relay, key: str) -> Iterator[genai.Client]:
-    from google import genai
-
-    with genai.Client(api_key=key, http_options=genai.types.HttpOptions(base_url=relay.url)) as client:
-        yield client
+    return use_one_provider(vendors, upstream)
 
 
 def digest(relay: Relay, *, ends: int) -> None:
@@ -127,7 +99,8 @@ def test_what_the_sdk_tries_again_is_one_exchange(
     of_anthropic: anthropic.Anthropic, relay: Relay, vendors: Vendors, upstream: str
 ) -> None:
     vendors.plays(upstream, refuses("overloaded", headers={"retry-after-ms": "10"}))
-    of_anthropic.messages.create(model="model", max_tokens=9, messages=[{"role": "user", "content": "hi"}])
+    client = of_anthropic.with_options(max_retries=2)
+    client.messages.create(model="model", max_tokens=9, messages=[{"role": "user", "content": "hi"}])
     digest(relay, ends=2)
     assert Exchange.objects.get().attempts == 2
     assert path_of(sessions()[0]) == ["u:hi", "a:Hello."]

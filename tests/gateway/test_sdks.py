@@ -1,7 +1,6 @@
 """The vendors' own SDKs through the relay: same language on both ends, and any other upstream behind it."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +15,10 @@ from history.dialects import DIALECTS
 from history.dialects.writing import data_url
 from history.events import Ended, Started, TextPiece
 from relay.providers import registry
-from relay.providers.http import HttpProvider
 from tests.dialects.samples import PNG
 from tests.gateway.relayed import Relay
 from tests.vendors import Vendors, asks, refuses, says, thinks
-from tests.vendors.setup import endpoint_at
+from tests.vendors.setup import use_one_provider
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database
@@ -41,28 +39,7 @@ def upstream(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def providers(vendors: Vendors, upstream: str) -> registry.Router:
-    """Only one: whoever calls, that is who answers."""
-    router = registry.Router([HttpProvider(endpoint_at(vendors, upstream))])
-    registry.use(router)
-    return router
-
-
-@pytest.fixture
-def of_openai(relay: Relay, key: str) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(api_key=key, base_url=f"{relay.url}/v1", max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture
-def of_anthropic(relay: Relay, key: str) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(api_key=key, base_url=relay.url, max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture
-def of_google(relay: Relay, key: str) -> Iterator[genai.Client]:
-    with genai.Client(api_key=key, http_options=genai_types.HttpOptions(base_url=relay.url)) as client:
-        yield client
+    return use_one_provider(vendors, upstream)
 
 
 def test_openai_chat(of_openai: openai.OpenAI, relay: Relay, vendors: Vendors, upstream: str) -> None:
@@ -268,7 +245,7 @@ def test_a_tool_that_takes_plain_text_and_is_called_with_nothing_has_an_empty_te
     of_openai: openai.OpenAI, vendors: Vendors, arguments: str
 ) -> None:
     vendors.plays("openai-chat", *[asks(("call_1", "apply_patch", arguments))] * 2)
-    registry.use(registry.Router([HttpProvider(endpoint_at(vendors, "openai-chat"))]))
+    use_one_provider(vendors, "openai-chat")
     with of_openai.responses.stream(model="model", input="hi", tools=OF_CODEX) as stream:
         events: Any = list(stream)
         replies: Any = [stream.get_final_response()]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint, Patience
+from relay.providers.http import HttpProvider
 from tests.vendors.server import KEYS, VENDOR_OF_DIALECT, Vendors
 
 # As fast as a test wants it.
@@ -26,3 +28,10 @@ def endpoint_at(vendors: Vendors, dialect: str, **changes: Any) -> Endpoint:
         patience=HASTE,
     )
     return replace(start, **changes)
+
+
+def use_one_provider(vendors: Vendors, dialect: str) -> registry.Router:
+    """Configure the played vendor of this dialect as the only provider."""
+    router = registry.Router([HttpProvider(endpoint_at(vendors, dialect))])
+    registry.use(router)
+    return router
