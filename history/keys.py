@@ -21,13 +21,23 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from history import audit
 from history.keyring import KeyRing, hash_of, prefix_of
 from history.models import ApiKey
 from history.transactions import writing
 
-SCOPES = ("relay", "read", "write", "delete", "export", "import", "admin")
+SCOPE_LABELS = {
+    "relay": gettext_lazy("Call models"),
+    "read": gettext_lazy("Read sessions"),
+    "write": gettext_lazy("Send messages and change sessions"),
+    "delete": gettext_lazy("Delete sessions"),
+    "export": gettext_lazy("Export"),
+    "import": gettext_lazy("Import"),
+    "admin": gettext_lazy("Sessions of all users"),
+}
+SCOPES = tuple(SCOPE_LABELS)
 DEFAULT_SCOPES = ("relay", "read", "export")
 
 PREFIX_CHARS = 10

@@ -39,7 +39,7 @@ class Reading:
             EXPORTED: _("%(who)s exported it"),
             "share": _("%(who)s made a share link"),
             "unshare": _("%(who)s revoked a share link"),
-            "view_shared": _("Somebody opened a share link"),
+            "view_shared": _("A share link was opened"),
         }
         return words[self.action] % {"who": self.who}
 
@@ -77,4 +77,4 @@ def _names(events: Sequence[AuditEvent]) -> dict[tuple[int | None, int | None], 
     for pk, key in keys.items():
         told = {"prefix": key.prefix, "owner": key.owner}
         names |= {(actor, pk): _("The key %(prefix)s of %(owner)s") % told for actor, other in who if other == pk}
-    return {one: names.get(one, _("Somebody who is gone")) for one in who}
+    return {one: names.get(one, _("Deleted user")) for one in who}

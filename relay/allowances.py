@@ -104,12 +104,10 @@ def told(error: OverAllowance) -> str:
     """What the person reads: which limit, and when it goes on, in the time zone and language that hold."""
     until = timezone.localtime(error.until)
     if error.what == MESSAGES:
-        return _("That is faster than you may write here. It goes on at %(time)s.") % {
-            "time": date_format(until, "H:i:s")
-        }
+        return _("You are sending messages too fast. Try again at %(time)s.") % {"time": date_format(until, "H:i:s")}
     # The names of the limits are translated with the model's fields.
     words = {"what": _(error.what), "time": date_format(until, "SHORT_DATETIME_FORMAT")}
-    return _("You have used up what you may use here (%(what)s). It goes on on %(time)s.") % words
+    return _("Your allowance is used up (%(what)s). You can continue on %(time)s.") % words
 
 
 def reserved_text(error: BudgetReserved) -> str:

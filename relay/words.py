@@ -45,9 +45,9 @@ def of_error(error: RelayError | HistoryError) -> str:
         case NoSuchEntry():
             return _("What this refers to is not there any more. Reload the page.")
         case NotPermitted():
-            return _("You may see that this session exists, but not what was said in it.")
+            return _("You can see that this session exists, but you cannot read it.")
         case ReasonNeeded():
-            return _("This session is somebody else’s. Say why you want to read it first.")
+            return _("This session belongs to another user. Give a reason to read it first.")
         case NoSuchBlob():
             return _("An attachment is not there any more. Attach it again.")
     return str(error)

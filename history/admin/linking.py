@@ -94,7 +94,10 @@ class SessionLinks(admin.ModelAdmin[Session]):
             try:
                 return self._linked(request, session, form.cleaned_data["continues"], form.cleaned_data["reason"])
             except CannotLink:
-                form.add_error("continues", gettext("Not that one: it is not theirs, or it goes on from this session."))
+                form.add_error(
+                    "continues",
+                    gettext("Choose another session: this one belongs to another user, or continues this session."),
+                )
         return self._asked_for(request, session, LINK, form)
 
     def fork(self, request: HttpRequest, session_id: UUID) -> HttpResponse:

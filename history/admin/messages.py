@@ -141,7 +141,7 @@ class MessageAdmin(ReadingAdmin[Message]):
 
     @admin.display(description=_("text"))
     def beginning(self, message: Any) -> Any:
-        return message.start if message.is_open else _("Say why, to read it")
+        return message.start if message.is_open else _("Give a reason to read it")
 
     @admin.display(description=_("text"))
     def text(self, message: Message) -> SafeString:
@@ -203,4 +203,4 @@ class ToolCallAdmin(ReadingAdmin[ToolCall]):
 
     @admin.display(description=_("arguments"))
     def shown_arguments(self, call: Any) -> Any:
-        return call.start if call.is_open else _("Say why, to read it")
+        return call.start if call.is_open else _("Give a reason to read it")

@@ -111,7 +111,7 @@ def _known(error: Exception) -> exceptions.APIException | None:
     if isinstance(error, PermissionDenied | MayNot):
         return NotPermitted()
     if isinstance(error, ReasonNeeded):
-        return NotPermitted(_("This is somebody else's: say why."), "reason_needed")
+        return NotPermitted(_("Reason required: this belongs to another user."), "reason_needed")
     if isinstance(error, UnderHold):
         return Refused(_("It is under hold: release it first."), "under_hold")
     if isinstance(error, HistoryOff):

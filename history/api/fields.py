@@ -75,7 +75,7 @@ class _Cursor(serializers.CharField):
     """Where a page goes on. Not made to be understood."""
 
     form = ""
-    default_error_messages = {"cursor": _("This is no cursor that a page has given out.")}
+    default_error_messages = {"cursor": _("This is not a valid cursor.")}
 
     def to_internal_value(self, data: Any) -> Any:
         text = super().to_internal_value(data)

@@ -43,7 +43,7 @@ class SmallJson(BaseParser):
         try:
             return json.loads(content, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:  # which UnicodeDecodeError is
-            raise ParseError(_("The body is no JSON.")) from error
+            raise ParseError(_("The body is not valid JSON.")) from error
 
 
 def _refuse(name: str) -> Any:

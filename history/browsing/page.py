@@ -41,6 +41,7 @@ class Browse:
     ranges: tuple[Range, ...] = ()
     deleted: tuple[Session, ...] = ()
     sees_others: bool = False
+    reads_others: bool = False
     deletes_others: bool = False
 
     @property
@@ -63,6 +64,7 @@ def browse(viewer: Any, asked: Asked) -> Browse:
         ranges=ranges(asked),
         deleted=tuple(just_deleted_by(viewer)),
         sees_others=sees_others,
+        reads_others=may_with_others(viewer, Purpose.READ),
         deletes_others=may_with_others(viewer, Purpose.DELETE),
     )
 
@@ -73,6 +75,7 @@ def browse_on(viewer: Any, asked: Asked) -> Browse:
         asked=asked,
         found=find(viewer, asked),
         sees_others=may_with_others(viewer, Purpose.LIST),
+        reads_others=may_with_others(viewer, Purpose.READ),
         deletes_others=may_with_others(viewer, Purpose.DELETE),
     )
 

@@ -45,7 +45,7 @@ def _conversation(item: Mapping[str, Any], source: Source) -> Iterator[Conversat
         ends[name] = messages.add(name, obj(mapping[name].get("message")), parent=after, above=parent)
     messages.finish()
     if not tree.items:
-        raise FormatError(gettext_noop("it is empty: nobody said anything in it"))
+        raise FormatError(gettext_noop("it has no messages"))
     tree.leaf = ends.get(string(item.get("current_node")), "")
     nodes, leaf = tree.nodes()
     yield Conversation(

@@ -39,7 +39,7 @@ def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
         raise FormatError(gettext_noop("it has no uuid"))
     messages = objs(item.get("chat_messages"))
     if not messages:
-        raise FormatError(gettext_noop("it is empty: nobody said anything in it"))
+        raise FormatError(gettext_noop("it has no messages"))
     reading = _Reading(item)
     for message in messages:
         reading.message(message)

@@ -85,7 +85,7 @@ class _Transcript:
             found = self._conversation(thread, name, notes=thread.notes, parent_id=session, parent_call=call)
             yield found
         if not self.main.records and not self.sides:
-            raise FormatError(gettext_noop("there is no message in it"))
+            raise FormatError(gettext_noop("it has no messages"))
 
     def _conversation(self, thread: Thread, source_id: str, *, notes: Notes, **fields: Any) -> Conversation:
         nodes, leaf = thread.nodes()

@@ -97,7 +97,7 @@ class _Rollout:
             raise FormatError(gettext_noop("the file does not say which session it is"))
         nodes = self.items.nodes()
         if not nodes:
-            raise FormatError(gettext_noop("there is no message in it"))
+            raise FormatError(gettext_noop("it has no messages"))
         branch = string(obj(self.meta.get("git")).get("branch"))
         facts = {"cli_version": string(self.meta.get("cli_version")), "git_branch": branch}
         facts["forked_from"] = string(self.meta.get("forked_from_id"))

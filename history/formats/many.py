@@ -18,7 +18,7 @@ def each(source: Source, convert: Convert) -> Iterator[Conversation | Refused]:
     """The conversations of a file of lines, of one list, or of one object."""
     for place, value, problem in _values(source):
         if problem or not isinstance(value, Mapping):
-            yield Refused(why=problem or gettext_noop("this is no object"), title=place)
+            yield Refused(why=problem or gettext_noop("this is not an object"), title=place)
         else:
             yield from _converted(value, convert, place)
 

@@ -94,7 +94,7 @@ def _entries(
             yield "", instruction(text, at=at)
         case role:
             if role != "user":
-                notes("repaired", gettext_noop("What somebody unknown said was read as the user's."), where=str(role))
+                notes("repaired", gettext_noop("Messages of an unknown role were read as the user's."), where=str(role))
             yield "", ModelInput(at=at, channel=CHANNEL, parts=said, metadata=metadata)
 
 

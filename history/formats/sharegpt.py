@@ -65,11 +65,11 @@ def _messages(turns: list[Mapping[str, Any]], notes: Notes) -> list[dict[str, An
                 calls = _calls(text, place)
                 waiting += [call["id"] for call in calls]
                 messages.append(_asked(calls) if calls else {"role": "assistant", "content": text})
-                notes("repaired", gettext_noop("A call that is no JSON was read as text."), count=not calls)
+                notes("repaired", gettext_noop("A call that is not valid JSON was read as text."), count=not calls)
             case "tool":
                 messages.append({"role": "tool", "tool_call_id": waiting.pop(0) if waiting else "", "content": text})
             case None:
-                notes("repaired", gettext_noop("What somebody unknown said was read as the user's."), where=speaker)
+                notes("repaired", gettext_noop("Messages of an unknown role were read as the user's."), where=speaker)
                 messages.append({"role": "user", "content": text})
             case role:
                 waiting.clear()

@@ -29,7 +29,7 @@ MAX_ATTACHMENT = 32 * MEGABYTE
 SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
 BAD_LINE = gettext_noop("A line could not be read and was left out.")
-BREAKS_OFF = gettext_noop("The file breaks off or is damaged: what stands before that was read.")
+BREAKS_OFF = gettext_noop("The file is damaged or incomplete. Everything before the damage was read.")
 TOO_LONG = Said(
     gettext_noop("One conversation of more than %(size)s MB is not read."), size=MAX_CONVERSATION // MEGABYTE
 )

@@ -29,7 +29,7 @@ from history.titles import title_from
 
 logger = logging.getLogger(__name__)
 
-NOT_RECOGNISED = gettext_noop("This is none of the formats that can be imported.")
+NOT_RECOGNISED = gettext_noop("The format is not supported.")
 # What a conversation or a file can be refused for without anything being wrong with us.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 OWN_OUTCOMES = {
@@ -174,7 +174,7 @@ class _Import:
         title = storage.kept_fields({"title": _title_of(found)}, recording=self.recording)["title"]
         try:
             if not found.nodes:
-                raise FormatError(gettext_noop("nobody said anything in it"))
+                raise FormatError(gettext_noop("it has no messages"))
             if self.dry_run:
                 stored = storing.look(found, owner=self.owner, under=self.under)
             else:

@@ -21,6 +21,7 @@ from history import wrappers
 from history.compression import ProblemCode
 from history.compression.checks import SENTENCES
 from history.entries import Media, ToolResult, ToolResults, thawed
+from history.keys import SCOPE_LABELS
 from history.markdown import render
 from history.media import IMAGES
 from history.previews import Preview, preview
@@ -226,8 +227,8 @@ def status_word(status: str) -> str:
 def move_words(reason: str) -> str:
     """Why a conversation went on from another place than its end."""
     words = {
-        "rollback": _("Somebody went back to there."),
-        "switch": _("Somebody went on from another branch."),
+        "rollback": _("Rolled back to an earlier message."),
+        "switch": _("Continued from another branch."),
         "edit": _("Something said before was changed."),
         "regenerate": _("Another answer was asked for."),
         "retry": _("The program made its call once more."),
@@ -242,16 +243,7 @@ def move_words(reason: str) -> str:
 @register.filter
 def scope_words(scope: str) -> str:
     """What a key with this scope may do."""
-    words = {
-        "relay": pgettext("scope", "call models"),
-        "read": pgettext("scope", "read"),
-        "write": pgettext("scope", "write"),
-        "delete": pgettext("scope", "delete"),
-        "export": pgettext("scope", "export"),
-        "import": pgettext("scope", "import"),
-        "admin": pgettext("scope", "administer"),
-    }
-    return words.get(scope, scope)
+    return str(SCOPE_LABELS.get(scope, scope))
 
 
 @register.filter
@@ -259,7 +251,7 @@ def end_words(reason: str) -> str:
     """Why an answer ended before it was whole, where it does not say so itself."""
     words = {
         "stopped": _("It was stopped."),
-        "client_gone": _("Whoever asked went away."),
+        "client_gone": _("The client disconnected."),
         "timeout": _("It took too long."),
         "upstream_error": _("The provider reported an error."),
         "refused": _("The request could not be read here."),

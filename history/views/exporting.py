@@ -23,8 +23,10 @@ from django.views.decorators.http import require_http_methods
 from history.exporting import CannotExport, Export, NothingSelected, Selection, prepare
 from history.formats.all_exporters import EXPORTERS
 from history.listing import ListFilters
+from history.models import Session
 from history.opening import NotPermitted, ReasonNeeded
 from history.reasons import ReasonField
+from history.rights import Purpose, may_with_others
 
 
 class ExportForm(forms.Form):
@@ -32,11 +34,25 @@ class ExportForm(forms.Form):
         label=_("Format"), choices=lambda: [(exporter.name, exporter.label) for exporter in EXPORTERS.values()]
     )
     reason = ReasonField(
-        label=_("Why do you export it?"),
-        help_text=_("Needed for what is somebody else’s: the owner sees your name, the time and what you write here."),
+        label=_("Reason"),
+        help_text=_("Required for sessions of other users. The owner sees your name, the time and this reason."),
         required=False,
         widget=forms.TextInput,
     )
+
+    def __init__(self, *args: Any, asks_reason: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not asks_reason:
+            del self.fields["reason"]
+
+
+def _asks_reason(user: Any, selection: Selection) -> bool:
+    """Whether the selection may contain sessions of other users."""
+    if selection.mine or not may_with_others(user, Purpose.EXPORT):
+        return False
+    if selection.sessions is None:
+        return True
+    return Session.objects.filter(pk__in=selection.sessions).exclude(owner=user).exists()
 
 
 @login_required
@@ -45,25 +61,26 @@ class ExportForm(forms.Form):
 async def export(request: HttpRequest) -> HttpResponseBase:
     asked = request.POST if request.method == "POST" else request.GET
     selection = _selection(asked)
+    user = await request.auser()
+    asks_reason = await sync_to_async(_asks_reason)(user, selection)
     if "format" not in asked:
-        return await _page(request, asked)
-    form = ExportForm(asked)
+        return await _page(request, asked, form=ExportForm(asks_reason=asks_reason))
+    form = ExportForm(asked, asks_reason=asks_reason)
     if not form.is_valid():
         return await _page(request, asked, form=form, status=422)
-    user = await request.auser()
-    # In an address a reason may be anybody's: a link that somebody was made to follow says nothing in their name.
-    reason = form.cleaned_data["reason"] if request.method == "POST" else ""
+    # A reason in an address is ignored: a link from another person must not state a reason in the reader's name.
+    reason = form.cleaned_data.get("reason", "") if request.method == "POST" else ""
     try:
         export = await prepare(user, selection, asked["format"], reason=reason)
     except ReasonNeeded:
-        form.add_error("reason", _("It is somebody else’s: say why."))
+        form.add_error("reason", _("Reason required: a session belongs to another user."))
         return await _page(request, asked, form=form, status=403)
     except NotPermitted:
-        return await _page(request, asked, problem=_("You may not export this."), status=403)
+        return await _page(request, asked, form=form, problem=_("You may not export this."), status=403)
     except NothingSelected as error:
         raise Http404 from error
     except CannotExport as error:
-        return await _page(request, asked, problem=str(error), status=422)
+        return await _page(request, asked, form=form, problem=str(error), status=422)
     return download(export)
 
 
@@ -87,9 +104,9 @@ def _selection(asked: QueryDict) -> Selection:
 
 
 async def _page(
-    request: HttpRequest, asked: QueryDict, *, form: ExportForm | None = None, problem: Any = "", status: int = 200
+    request: HttpRequest, asked: QueryDict, *, form: ExportForm, problem: Any = "", status: int = 200
 ) -> HttpResponse:
     kept = [(name, value) for name in ("session", "key", "all") for value in asked.getlist(name)]
-    context = {"form": form or ExportForm(), "kept": kept, "problem": problem, "count": len(asked.getlist("session"))}
+    context = {"form": form, "kept": kept, "problem": problem, "count": len(asked.getlist("session"))}
     context["key"] = asked.get("key", "")
     return await sync_to_async(render)(request, "history/export/page.html", context, status=status)

@@ -29,8 +29,8 @@ from history.rights import Purpose, find, may
 
 class ReasonForm(forms.Form):
     reason = ReasonField(
-        label=_("Why do you want to read it?"),
-        help_text=_("The owner sees your name, the time and what you write here. It holds for an hour."),
+        label=_("Reason"),
+        help_text=_("The owner sees your name, the time and this reason. You can read the session for an hour."),
     )
     next = forms.CharField(required=False, widget=forms.HiddenInput)
 

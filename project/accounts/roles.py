@@ -6,6 +6,8 @@ the administrators afterwards: they may change it in the admin.
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib.auth.models import Group, Permission
 from django.db import models, transaction
 from django.db.models import Q
@@ -21,6 +23,7 @@ class Role(models.TextChoices):
     ADMINISTRATOR = "administrator", _("Administrator: everything")
 
 
+SHORT_LABELS = {Role.OPERATOR: _("operator"), Role.AUDITOR: _("auditor")}
 GROUPS = {Role.OPERATOR: "Operators", Role.AUDITOR: "Auditors"}
 PERMISSIONS = {
     Role.OPERATOR: [
@@ -34,6 +37,8 @@ PERMISSIONS = {
         "relay.view_allowance",
         "relay.add_allowance",
         "relay.change_allowance",
+        # To choose the user of an allowance, and to follow the links to owners.
+        "accounts.view_user",
     ],
     Role.AUDITOR: [
         "history.view_session",
@@ -44,6 +49,9 @@ PERMISSIONS = {
         "history.view_toolcall",
         "history.view_exchange",
         "history.view_auditevent",
+        # Pages of sessions link to their owners and keys.
+        "history.view_apikey",
+        "accounts.view_user",
     ],
 }
 
@@ -58,6 +66,16 @@ def give_role(person: User, role: Role) -> None:
         if is_new:
             group.permissions.set(_permissions(PERMISSIONS[role]))
         person.groups.add(group)
+
+
+def role_labels(person: User) -> list[Any]:
+    """Short labels of what a staff account may do. Empty for ordinary users."""
+    if person.is_superuser:
+        return [_("administrator")]
+    if not person.is_staff:
+        return []
+    groups = {group.name for group in person.groups.all()}
+    return [label for role, label in SHORT_LABELS.items() if GROUPS[role] in groups] or [_("staff")]
 
 
 def _permissions(names: list[str]) -> models.QuerySet[Permission]:

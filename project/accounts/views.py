@@ -24,6 +24,7 @@ from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.known_browsers import remember_browser
 from project.accounts.links import HOURS, claim_link, create_link, find_link
 from project.accounts.models import SignInLink, User
+from project.accounts.roles import role_labels
 from project.accounts.signed_in import SignedInRequest
 
 
@@ -142,8 +143,12 @@ def show_link(request: SignedInRequest, person: User) -> HttpResponse:
 
 def show_people(request: SignedInRequest, **context: Any) -> HttpResponse:
     everybody = [
-        {"person": person, "may_make_link": person.is_active and may_make_link(request.user, person)}
-        for person in _everybody().order_by("username")
+        {
+            "person": person,
+            "roles": role_labels(person),
+            "may_make_link": person.is_active and may_make_link(request.user, person),
+        }
+        for person in _everybody().order_by("username").prefetch_related("groups")
     ]
     return render(request, "accounts/people.html", {"everybody": everybody, **context})
 

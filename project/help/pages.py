@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown.extensions import Extension
 from markdown.extensions.tables import TableExtension
 from markdown.extensions.toc import TocExtension
+from markdown.postprocessors import Postprocessor
 from markdown.treeprocessors import Treeprocessor
 
 DOCS = Path(settings.BASE_DIR) / "docs"
@@ -100,10 +101,18 @@ class _HelpLinks(Extension):
 
     def extendMarkdown(self, md: markdown.Markdown) -> None:  # noqa: N802  their name
         md.treeprocessors.register(_LinkProcessor(md, self.name), "help_links", 1)
+        md.postprocessors.register(_CodeProcessor(md), "help_code", 1)
+
+
+class _CodeProcessor(Postprocessor):
+    """Wide code scrolls by keyboard, too. Fenced code is no element before this step."""
+
+    def run(self, text: str) -> str:
+        return text.replace("<pre>", '<pre tabindex="0">')
 
 
 class _LinkProcessor(Treeprocessor):
-    """Links between files become links between pages; wide tables and code get a box that scrolls."""
+    """Links between files become links between pages; wide tables get a box that scrolls."""
 
     def __init__(self, md: markdown.Markdown, name: str) -> None:
         super().__init__(md)

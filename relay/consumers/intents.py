@@ -33,7 +33,7 @@ class Intent:
         if not isinstance(data, dict) or not isinstance(data.get("type"), str):
             raise BadIntent(_("An intent is an object with a “type”."))
         if data["type"] not in verbs:
-            raise BadIntent(_("Nobody here knows “%(type)s”.") % {"type": data["type"][:40]})
+            raise BadIntent(_("Unknown message type “%(type)s”.") % {"type": data["type"][:40]})
         return cls(data["type"], data)
 
     def text(self, name: str) -> str:

@@ -115,7 +115,9 @@ class ChatConsumer(PageEvents):
             self.view = replace(self.view, leaf=sent.seq)
         if sent.words or sent.is_branch:
             with self.view.reader.reading():
-                told = sent.words or _("Somebody went on from here before you. Your message is on a branch of its own.")
+                told = sent.words or _(
+                    "The conversation continued before your message arrived. Your message is on its own branch."
+                )
             await self.show(fragments.notices([told], self.view.reader))
         elif sent.seq or sent.is_queued:
             await self.show(fragments.notices([], self.view.reader))

@@ -31,7 +31,7 @@ def what_happened(error: ProviderError) -> str:
         case "context_length" | "too_large":
             return _("That was longer than the model can read.")
         case "not_found":
-            return _("There is no such model, or nothing at this address.")
+            return _("The model does not exist, or nothing is served at this address.")
         case "timeout":
             return _("There was no answer in time.")
     return _by_class(error)
@@ -39,7 +39,7 @@ def what_happened(error: ProviderError) -> str:
 
 def _by_class(error: ProviderError) -> str:
     if isinstance(error, Unreachable):
-        return _("Nobody answered.")
+        return _("The provider did not answer.")
     if isinstance(error, Cut):
         return _("The answer stopped in the middle.")
     if isinstance(error, RequestRefused):

@@ -117,7 +117,7 @@ def _reason(error: Exception) -> str:
         return gettext_noop("its certificate is not trusted")
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return gettext_noop("no such host")
-    return gettext_noop("nobody listens there")
+    return gettext_noop("no server is listening there")
 
 
 def blotted(failed: Failed, endpoint: Endpoint) -> Failed:

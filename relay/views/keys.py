@@ -38,30 +38,23 @@ RECORDING = (
         _("everything, credentials removed"),
         _("Passwords, API keys and the like are replaced before anything is stored."),
     ),
-    (ApiKey.Recording.FULL, _("everything"), _("What is sent and what is answered, as it is.")),
-    (ApiKey.Recording.NO_REPLIES, _("requests without the replies"), _("What is sent, and no word of the answers.")),
+    (ApiKey.Recording.FULL, _("everything"), _("Requests and answers are stored unchanged.")),
+    (ApiKey.Recording.NO_REPLIES, _("requests without the replies"), _("Requests are stored, answers are not.")),
     (
         ApiKey.Recording.METADATA,
         _("times and counts only"),
-        _("When, which model, how many tokens and what it cost. Not a word of what was said."),
+        _("Time, model, tokens and cost. No text is stored."),
     ),
     (ApiKey.Recording.OFF, _("nothing"), _("No trace in the history. What was used is still counted for the limits.")),
 )
 
 
-# An admin key sees the sessions of all users: the command line makes those (`manage.py keys create --scopes …`).
-SCOPES = (
-    ("relay", _("Call models")),
-    ("read", _("Read sessions")),
-    ("write", _("Send messages and change sessions")),
-    ("delete", _("Delete sessions")),
-    ("export", _("Export")),
-    ("import", _("Import")),
-)
+# Admin keys are created on the command line (`manage.py keys create --scopes …`).
+SCOPES = [(scope, label) for scope, label in keys.SCOPE_LABELS.items() if scope != "admin"]
 
 
 class KeyForm(forms.Form):
-    name = forms.CharField(label=_("Name"), max_length=100, help_text=_("What it is for, like: laptop, Claude Code."))
+    name = forms.CharField(label=_("Name"), max_length=100, help_text=_("For example: laptop, Claude Code."))
     recording = forms.ChoiceField(
         label=_("What is kept"),
         choices=[(mode.value, words) for mode, words, _meaning in RECORDING],
@@ -232,7 +225,7 @@ def one_key(request: HttpRequest, prefix: str) -> HttpResponse:
     if "admin" in key.scopes:  # given on the command line, and not on the form
         wanted["scopes"] = [*wanted["scopes"], "admin"]
     keys.change(key, actor=request.user, **wanted)  # type: ignore[arg-type]
-    messages.success(request, gettext("It is saved, and holds within a second."))
+    messages.success(request, gettext("Saved. It takes effect within a second."))
     return redirect("relay:key", key.prefix)
 
 
@@ -251,7 +244,7 @@ def limit(request: HttpRequest, prefix: str) -> HttpResponse:
         told = gettext("Write 0 or more, up to %(most)s, or leave it empty.") % {"most": f"{error.most:,}"}
         form.add_error(error.field, told)
         return _page(request, key, limits=form, status=422)
-    messages.success(request, gettext("It is saved, and holds within a second."))
+    messages.success(request, gettext("Saved. It takes effect within a second."))
     return redirect("relay:key", key.prefix)
 
 

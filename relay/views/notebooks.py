@@ -25,7 +25,7 @@ class NotebookForm(forms.Form):
         required=False,
         widget=forms.Textarea(attrs={"rows": 16}),
         validators=[MaxLengthValidator(notebooks.MOST_CHARS)],
-        help_text=_("Markdown. The agent is told all of it in each conversation with you."),
+        help_text=_("Markdown. The agent reads all of it in each conversation with you."),
     )
     seen = forms.IntegerField(min_value=0, max_value=2**62, widget=forms.HiddenInput)
 

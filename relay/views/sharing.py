@@ -107,7 +107,7 @@ def _address(link: ShareLink) -> str:
 
 def _told(error: SharingOff | TooManyLinks) -> str:
     if isinstance(error, SharingOff):
-        return _("Whoever runs this server has switched share links off.")
+        return _("Share links are disabled on this server.")
     return _("A conversation can have %(most)s links at once. Revoke one first.") % {"most": MOST}
 
 

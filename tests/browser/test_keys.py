@@ -52,7 +52,7 @@ def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See
     see("key")
     page.get_by_role("radio", name="times and counts only").check()
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("holds within a second")).to_be_visible()
+    expect(page.get_by_text("takes effect within a second")).to_be_visible()
     assert ApiKey.objects.get().recording == "metadata"
     page.get_by_role("link", name="Delete them all").press("Enter")
     see("key-forget")

@@ -62,7 +62,7 @@ def test_in_by_link_to_preferences_and_out(page: Page, see: See, staff: User) ->
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     see("signin")
     page.goto(link)
-    expect(page.get_by_role("heading", name="This link does not open any more")).to_be_visible()
+    expect(page.get_by_role("heading", name="This link is no longer valid")).to_be_visible()
     see("link-spent")
 
 

@@ -79,7 +79,7 @@ def test_staff_who_may_read_say_why_and_open_them_and_the_owner_sees_it(
     page.goto(f"/s/{conversation.pk}/")
     expect(page.get_by_text(SECRET)).to_have_count(0)
     page.get_by_role("textbox").fill("A complaint about an answer")
-    page.get_by_role("button", name="Read it").click()
+    page.get_by_role("button", name="Read session").click()
     expect(page.get_by_text(SECRET)).to_be_visible()
     look_through(page, conversation, place=1, reads=True)
     page.context.clear_cookies()

@@ -277,7 +277,7 @@ async def test_a_question_of_the_agent_is_answered_with_its_call_id(talk: Talk, 
     await talk.agent(tools=["ask_user"])
     question = ToolCallPiece(part="1", call_id="q", name="ask_user", arguments='{"question": "Which server?"}')
     talk.scripted([question], "Thank you.")
-    await program.ask("send", text="Look at it.")
+    await program.ask("send", text="Connect.")
     ended = await program.event("run.ended")
     assert ended["outcome"] == "waiting"
     await program.ask("answer", seq=ended["leaf"], call_id="q", text="The second one.")

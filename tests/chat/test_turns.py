@@ -106,7 +106,7 @@ async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it
     await talk.agent(tools=["ask_user", "current_time"])
     question = call("ask_user", '{"question": "Which server?"}', call_id="q")
     provider = talk.scripted([question, call("current_time", call_id="t")], "Thank you.")
-    await talk.begin("Look at it.")
+    await talk.begin("Connect.")
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.WAITING
     seq = await talk.head()
@@ -125,7 +125,7 @@ async def test_a_question_to_the_person_pauses_the_run_and_its_answer_resumes_it
 async def test_whoever_speaks_instead_of_answering_skips_the_question(talk: Talk) -> None:
     await talk.agent(tools=["ask_user"])
     provider = talk.scripted([call("ask_user", '{"question": "Which?"}', call_id="q")], "As you like.")
-    await talk.begin("Look at it.")
+    await talk.begin("Connect.")
     await talk.until_ended()
     await talk.send("Never mind.")
     await talk.until_ended()
@@ -139,7 +139,7 @@ async def test_whoever_speaks_instead_of_answering_skips_the_question(talk: Talk
 async def test_a_question_without_words_is_an_error_for_the_model(talk: Talk, arguments: str) -> None:
     await talk.agent(tools=["ask_user"])
     provider = talk.scripted([call("ask_user", arguments, call_id="q")], "I mean: which one?")
-    await talk.begin("Look at it.")
+    await talk.begin("Connect.")
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.DONE
     [result] = [one for entry in provider.calls[-1].context.entries for one in entry.results or ()]
@@ -165,7 +165,7 @@ async def test_of_two_questions_the_one_without_an_answer_is_told_so(talk: Talk)
     await talk.agent(tools=["ask_user"])
     questions = [call("ask_user", f'{{"question": "{name}?"}}', call_id=name) for name in ("a", "b")]
     talk.scripted(questions, "Thank you.")
-    await talk.begin("Look at it.")
+    await talk.begin("Connect.")
     await talk.until_ended()
     await conversation.answer(talk.user, talk.session, seq=await talk.head(), call_id="a", text="This one.")
     await talk.until_ended()

@@ -342,7 +342,7 @@ def test_a_large_blob_comes_in_several_lines(ada: User, monkeypatch: pytest.Monk
 
 
 def test_something_else_is_no_export() -> None:
-    with pytest.raises(FormatError, match="no export of Parley"):
+    with pytest.raises(FormatError, match="not an export of Parley"):
         restored(b'{"messages":[]}\n')
     with pytest.raises(FormatError, match="version 9"):
         restored(b'{"type":"header","format":"parley","version":9}\n')

@@ -22,7 +22,7 @@ def test_a_sentence_is_english_by_itself_and_translated_with_what_was_filled_in(
 
 
 def test_it_survives_being_kept_as_json() -> None:
-    for text in (LEFT_OUT, Said(LEFT_OUT.sentence, problem=Said("this line is no JSON"))):
+    for text in (LEFT_OUT, Said(LEFT_OUT.sentence, problem=Said("this line is not valid JSON"))):
         kept = together(json.loads(json.dumps(apart(text))))
         assert kept == text
         with override("zh-hans"):
@@ -33,7 +33,8 @@ def test_it_survives_being_kept_as_json() -> None:
 def test_a_sentence_that_is_filled_into_another_is_translated_too() -> None:
     with override("zh-hans"):
         assert (
-            worded(Said(LEFT_OUT.sentence, problem=Said("this line is no JSON"))) == "此行不是 JSON：其后的内容已略去"
+            worded(Said(LEFT_OUT.sentence, problem=Said("this line is not valid JSON")))
+            == "此行不是有效的 JSON：其后的内容已略去"
         )
         assert worded(Said(LEFT_OUT.sentence, problem="100 %")) == "100 %：其后的内容已略去"
 

@@ -52,7 +52,7 @@ def test_a_list_shows_no_text_of_what_was_not_opened(auditor: Client, session: S
     assert str(session) in html
     assert "Looms" not in html
     assert "secret" not in html
-    assert "Say why, to read it" in html
+    assert "Give a reason to read it" in html
     assert "cpu" not in read(auditor, CALLS)
     open_for_reading(with_right(staff, "view_session", "read_session"), session, reason="ticket 7")
     assert "the secret loom" in read(auditor, MESSAGES)
@@ -113,7 +113,7 @@ def test_how_a_call_ended_is_told_in_the_reader_s_words_too(client: Client, ada:
     exchange = Exchange.objects.create(owner=ada, model="m1", **ended)
     client.force_login(with_right(staff, "view_session"))
     address = f"{EXCHANGES}{exchange.pk}/change/"
-    assert "client_gone: Whoever asked went away." in read(client, address)
+    assert "client_gone: The client disconnected." in read(client, address)
     in_chinese = client.get(address, headers={"Accept-Language": "zh-hans"}).content.decode()
     assert re.search(r"client_gone: [\u4e00-\u9fff]+", in_chinese)
 

@@ -169,7 +169,7 @@ def test_nonsense_in_the_address_asks_for_nothing(reader: Client, ada: Any, valu
 
 
 def test_an_empty_session_says_so(reader: Client, ada: Any) -> None:
-    assert "Nothing has been said here yet" in read(reader, recorder.start_session(owner=ada))
+    assert "No messages yet" in read(reader, recorder.start_session(owner=ada))
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,8 @@ def test_one_bad_conversation_does_not_take_the_others_with_it() -> None:
     found = read_all(document([empty, "rubbish", nameless, good]))
     assert [type(one) for one in found] == [Refused, Refused, Refused, Conversation]
     assert [(one.title, one.why) for one in found if isinstance(one, Refused)] == [
-        ("Empty", "it is empty: nobody said anything in it"),
-        ("item 2", "this is no object"),
+        ("Empty", "it has no messages"),
+        ("item 2", "this is not an object"),
         ("Nameless", "it has no id"),
     ]
 

@@ -145,7 +145,7 @@ def test_sharegpt_calls_are_json_in_a_text() -> None:
     assert call.tool_requests[0].arguments == '{"city":"Rome"}'
     assert results.results[0].call_id == call.tool_requests[0].call_id
     assert path[1].text == "weather"
-    assert "no JSON" in said_by_notes(found, "repaired")
+    assert "not valid JSON" in said_by_notes(found, "repaired")
 
 
 def test_a_call_in_tags_is_read_and_a_long_text_takes_no_time() -> None:

@@ -67,7 +67,7 @@ def test_a_form_with_files_is_a_job_that_runs_by_itself(as_ada: Client, ada: Use
     assert session.owner == ada
     assert f'href="/s/{session.pk}/"' in page
     assert "parent is missing from the file" in page
-    assert "This is none of the formats that can be imported." in page
+    assert "The format is not supported." in page
     assert "hx-get" not in page.split('id="import-job"')[1].split(">")[0], "it does not ask any more"
     assert not jobs.folder_of(job).exists(), "the files are gone when they are imported"
 

@@ -78,7 +78,7 @@ def test_an_address_must_be_one(chief: Client) -> None:
 
 def test_staff_look_at_a_server_and_tick_its_tools_at_an_agent(chief: Client) -> None:
     chief.post(ADD, form())
-    assert "Nobody has looked at it yet" in chief.get("/mcp-servers/").content.decode()
+    assert "Not connected yet" in chief.get("/mcp-servers/").content.decode()
     looked = chief.post("/mcp-servers/files/look/", headers={"HX-Request": "true"}).content.decode()
     assert "files__habit" in looked
     assert "2 tools" in chief.post("/mcp-servers/files/look/", follow=True).content.decode()

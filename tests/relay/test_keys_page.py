@@ -107,7 +107,7 @@ def test_each_recording_mode_is_told_with_what_it_means(reader: Client) -> None:
     html = read(reader, "/keys/")
     for mode in ApiKey.Recording.values:
         assert f'value="{mode}"' in html
-    assert "Not a word of what was said" in html
+    assert "No text is stored" in html
     assert re.search(r'value="redacted"[^>]* checked', html)
 
 
@@ -166,7 +166,7 @@ def test_it_says_when_the_whole_server_records_nothing(reader: Client, settings:
 
 def test_the_holder_renames_it_and_changes_what_is_kept(reader: Client, ada: Any, key: ApiKey) -> None:
     response = reader.post(f"/keys/{key.prefix}/", NEW | {"name": "desk", "recording": "metadata"}, follow=True)
-    assert "holds within a second" in response.content.decode()
+    assert "takes effect within a second" in response.content.decode()
     key.refresh_from_db()
     assert (key.name, key.recording) == ("desk", "metadata")
     assert '"name","recording"' in AuditEvent.objects.get(action="key.changed").details

@@ -79,7 +79,7 @@ def test_what_is_configured_shows_its_address_and_models_and_no_key(
 
 def test_without_anybody_the_page_says_so(desk: Client, settings: Any) -> None:
     settings.PARLEY_DEMO_MODEL = False
-    assert "Nobody answers here yet" in page(desk)
+    assert "No provider is configured yet" in page(desk)
 
 
 def test_the_button_makes_one_small_call_and_says_how_it_went(
@@ -173,8 +173,8 @@ def test_every_error_has_words_of_its_own(error: ProviderError) -> None:
 
 
 def test_why_nobody_could_be_reached_is_told_in_the_readers_language() -> None:
-    error = Unreachable("127.0.0.1:9 cannot be reached (nobody listens there)", provider="acme")
-    error.host, error.reason = "127.0.0.1:9", "nobody listens there"
+    error = Unreachable("127.0.0.1:9 cannot be reached (no server is listening there)", provider="acme")
+    error.host, error.reason = "127.0.0.1:9", "no server is listening there"
     assert reason_of(error) == error.message
     with translation.override("zh-hans"):
-        assert reason_of(error) == "无法连接 127.0.0.1:9（那里没有服务在监听）"
+        assert reason_of(error) == "无法连接 127.0.0.1:9（该地址没有服务在监听）"

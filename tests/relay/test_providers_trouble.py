@@ -212,7 +212,7 @@ async def test_an_address_where_nobody_listens_is_unreachable(vendors: Vendors) 
     asked = await ask(provider_at(vendors, base_url=f"http://127.0.0.1:{free_port()}/v1"))
     assert isinstance(asked.error, Unreachable)
     assert (asked.error.whose, asked.notes.attempts) == ("network", 3)
-    assert "nobody listens" in str(asked.error)
+    assert "no server is listening" in str(asked.error)
     assert str(asked.error) == f"{asked.error.host} cannot be reached ({asked.error.reason})"
 
 

@@ -45,9 +45,9 @@ def _object(text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(gettext_noop("this line is no JSON")) from error
+        raise FormatError(gettext_noop("this line is not valid JSON")) from error
     if not isinstance(value, dict):
-        raise FormatError(gettext_noop("this line is no JSON object"))
+        raise FormatError(gettext_noop("this line is not a JSON object"))
     return value
 
 
@@ -62,7 +62,7 @@ def is_header(line: bytes) -> bool:
 
 def check_header(value: Mapping[str, Any]) -> None:
     if value.get("type") != "header" or value.get("format") != FORMAT:
-        raise FormatError(gettext_noop("this is no export of Parley: it has no header"))
+        raise FormatError(gettext_noop("this is not an export of Parley: it has no header"))
     if value.get("version") != VERSION:
         words = gettext_noop("this export is of version %(version)s; this Parley reads version %(ours)s")
         raise FormatError(words, version=str(value.get("version")), ours=VERSION)

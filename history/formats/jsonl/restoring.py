@@ -224,7 +224,7 @@ class _Restore:
                 what = gettext_noop("it had been removed here before")
                 incoming.notes("ignored", what, where=removed.at.date().isoformat())
         elif found.owner_id != incoming.owner.pk or not self.people.may_point_to(found):
-            raise FormatError(gettext_noop("a session with this id is here and belongs to somebody else"))
+            raise FormatError(gettext_noop("a session with this id belongs to another user"))
         elif found.hidden_at == IN_THE_MAKING and found.stored_at < timezone.now() - SIGN_OF_LIFE:
             storing.clear(incoming.id)
         elif found.hidden_at in (IN_THE_MAKING, BEYOND_RECALL):

@@ -46,7 +46,7 @@ def _check(reason: str) -> None:
     try:
         checked(reason)
     except ReasonNeeded as error:
-        raise CommandError(_("It is somebody else’s: say why, with --reason."), returncode=2) from error
+        raise CommandError(_("It belongs to another user: give a reason with --reason."), returncode=2) from error
 
 
 def _watched(sessions: dict[Any, Session], options: Options) -> Any:
