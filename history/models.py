@@ -28,7 +28,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from history import seals
-from history.append_only import AppendOnly, Kept, KeptQuerySet, Undeletable
+from history.append_only import AppendOnly, Kept, KeptQuerySet, Undeletable, guard_links
 from history.fields import HashField, TokensField
 
 
@@ -724,3 +724,7 @@ class ImportJob(models.Model):
 
     def __str__(self) -> str:
         return f"{self.created_at:%Y-%m-%d %H:%M} {self.state}"
+
+
+guard_links(Message.blobs.through)
+guard_links(Exchange.blobs.through)

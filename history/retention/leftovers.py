@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
+from history.append_only import writable
 from history.models import Blob, Exchange, Message
 from history.transactions import writing
 
@@ -47,4 +48,4 @@ def _remove(ids: Sequence[str], going: QuerySet[Blob]) -> int:
         free = list(locked.select_for_update(skip_locked=True) if skips else locked)
         unused = list(going.filter(pk__in=free).values_list("pk", flat=True))
         rows = Blob.objects.filter(pk__in=unused)
-        return rows._raw_delete(rows.db) if unused else 0
+        return writable(rows)._raw_delete(rows.db) if unused else 0

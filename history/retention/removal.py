@@ -11,6 +11,7 @@ from django.db.models import CASCADE, ManyToOneRel, QuerySet
 from django.utils import timezone
 
 from history import audit, tallies
+from history.append_only import writable
 from history.models import BEYOND_RECALL, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
 from history.transactions import writing
 
@@ -133,4 +134,4 @@ def batches(rows: QuerySet[Any]) -> Iterator[list[Any]]:
 
 def _remove(rows: QuerySet[Any]) -> int:
     """One DELETE. Django's own `delete` would read every row first, to follow relations that we follow ourselves."""
-    return rows._raw_delete(rows.db)
+    return writable(rows)._raw_delete(rows.db)

@@ -133,12 +133,24 @@ class Claims:
             yield self._wrong(
                 session.head, "wrong_head", f"the session has its head here, but it moved to entry {head}"
             )
+        else:
+            yield from self._check_head_facts()
         first = session.trimmed_through + 1
         wrong = (seq for seq, mark in enumerate(self.marks, first) if bool(mark) != replay.is_on_path(seq))
         anchored = replay.hangs_on_anchor()
         kept = (seq for seq, mark in self.kept_marks.items() if mark != anchored)
         for seq in (*kept, *wrong):
             yield self._wrong(seq, "wrong_path", "it is wrong about whether it is on the path to the head")
+
+    def _check_head_facts(self) -> Iterator[Finding]:
+        """The copies in the session row that the next append trusts, so that it need not read the head."""
+        session, output = self.session, self.replay.output_of(self.session.head)
+        if not self.replay.has(session.head):
+            return
+        if bytes(session.head_fingerprint) != self.prints[session.head - session.trimmed_through - 1]:
+            yield self._wrong(session.head, "wrong_head", "the session has another fingerprint for it")
+        if output not in self.dropped_outputs and session.head_has_open_calls != bool(self.replay.calls.get(output)):
+            yield self._wrong(session.head, "wrong_head", "the session is wrong about whether its calls are answered")
 
     def _check_calls(self) -> Iterator[Finding]:
         expected = self._expected_calls()

@@ -213,7 +213,7 @@ def _replace_calls(calls: QuerySet[ToolCall], *, by: Sequence[ToolCall] = ()) ->
     ids = list(calls.order_by().values_list("message_id", flat=True).distinct())
     ids += [row.message_id for row in by]
     with tallies.repairing(Message.objects.filter(pk__in=set(ids))):
-        calls._raw_delete(calls.db)
+        writable(calls)._raw_delete(calls.db)
         ToolCall.objects.bulk_create(by)
 
 

@@ -77,8 +77,10 @@ class Blobs:
         """None: it is not there, or not what its name says."""
         if name in self.kept:
             return self.kept[name]
-        content = Blob.objects.filter(pk=name).values_list("data", flat=True).first()
-        if content is None or (name not in self.healthy and sha256(content).hexdigest() != name):
+        content, size = Blob.objects.filter(pk=name).values_list("data", "size").first() or (None, 0)
+        if content is None or size != len(content):
+            return None
+        if name not in self.healthy and sha256(content).hexdigest() != name:
             return None
         self._remember(name, bytes(content))
         return bytes(content)

@@ -67,7 +67,7 @@ def everything(*, sections: bool = False) -> bytes:
 def wipe() -> None:
     """As if the house were new, but for its people."""
     for model in (Message.blobs.through, Exchange.blobs.through):
-        model._default_manager.all()._raw_delete(connection.alias)
+        by_hand(model._default_manager.all())._raw_delete(connection.alias)
     Session.objects.update(parent=None, forked_from=None)
     for rows in (DayTally, SearchRow, ToolCall, Exchange, Message, Session, Blob, ApiKey):
         by_hand(rows._default_manager.all()).delete()

@@ -74,10 +74,10 @@ def first() -> Finding:
 def remove(session: Session, *seqs: int) -> None:
     """Rows out by hand, behind everybody's back."""
     rows = Message.objects.filter(session=session, seq__in=seqs)
-    by_hand(ToolCall.objects.filter(message__in=rows)).delete()
+    by_hand(ToolCall.objects.filter(message__in=rows))._raw_delete(rows.db)
     SearchRow.objects.filter(message__in=rows).delete()
-    Message.blobs.through.objects.filter(message__in=rows).delete()
-    rows._raw_delete(rows.db)
+    by_hand(Message.blobs.through.objects.filter(message__in=rows)).delete()
+    by_hand(rows)._raw_delete(rows.db)
 
 
 # Healthy.
@@ -281,7 +281,7 @@ def test_an_instruction_before_the_anchor_cannot_be_exchanged(ada: Any, settings
 
 
 def test_a_missing_blob_is_named_by_the_entry_that_needs_it(session: Session) -> None:
-    Message.blobs.through.objects.filter(message__seq=15).delete()
+    by_hand(Message.blobs.through.objects.filter(message__seq=15)).delete()
     by_hand(Blob.objects.filter(size__gt=50_000)).delete()
     assert found()[0] == (15, "broken_blob")
 
@@ -360,7 +360,7 @@ def test_missing_search_rows_are_counted(session: Session) -> None:
 
 
 def test_a_missing_link_to_a_blob_is_found(session: Session) -> None:
-    Message.blobs.through.objects.filter(message__seq=6).delete()
+    by_hand(Message.blobs.through.objects.filter(message__seq=6)).delete()
     assert projections() == [(6, "wrong_link")]
 
 
