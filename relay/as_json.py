@@ -31,7 +31,7 @@ def session_json(session: Session) -> dict[str, Any]:
 
 
 def queued_json(row: QueuedMessage) -> dict[str, Any]:
-    """A message that waits. `is_held`: it is not sent by itself."""
+    """A message that waits. `is_held`: it is not sent by itself; `error`: why it was refused."""
     return {
         "queued": row.pk,
         "text": row.text,
@@ -40,6 +40,7 @@ def queued_json(row: QueuedMessage) -> dict[str, Any]:
         "model": row.model,
         "after": row.after,
         "is_held": row.held_at is not None,
+        "error": row.error or None,
         "created_at": row.created_at.isoformat(),
     }
 

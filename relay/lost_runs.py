@@ -12,12 +12,14 @@ from history.transactions import writing
 from relay import broadcast, run_owners
 from relay.live_runs import running
 from relay.models import QueuedMessage, Run
-from relay.queued_messages import hold
+from relay.queued_messages import give_back_of_processes, give_back_older_than, hold
 from relay.running import open_exchange_of
 
 LIVES_FOR = timedelta(seconds=30)  # without a sign of life, a run counts as lost
 PATIENCE = timedelta(minutes=1)
 KEPT_FOR = timedelta(days=7)
+# A tool command whose process gave no sign for so long was not carried out to its end; no tool may take longer.
+CLAIM = timedelta(minutes=15)
 
 
 def sweep() -> None:
@@ -30,6 +32,8 @@ def sweep() -> None:
             # After an outage of the database, one of our own has an old sign of life and is well.
             if run.pk not in running and not _is_being_kept(run) and _end_lost(run):
                 broadcast.tell_session_from_thread(run.session, broadcast.CHANGED)
+        for session in give_back_older_than(now - CLAIM):
+            broadcast.tell_session_from_thread(session, broadcast.CHANGED)
         with writing():
             Run.objects.filter(ended_at__lt=now - KEPT_FOR).delete()
             # What waits in a session that is gone for good waits for nothing.
@@ -40,6 +44,8 @@ def sweep() -> None:
 def end_orphans() -> None:
     """Runs of processes of this machine that are gone, ended at once: at the start, and soon after a crash."""
     with run_owners.dead_processes() as names:
+        for session in give_back_of_processes(names) if names else ():
+            broadcast.tell_session_from_thread(session, broadcast.CHANGED)
         for run in Run.objects.filter(ended_at=None, process__in=names) if names else ():
             exchange = open_exchange_of(run)
             if exchange is not None:

@@ -195,8 +195,12 @@ class QueuedMessage(models.Model):
     # An entry of the conversation that it continues; another branch does not send it.
     after = models.PositiveBigIntegerField(_("after entry"), default=0)
     held_at = models.DateTimeField(_("held since"), null=True, blank=True)
+    # Why it was refused: the class of the error. Those behind it are sent.
+    error = models.CharField(_("error"), max_length=40, blank=True)
     # A process is carrying out the tool command that this is. It is deleted with the entry that records the result.
     claimed_at = models.DateTimeField(_("being carried out since"), null=True, blank=True)
+    # That process (`relay.run_owners`).
+    process = models.CharField(_("process"), max_length=40, blank=True)
     created_at = models.DateTimeField(_("written"), default=timezone.now)
 
     class Meta:

@@ -51,3 +51,19 @@ def of_error(error: RelayError | HistoryError) -> str:
         case NoSuchBlob():
             return _("An attachment is not there any more. Attach it again.")
     return str(error)
+
+
+def of_queue_error(code: str) -> str:
+    """Why a message of the queue was not sent, by the class of its error (`QueuedMessage.error`)."""
+    match code:
+        case "Interrupted":
+            return _("The server stopped in the middle. Send it again if it is still needed.")
+        case "NoSuchAgent":
+            return _("Its agent does not exist any more. Send it again to another one.")
+        case "NoSuchModel":
+            return _("Its model is not available. Send it again with another one.")
+        case "AttachmentRefused" | "NoSuchBlob":
+            return _("An attachment is not there any more. Attach it again.")
+        case "OverAllowance":
+            return _("Your allowance is used up. Send it later.")
+    return _("It was refused. Send it again, or drop it.")

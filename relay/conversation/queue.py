@@ -1,37 +1,35 @@
 """Messages that wait for the end of an answer, in the order in which they were written.
 
-A row is deleted in the transaction that appends its message, so a crash neither loses nor repeats it. After a run that
-did not end well the rows are held: nothing is sent by itself until the owner decides. A new message joins the queue
-behind them and releases them, so the order stays.
+A row is deleted in the transaction that appends its message, so a crash neither loses nor repeats it. A tool command is
+a row while it is carried out, also where nothing waits before it. After a run that did not end well the rows are held:
+nothing is sent by itself until the owner decides. A new message joins the queue behind them and releases them, so the
+order stays. A message that is refused (its agent or a file is gone) is held alone, with the reason, and does not keep
+those behind it from being sent.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from history.models import Session
 from history.transactions import writing
-from relay import attachments, broadcast
+from relay import attachments, broadcast, run_owners
 from relay.agent.settings import pick_agent
-from relay.conversation.drafts import Draft, NotPossible, Sent
+from relay.conversation.drafts import Draft, NotPossible
 from relay.conversation.places import Place
 from relay.database import in_database
 from relay.models import QueuedMessage
 from relay.providers.registry import router
-from relay.queued_messages import release, waiting_at
+from relay.queued_messages import INTERRUPTED, give_back, release, sendable_at
 
 MOST_QUEUED = 20
-# A tool command whose process died is offered again after this time; no tool may take longer.
-CLAIM = timedelta(minutes=15)
 
 
-def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> Sent:
+def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> QueuedMessage:
     """Put a message behind those that wait there already, and release these: their owner goes on."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MOST_QUEUED:
         raise NotPossible(_("Enough messages are waiting here already. Wait for the answer, or stop it."))
@@ -40,8 +38,8 @@ def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> Sent:
     pick_agent(draft.agent, otherwise=session.agent)
     if draft.model:
         router().route(draft.model)
-    release(waiting_at(session.pk, place.seq))
-    row = QueuedMessage.objects.create(
+    release(sendable_at(session.pk, place.seq))
+    return QueuedMessage.objects.create(
         session=session.pk,
         owner=user,
         text=draft.text,
@@ -50,25 +48,23 @@ def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> Sent:
         model=draft.model,
         after=place.seq,
     )
-    return Sent(is_queued=True, queued_id=row.pk)
 
 
 def claim(row: QueuedMessage) -> bool:
     """Whether this process carries out the tool command; for exactly one of those that try."""
-    now = timezone.now()
-    free = Q(claimed_at=None) | Q(claimed_at__lt=now - CLAIM)
-    return bool(QueuedMessage.objects.filter(free, pk=row.pk).update(claimed_at=now))
+    free = QueuedMessage.objects.filter(pk=row.pk, claimed_at=None)
+    return bool(free.update(claimed_at=timezone.now(), process=run_owners.name_here()))
 
 
-def give_back(row: QueuedMessage) -> None:
-    """It was refused: it waits in its place until its owner decides."""
+def set_aside(row: QueuedMessage, error: Exception | None = None) -> None:
+    """It was refused, or not carried out to its end: it waits until its owner decides."""
     with writing():
-        QueuedMessage.objects.filter(pk=row.pk).update(claimed_at=None, held_at=timezone.now())
+        give_back(QueuedMessage.objects.filter(pk=row.pk), error=type(error).__name__[:40] if error else INTERRUPTED)
 
 
-def take(row: QueuedMessage) -> None:
-    """Remove the row in the transaction that records its message."""
-    QueuedMessage.objects.filter(pk=row.pk).delete()
+def take(row: QueuedMessage) -> bool:
+    """Remove the row in the transaction that records its message. False: it was not there any more."""
+    return bool(QueuedMessage.objects.filter(pk=row.pk).delete()[0])
 
 
 def draft_of(row: QueuedMessage) -> Draft:

@@ -16,7 +16,7 @@ from relay import allowances, attachments, broadcast, runs
 from relay.agent.settings import pick_agent
 from relay.agent.tools.registry import all_tools
 from relay.agent.turn import Turn
-from relay.commands import BadCommand, Command, parse, spoken
+from relay.commands import BadCommand, Command, help_text, parse, spoken
 from relay.conversation import queue, typed
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
 from relay.conversation.places import Place, Seen, find_end, find_place, last_run_at
@@ -24,7 +24,7 @@ from relay.conversation.turns import answered, append_input, model_for
 from relay.database import in_database, in_database_after_outages
 from relay.errors import RelayError
 from relay.models import QueuedMessage, Run
-from relay.queued_messages import hold, release_all, waiting_at
+from relay.queued_messages import release_all, sendable_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class _Filed:
 
     sent: Sent
     turn: Turn | None = None
-    place: Place | None = None
+    tool: _ToolCommand | None = None
     is_stalled: bool = False
 
 
@@ -53,7 +53,7 @@ async def begin(
     draft = Draft(text=text, attachments=attachments, agent=agent, model=model)
     command = _read(draft)
     if command is not None:
-        return await typed.begin(user, command, draft)
+        return await _begin_with_tool(user, draft, command)
     session, sent, turn = await in_database(_begin, user, draft, client or {})
     await answered(session, sent, turn, on_end=go_on)
     return session
@@ -63,6 +63,38 @@ def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn
     with writing():
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
         return session, *_append(user, session, draft, Place(0), client)
+
+
+async def _begin_with_tool(user: Any, draft: Draft, command: Command) -> Session:
+    """The first line of a new session: a tool. Other commands need something that they can be about."""
+    if not command.is_tool:
+        raise NotPossible(help_text(all_tools()))
+    tool = await in_database(_file_first_tool, user, draft, command)
+    await _use_typed(tool)
+    return tool.session
+
+
+def _file_first_tool(user: Any, draft: Draft, command: Command) -> _ToolCommand:
+    with writing():
+        allowances.check_allowance(user)
+        session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
+        return _claim_tool(user, session, draft, command, Place(0), on_leaf=False)
+
+
+def _claim_tool(
+    user: Any, session: Session, draft: Draft, command: Command, place: Place, *, on_leaf: bool
+) -> _ToolCommand:
+    """A row before it is carried out: a process that dies in the middle loses nothing of it."""
+    row = queue.enqueue(user, session, draft, place)
+    queue.claim(row)
+    return _ToolCommand(user, session, row, command, place.seq, on_leaf)
+
+
+async def _use_typed(tool: _ToolCommand) -> Sent:
+    """Carry out a tool command that nothing waited before, and send what has been queued behind it since."""
+    sent = await tool.carry_out_typed()
+    await _send_next(tool.user.pk, tool.session.pk, Seen(after=sent.seq, on_leaf=True))
+    return sent
 
 
 async def send(
@@ -84,8 +116,8 @@ async def send(
         return await typed.obey(user, session, command, on_end=go_on)
     seen = Seen(after=after, run=run, on_leaf=on_leaf)
     filed = await in_database(_file, user, session, draft, seen, client or {}, command)
-    if filed.place is not None and command is not None:
-        return await typed.use_tool(user, session, command, draft, after=filed.place.seq, on_leaf=on_leaf)
+    if filed.tool is not None:
+        return await _use_typed(filed.tool)
     sent = await answered(session, filed.sent, filed.turn, on_end=go_on)
     if filed.is_stalled:
         await _send_next(user.pk, session.pk, seen)
@@ -97,10 +129,12 @@ def _file(user: Any, session: Session, draft: Draft, seen: Seen, client: Client,
     with writing():
         storage.lock([session.pk])
         place = find_place(session.pk, seen)
-        if place.run is not None or waiting_at(session.pk, place.seq):
-            return _Filed(sent=queue.enqueue(user, session, draft, place), is_stalled=place.run is None)
+        if place.run is not None or sendable_at(session.pk, place.seq):
+            row = queue.enqueue(user, session, draft, place)
+            return _Filed(sent=Sent(is_queued=True, queued_id=row.pk), is_stalled=place.run is None)
         if command is not None:
-            return _Filed(sent=Sent(), place=place)
+            tool = _claim_tool(user, session, draft, command, place, on_leaf=seen.on_leaf)
+            return _Filed(sent=Sent(), tool=tool)
         sent, turn = _append(user, session, draft, place, client, on_leaf=seen.on_leaf)
         return _Filed(sent=sent, turn=turn)
 
@@ -144,7 +178,7 @@ def _append(
 
 
 async def go_on(run: Run) -> None:
-    """A run has ended well: send the next message that waits for it. A refused one is held in its place."""
+    """A run has ended well: send the next message that waits for it."""
     if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
         seen = Seen(after=run.leaf, run=run.pk, on_leaf=True)
         await _send_next(run.owner_id, run.session, seen, take=in_database_after_outages)
@@ -179,20 +213,47 @@ class _Message:
 class _ToolCommand:
     """A tool command that this process has claimed. It leaves the queue when its result is recorded."""
 
+    user: Any
     session: Session
     row: QueuedMessage
     command: Command
     after: int
+    on_leaf: bool = True
 
     async def carry_out(self) -> Sent:
-        session, draft = self.session, queue.draft_of(self.row)
         try:
-            return await typed.use_tool(
-                session.owner, session, self.command, draft, after=self.after, on_leaf=True, queued=self.row
-            )
+            return await self._use_tool()
+        except (RelayError, HistoryError) as error:
+            raise _Refused(self.row, error) from error
         except BaseException:
-            await in_database(queue.give_back, self.row)
+            await in_database(queue.set_aside, self.row)
             raise
+
+    async def carry_out_typed(self) -> Sent:
+        """The same for its writer, who waits for it and is told why it is refused."""
+        await broadcast.tell_session(self.session.pk, broadcast.CHANGED)
+        try:
+            return await self._use_tool()
+        except (RelayError, HistoryError):
+            await queue.unqueue(self.session, queued_id=self.row.pk)
+            raise
+        except BaseException:
+            await in_database(queue.set_aside, self.row)
+            raise
+
+    async def _use_tool(self) -> Sent:
+        session, draft = self.session, queue.draft_of(self.row)
+        return await typed.use_tool(
+            self.user, session, self.command, draft, after=self.after, on_leaf=self.on_leaf, queued=self.row
+        )
+
+
+class _Refused(Exception):
+    """A message of the queue cannot be sent."""
+
+    def __init__(self, row: QueuedMessage, error: RelayError | HistoryError) -> None:
+        super().__init__(str(error))
+        self.row, self.error = row, error
 
 
 async def _send_next(
@@ -200,25 +261,27 @@ async def _send_next(
 ) -> Sent | None:
     """Send the oldest message that waits there, and further ones as long as they are tool commands.
 
-    What is refused is held in its place; `is_asked`: and the error goes to the caller. `take` waits for the database
-    where no user waits for us.
+    What is refused is held with the reason, and those behind it are sent. `is_asked`: where nothing could be sent, the
+    first error goes to the caller. `take` waits for the database where no user waits for us.
     """
-    follows = seen.run
+    follows, refused = seen.run, None
     while True:
         try:
             taken = await take(_take, owner_id, session_id, seen, follows)
             if taken is None:
-                return None
+                break
             sent: Sent = await taken.carry_out()
-        except (RelayError, HistoryError):
-            await in_database(_hold, session_id, seen)
+        except _Refused as refusal:
+            refused = refused or refusal.error
+            await in_database(queue.set_aside, refusal.row, refusal.error)
             await broadcast.tell_session(session_id, broadcast.CHANGED)
-            if is_asked:
-                raise
-            return None
+            continue
         if sent.run:
             return sent
-        seen = replace(seen, after=sent.seq, run=None)
+        seen, refused = replace(seen, after=sent.seq, run=None), None
+    if refused is not None and is_asked:
+        raise refused
+    return None
 
 
 def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> _Message | _ToolCommand | None:
@@ -232,19 +295,21 @@ def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> 
             return None
         storage.lock([session_id])
         place = find_end(session_id, seen)
-        waiting = waiting_at(session_id, place.seq)
+        waiting = sendable_at(session_id, place.seq)
         if place.run is not None or not waiting or waiting[0].held_at is not None:
             return None
-        row, draft = waiting[0], queue.draft_of(waiting[0])
-        command = _read(draft)
-        if command is not None and command.is_tool:
-            return _ToolCommand(session, row, command, place.seq) if queue.claim(row) else None
-        queue.take(row)
-        follows = follows or last_run_at(session_id, place.seq)
-        return _Message(session, *_append(session.owner, session, draft, place, {}, on_leaf=True, follows=follows))
+        try:
+            return _take_row(session, waiting[0], place, follows or last_run_at(session_id, place.seq))
+        except (RelayError, HistoryError) as error:
+            raise _Refused(waiting[0], error) from error
 
 
-def _hold(session_id: UUID, seen: Seen) -> None:
-    with writing():
-        storage.lock([session_id])
-        hold(session_id, find_end(session_id, seen).seq)
+def _take_row(
+    session: Session, row: QueuedMessage, place: Place, follows: UUID | None
+) -> _Message | _ToolCommand | None:
+    draft = queue.draft_of(row)
+    command = _read(draft)
+    if command is not None and command.is_tool:
+        return _ToolCommand(session.owner, session, row, command, place.seq) if queue.claim(row) else None
+    queue.take(row)
+    return _Message(session, *_append(session.owner, session, draft, place, {}, on_leaf=True, follows=follows))

@@ -15,7 +15,6 @@ from history.models import Message, Session
 from history.transactions import writing
 from relay import allowances, broadcast, runs
 from relay.agent.folders import NotAllowed, allowed, listing
-from relay.agent.settings import pick_agent
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.registry import all_tools
 from relay.agent.tools.running import run_calls
@@ -23,20 +22,9 @@ from relay.commands import Command, help_text
 from relay.conversation import compressing, queue, steering
 from relay.conversation.drafts import Draft, NotPossible, Sent, text_parts
 from relay.conversation.turns import answered, head_of
-from relay.database import in_database
+from relay.database import in_database, in_database_after_outages
 from relay.models import QueuedMessage
 from relay.plain import plain_history
-
-
-async def begin(user: Any, command: Command, draft: Draft) -> Session:
-    """The first line of a new session: a tool. Other commands need something that they can be about."""
-    if not command.is_tool:
-        raise NotPossible(help_text(all_tools()))
-    await in_database(allowances.check_allowance, user)
-    agent = await in_database(pick_agent, draft.agent)
-    session = await in_database(recorder.start_session, owner=user, agent=agent.name)
-    await use_tool(user, session, command, draft, after=0, on_leaf=False)
-    return session
 
 
 async def obey(user: Any, session: Session, command: Command, *, on_end: runs.OnEnd) -> Sent:
@@ -83,17 +71,23 @@ async def use_tool(
     *,
     after: int,
     on_leaf: bool,
-    queued: QueuedMessage | None = None,
+    queued: QueuedMessage,
 ) -> Sent:
-    """Any tool by hand, recorded as what it is: what was typed, the call, its result. `queued`: out of the queue."""
+    """Any tool by hand, recorded as what it is: what was typed, the call, its result. `queued`: its row until then."""
     await in_database(allowances.note_message, user)
     request = command.as_request(f"typed-{uuid4().hex[:12]}")
     context = ToolContext(user=user, session_id=session.pk, agent=session.agent, by_hand=True)
     results = await run_calls([request], toolbox=all_tools(), context=context)
     told = [results, *context.kept_by(results)]
     begun = results.results[0].started_at or results.at
-    sent = await in_database(_record_tool, session, draft, request, told, after, on_leaf, begun, queued)
-    return await answered(session, sent, None, on_end=None)
+    tries = 0
+
+    def record() -> Sent:
+        nonlocal tries
+        tries += 1
+        return _record_tool(session, draft, request, told, after, on_leaf, begun, queued, is_repeated=tries > 1)
+
+    return await answered(session, await in_database_after_outages(record), None, on_end=None)
 
 
 def _record_tool(
@@ -104,8 +98,11 @@ def _record_tool(
     after: int,
     on_leaf: bool,
     at: datetime,
-    queued: QueuedMessage | None,
+    queued: QueuedMessage,
+    *,
+    is_repeated: bool,
 ) -> Sent:
+    """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
     typed = {"source": "command"}
     entries: list[Entry] = [
         ModelInput(parts=text_parts(draft.text), metadata=typed, at=at),
@@ -113,8 +110,8 @@ def _record_tool(
         *told,
     ]
     with writing():
-        if queued is not None:
-            queue.take(queued)
+        if not queue.take(queued) and is_repeated:
+            return Sent(seq=head_of(session))
         if on_leaf and after != head_of(session):
             entries.insert(0, HeadMoved(to=after, reason="switch", at=at))
         appended = recorder.append_many(session, entries, after=after)[-1]

@@ -9,6 +9,7 @@ from django import template
 
 from history.entries import ModelOutput
 from history.models import Session
+from relay import words
 from relay.providers.advice import Advice, advise, error_from
 from relay.providers.registry import router
 
@@ -37,3 +38,8 @@ def advice_for(reader: Any, session: Session, entry: ModelOutput) -> Advice | No
 
 def _key_variable(provider: str) -> str:
     return next((standing.key_variable for standing in router().providers() if standing.name == provider), "")
+
+
+@register.filter
+def queue_error(code: str) -> str:
+    return words.of_queue_error(code)

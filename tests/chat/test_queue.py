@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
 from history import keys
-from history.models import Exchange, Message
-from relay import conversation, live_runs
+from history.models import Exchange, Message, Session
+from relay import broadcast, conversation, live_runs, lost_runs, run_owners
+from relay.agent.tools import built_in
+from relay.agent.tools.registry import all_tools
 from relay.database import in_database
-from relay.models import QueuedMessage, Run
+from relay.errors import NoSuchAgent
+from relay.models import Agent, QueuedMessage, Run
 from tests.chat.conftest import Talk
+from tests.chat.outages import database_away
 from tests.chat.test_page_socket import open_page
 from tests.chat.test_program_socket import Program, connect
 
@@ -35,6 +44,19 @@ def run_sql(statements: list[str]) -> None:
     with connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
+
+
+@pytest.fixture
+def slow_tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The tool `slow`: has `begun`, and goes on until it `ends`."""
+    folder = str(Path(__file__).parent / "served" / "tools")
+    monkeypatch.setattr(built_in, "__path__", [*built_in.__path__, folder])
+    all_tools.cache_clear()
+    module = import_module(f"{built_in.__name__}.slow")
+    module.gates.append(module.Gate())
+    yield module.gates[-1]
+    monkeypatch.undo()
+    all_tools.cache_clear()
 
 
 async def waiting() -> list[str]:
@@ -251,4 +273,99 @@ async def test_two_messages_at_once_behind_a_held_queue_keep_its_order(talk: Tal
     texts = [text for role, text in await talk.said() if role == "user"]
     assert texts[:2] == ["one", "two"]
     assert sorted(texts[2:]) == ["four", "three"]
+    assert await waiting() == []
+
+
+async def test_a_refused_message_is_held_alone_and_those_behind_it_are_sent(talk: Talk) -> None:
+    gate = asyncio.Event()
+    talk.scripted(["First", gate], lambda context, options: f"You said {context.entries[-1].content}.")
+    await in_database(lambda: Agent.objects.create(name="helper"))
+    await talk.begin("one")
+    await talk.until(lambda: Exchange.objects.exists())
+    await talk.send("two", agent="helper")
+    await talk.send("three")
+    await in_database(lambda: Agent.objects.filter(name="helper").delete())
+    gate.set()
+    await talk.until(lambda: Message.objects.filter(content="You said three.").exists())
+    await until_quiet(talk)
+    [row] = await in_database(lambda: list(QueuedMessage.objects.all()))
+    assert (row.text, row.error) == ("two", "NoSuchAgent")
+    # It stays aside, with the reason, and the conversation goes on.
+    assert not (await talk.send("four")).is_queued
+    await until_quiet(talk)
+    assert [text for _, text in await talk.said()][2:] == ["three", "You said three.", "four", "You said four."]
+    page, _ = await open_page(talk.user, talk.session)
+    await in_database(lambda: broadcast.tell_session_from_thread(talk.session.pk, broadcast.CHANGED))
+    await page.until("Its agent does not exist any more.")
+    with pytest.raises(NoSuchAgent):
+        await conversation.send_queued(talk.user, talk.session, after=await talk.head())
+    await in_database(lambda: Agent.objects.create(name="helper"))
+    await conversation.send_queued(talk.user, talk.session, after=await talk.head())
+    await until_quiet(talk)
+    assert (await talk.said())[-1] == ("assistant", "You said two.")
+    assert await waiting() == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_typed_tool_command_is_a_row_while_it_runs(talk: Talk, slow_tool: Any, is_first: bool) -> None:
+    """What a process leaves behind that dies in the middle, and what its successor makes of it."""
+    talk.scripted("First", "Second")
+    if not is_first:
+        await talk.begin("one")
+        await until_quiet(talk)
+        typed = asyncio.create_task(talk.send("/slow"))
+    else:
+        typed = asyncio.create_task(talk.begin("/slow"))
+    await slow_tool.begun.wait()
+    row = await in_database(lambda: QueuedMessage.objects.get())
+    talk.session = await in_database(lambda: Session.objects.get(pk=row.session))
+    assert (row.text, row.process) == ("/slow", run_owners.name_here())
+    # Another message does not overtake it.
+    assert (await talk.send("two")).is_queued
+    assert "two" not in [text for _, text in await talk.said()]
+    slow_tool.ends.set()
+    await typed
+    await until_quiet(talk)
+    assert [text for role, text in await talk.said() if role == "user"][-2:] == ["/slow", "two"]
+    assert await waiting() == []
+
+
+async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: Talk) -> None:
+    talk.scripted("First", lambda context, options: f"You said {context.entries[-1].content}.")
+    await talk.begin("one")
+    await until_quiet(talk)
+
+    def leave() -> None:
+        """The file and the row of a process that was killed in the middle."""
+        run_owners.folder().mkdir(parents=True, exist_ok=True)
+        here = {"host": socket.gethostname(), "boot": run_owners._boot_id()}
+        (run_owners.folder() / "gone").write_text(json.dumps(here))
+        values = {"session": talk.session.pk, "owner": talk.user, "text": "/current_time", "process": "gone"}
+        QueuedMessage.objects.create(**values, claimed_at=timezone.now(), after=Session.objects.get().head)
+
+    await in_database(leave)
+    page, _ = await open_page(talk.user, talk.session)
+    await in_database(lost_runs.end_orphans)
+    await page.until("The server stopped in the middle.")
+    assert not (await talk.send("two")).is_queued
+    await until_quiet(talk)
+    assert (await talk.said())[-1] == ("assistant", "You said two.")
+    assert await waiting() == ["/current_time"]
+    await conversation.send_queued(talk.user, talk.session, after=await talk.head())
+    assert await waiting() == []
+    assert ("user", "/current_time") in await talk.said()
+
+
+async def test_a_typed_tool_command_is_recorded_after_an_outage(talk: Talk, slow_tool: Any) -> None:
+    talk.scripted("First")
+    await talk.begin("one")
+    await until_quiet(talk)
+    typed = asyncio.create_task(talk.send("/slow"))
+    await slow_tool.begun.wait()
+    async with database_away(0):
+        slow_tool.ends.set()
+        await asyncio.sleep(0.5)
+        assert not typed.done()
+    assert (await typed).seq
+    assert [text for role, text in await talk.said() if role == "user"] == ["one", "/slow"]
     assert await waiting() == []
