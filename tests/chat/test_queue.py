@@ -313,7 +313,7 @@ async def test_a_typed_tool_command_is_a_row_while_it_runs(talk: Talk, slow_tool
     if not is_first:
         await talk.begin("one")
         await until_quiet(talk)
-        typed = asyncio.create_task(talk.send("/slow"))
+        typed: asyncio.Task[Any] = asyncio.create_task(talk.send("/slow"))
     else:
         typed = asyncio.create_task(talk.begin("/slow"))
     await slow_tool.begun.wait()

@@ -23,7 +23,9 @@ from tests.tampering import by_hand
 pytestmark = pytest.mark.django_db
 
 PAGE = Path(__file__).parents[2] / "docs" / "verification.md"
-TABLES = {model._meta.model_name: model for model in (Session, Message, ToolCall, Blob, AuditEvent)}
+TABLES: dict[str, Any] = {
+    str(model._meta.model_name): model for model in (Session, Message, ToolCall, Blob, AuditEvent)
+}
 # Primary keys are left out: other rows refer to them, or they mean nothing.
 COLUMNS = [
     f"{table}.{field.name}"
@@ -67,7 +69,11 @@ def changed(ada: Any, bob: Any, session: Session) -> Any:
             rows = rows.filter(**{"pk" if table == "session" else "session": session.pk})
         row = rows.filter(seq=2).get() if table == "message" else rows.first()
         assert row is not None
-        related = {Session: other.pk, ApiKey: key.pk, Message: Message.objects.filter(session=other).get().pk}
+        related: dict[Any, Any] = {
+            Session: other.pk,
+            ApiKey: key.pk,
+            Message: Message.objects.filter(session=other).get().pk,
+        }
         value = getattr(row, field.attname)
         others = [related.get(field.related_model, bob.pk)] if field.is_relation else list(_others(field, value))
         assert value not in others
