@@ -13,7 +13,7 @@ import pytest
 
 from history.models import Exchange, Message
 from history.verification import verify
-from tests.digest.programs import ClaudeCode, OpenCode, Program
+from tests.digest.programs import ClaudeCode, Codex, OpenCode, Program
 from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -36,6 +36,11 @@ def claude_code_latest(relay: Relay) -> Titled:
 def opencode(relay: Relay) -> Titled:
     talk = OpenCode(relay, session="ses_1")
     return talk, talk.send_title(QUESTION)
+
+
+def request_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((REQUESTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
 
 
 EVERY = [claude_code, claude_code_latest, opencode]
@@ -84,7 +89,7 @@ def test_the_first_message_keeps_all_of_its_texts_after_a_title_call(relay: Rela
 
 def test_a_title_call_waits_for_a_question_that_is_ten_seconds_late(relay: Relay) -> None:
     """opencode 1.18.33 with its own prompt, on a busy machine."""
-    request = json.loads((REQUESTS / "opencode-title.json").read_text(encoding="utf-8"))
+    request = request_of("opencode-title")
     talk = OpenCode(relay, session="ses_1")
     title = relay.send("openai-chat", request["body"], request["headers"])
     relay.answer(title, said("Parser repair"))
@@ -197,3 +202,41 @@ def test_a_request_with_foreign_answers_is_a_branch(relay: Relay) -> None:
     (session,) = sessions()
     assert path_of(session) == ["u:What is a fjord?", "a:A bay.", "u:How deep?", "a:Deep."]
     assert Message.objects.filter(content="Done.", on_path=False).exists()
+
+
+def test_a_title_in_a_thread_of_its_own_opens_no_session(relay: Relay) -> None:
+    """Codex 0.169.0 asks for one after each prompt, offers a tool with it and names no other thread."""
+    talk, request = Codex(relay), request_of("codex-title")
+    question = talk.send("First codex tui")
+    title = relay.send("openai-responses", request["body"], request["headers"], path=request["path"])
+    relay.answer(title, said('{"title": "Greet"}'))
+    relay.answer(question, said("Hello."))
+    relay.digest()
+    relay.digest_later()
+    (session,) = sessions()
+    assert path_of(session)[-2:] == ["u:First codex tui", "a:Hello."]
+    exchange = exchange_of(title)
+    assert (exchange.session, exchange.metadata["helper"]) == (None, "title")
+    assert exchange.metadata["answered"] == '{"title": "Greet"}'
+
+
+def test_a_compaction_of_codex_is_a_note_of_its_conversation(relay: Relay) -> None:
+    talk, request = Codex(relay), request_of("codex-compaction")
+    talk.ask("First codex tui", said("Hello."))
+    body = talk.request()
+    body["input"] += request["body"]["input"]
+    metadata = {"x-codex-turn-metadata": request["headers"]["x-codex-turn-metadata"]}
+    compaction = relay.ask("openai-responses", body, said("A summary."), {**talk.headers, **metadata})
+    talk.ask("Go on.", said("Gladly."))
+    (session,) = sessions()
+    assert path_of(session)[-4:] == ["u:First codex tui", "a:Hello.", "u:Go on.", "a:Gladly."]
+    assert exchange_of(compaction).metadata["helper"] == "compact"
+    assert Message.objects.get(kind="debug_log").content.endswith("A summary.")
+    assert not Message.objects.filter(kind="head_moved").exists()
+
+
+@pytest.mark.parametrize("metadata", ["", "{", "[]", '{"thread_source": 1}', '{"thread_source": "user"}', "[" * 5_000])
+def test_other_metadata_of_codex_changes_nothing(relay: Relay, metadata: str) -> None:
+    talk = Codex(relay, **{"x-codex-turn-metadata": metadata})
+    talk.ask(QUESTION, said("Done."))
+    assert path_of(sessions()[0])[-2:] == ["u:Fix the parser.", "a:Done."]

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from history.dialects import DecodedRequest
-from history.dialects.loose import obj
+from history.dialects import DecodedRequest, DialectError
+from history.dialects.loose import obj, parsed, string
 from history.entries import Entry, ModelInput, ModelOutput, ToolResults
 from relay.gateway.digest.clients import CLAUDE_CODE
 from relay.gateway.records import Accepted
@@ -35,8 +35,11 @@ _TASK_HEADING = re.compile(r"\A\s*#+ task:\s*generate [^.\n]{0,60}\b(?:title|tag
 _ROUTER_FIELDS = re.compile(r"complexity_(?:score|reasoning)|next_speaker", re.IGNORECASE)
 # The only field of the JSON that a program asks for when it names a conversation.
 _TITLE_FIELDS = frozenset({"title", "name", "topic", "summary"})
-# Values of Codex's header for calls that are not part of a conversation.
+# Codex says what a call is for: older builds in a header of its own, newer ones in the metadata of a turn. A title has
+# a thread of its own there, so its name leads to no conversation.
 _CODEX_SIDE_CALLS = frozenset({"compact", "memory_consolidation"})
+_CODEX_THREADS = {"thread_title": TITLE, "memory_consolidation": "memory_consolidation"}
+_CODEX_REQUESTS = {"compaction": "compact"}
 READ_CHARS = 4_000
 # Claude Code's probe says "quota".
 PROBE_CHARS = 32
@@ -49,7 +52,7 @@ def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping
         return COUNT
     if request is None:
         return ""
-    if (kind := headers.get("x-openai-subagent", "")) in _CODEX_SIDE_CALLS:
+    if kind := _codex_kind(headers):
         return kind
     if client == CLAUDE_CODE and _is_left_out_of_cache(request):
         return ASIDE
@@ -60,6 +63,19 @@ def side_call(record: Accepted, request: DecodedRequest | None, headers: Mapping
     if _is_router(request):
         return ROUTER
     return TITLE if record.session is None and asks_for_title(request) else ""
+
+
+def _codex_kind(headers: Mapping[str, str]) -> str:
+    kind = headers.get("x-openai-subagent", "")
+    if kind in _CODEX_SIDE_CALLS:
+        return kind
+    try:
+        turn = obj(parsed(headers.get("x-codex-turn-metadata", "").encode()))
+    except (DialectError, ValueError, RecursionError):
+        return ""
+    return _CODEX_REQUESTS.get(string(turn.get("request_kind")), "") or _CODEX_THREADS.get(
+        string(turn.get("thread_source")), ""
+    )
 
 
 def is_answerless(request: DecodedRequest) -> bool:
