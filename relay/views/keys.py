@@ -171,7 +171,7 @@ def _list(
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Environment variables with which a client uses a new key."""
+    """Shell commands that set a client's environment variables, with a new key."""
 
     name: str
     settings: str
@@ -180,12 +180,16 @@ class ClientSettings:
 @sensitive_variables()
 def clients_for(secret: str) -> list[ClientSettings]:
     address = settings.PARLEY_URL
+    variables = {
+        "Claude Code": {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_AUTH_TOKEN": secret},
+        "Gemini CLI, Google GenAI SDK": {"GOOGLE_GEMINI_BASE_URL": address, "GEMINI_API_KEY": secret},
+        "aider": {"OPENAI_API_BASE": f"{address}/v1", "OPENAI_API_KEY": secret},
+        "OpenAI SDK": {"OPENAI_BASE_URL": f"{address}/v1", "OPENAI_API_KEY": secret},
+        "Anthropic SDK": {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": secret},
+    }
     return [
-        ClientSettings("Claude Code", f"ANTHROPIC_BASE_URL={address}\nANTHROPIC_AUTH_TOKEN={secret}"),
-        ClientSettings("Gemini CLI, Google GenAI SDK", f"GOOGLE_GEMINI_BASE_URL={address}\nGEMINI_API_KEY={secret}"),
-        ClientSettings("aider", f"OPENAI_API_BASE={address}/v1\nOPENAI_API_KEY={secret}"),
-        ClientSettings("OpenAI SDK", f"OPENAI_BASE_URL={address}/v1\nOPENAI_API_KEY={secret}"),
-        ClientSettings("Anthropic SDK", f"ANTHROPIC_BASE_URL={address}\nANTHROPIC_API_KEY={secret}"),
+        ClientSettings(client, "\n".join(f"export {name}={value}" for name, value in settings_of.items()))
+        for client, settings_of in variables.items()
     ]
 
 

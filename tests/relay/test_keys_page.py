@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from datetime import timedelta
 from decimal import Decimal
 from html import unescape
@@ -340,3 +342,17 @@ def test_a_key_that_only_counts_says_how_much_it_has_counted(reader: Client, ada
     nothing = read(reader, f"/keys/{key.prefix}/forget/")
     assert "There is nothing to delete" in nothing
     assert "Delete 0" not in nothing
+
+
+def test_client_settings_work_as_pasted_into_a_shell(reader: Client, settings: Any) -> None:
+    settings.PARLEY_URL = "http://127.0.0.1:8123"
+    html = reader.post("/keys/", NEW).content.decode()
+    commands = [unescape(found) for found in re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", html, re.DOTALL)]
+    assert len(commands) == 5
+    for pasted in commands:
+        # A program that is started afterwards has to see the variables.
+        run = ["bash", "-c", f"{pasted}\nenv"]
+        seen = subprocess.run(run, env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True).stdout
+        assert "BASE" in seen
+        assert "=http://127.0.0.1:8123" in seen
+        assert "=parley_" in seen
