@@ -246,10 +246,11 @@ SECRETS: tuple[Detector, ...] = (
     ),
     _detector(
         "assigned-secret",
-        "private_key privatekey access_key accesskey",
+        "private_key privatekey access_key accesskey admin_key app_key master_key signing_key encryption_key role_key",
         rf"rivate_?[Kk]ey{_QUOTED}",
-        rf"PRIVATE_?KEY{_BARE}",
-        rf"ACCESS_?KEY{_BARE}",
+        rf"(?:PRIVATE|ACCESS)_?KEY{_BARE}",
+        rf"(?:ADMIN|APP|MASTER|SIGNING|ENCRYPTION|ROLE)_KEY{_BARE}",
+        rf"(?:dmin|pp|aster|igning|ncryption|ole)_key{_QUOTED}",
         reads_pairs=True,
     ),
 )

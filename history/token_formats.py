@@ -14,6 +14,7 @@ _HEX, _WORD = "[a-f0-9]", "[A-Za-z0-9]"
 _UUID = r"[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}"
 # A random token holds a digit early on; an identifier of words does not.
 _A_DIGIT = "(?=[A-Za-z_-]{0,60}[0-9])"
+_A_CAPITAL = "(?=[a-z0-9_-]{0,60}[A-Z])"
 _BASE64 = "A-Za-z0-9+/=_-"
 
 
@@ -263,6 +264,21 @@ MODELS = (
     _format("inngest-key", "signkey-", rf"signkey-(?:prod|test|branch)-{_HEX}{{32,64}}"),
     _format("wandb-key", "wandb_v1_", rf"wandb_v1_{SAFE}{{40,}}+"),
     _format("kaggle-key", "kgat_", rf"KGAT_{_HEX}{{32}}"),
+    _format("huggingface-token", "api_org_", r"api_org_[A-Za-z]{34}"),
+    _format("voyage-key", "pa-", _alone("pa-", rf"{_A_DIGIT}{_A_CAPITAL}{SAFE}{{43}}")),
+    _format("modal-token", "ak- as-", _alone("a[ks]-", rf"{_A_DIGIT}{_A_CAPITAL}{_WORD}{{22}}")),
+    _format("zhipu-key", ".", rf"{_border('A-Za-z0-9/')}{_HEX}{{32}}\.{_A_CAPITAL}{_WORD}{{16}}(?!{_WORD})"),
+)
+
+SERVICES = (
+    _format("snyk-token", "snyk_", rf"snyk_[a-z]{{3}}\.{_HEX}{{8}}\.{SAFE}{{40,}}+"),
+    _format("dynatrace-token", "dt0", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}"),
+    _format("honeycomb-key", "ik_", r"hc[a-z]ik_[a-z0-9]{50,}+"),
+    _format("posthog-key", "phx_ phs_", rf"{starts('ph[xs]_')}{_A_DIGIT}{_WORD}{{40,}}+"),
+    _format("infracost-key", "ico-", _alone("ico-", rf"{_A_DIGIT}{_A_CAPITAL}{_WORD}{{32}}")),
+    _format("scalingo-token", "tk-us-", rf"tk-us-{_A_DIGIT}{SAFE}{{48}}"),
+    _format("frameio-token", "fio-u-", rf"fio-u-{SAFE}{{64}}"),
+    _format("mapbox-token", "sk.eyj", rf"{starts('sk')}\.eyJ{SAFE}{{40,}}+\.{SAFE}{{20,}}+"),
 )
 
 # Known by the name that stands before them.
@@ -295,6 +311,41 @@ NAMED_FORMATS: tuple[TokenFormat, ...] = (
         "privatekey presharedkey",
         r"(?:PrivateKey|PresharedKey)\s{0,4}=\s{0,4}(?P<secret>[A-Za-z0-9+/]{43}=)",
     ),
+    _format(
+        "putty-key",
+        "private-lines",
+        r"Private-Lines:\s{0,4}[0-9]{1,4}(?P<secret>(?:(?:\s|\\+[nr]){1,4}+[A-Za-z0-9+/=]{16,}+)++)",
+    ),
+    # Only in texts that name a key type: these names are short. `p` and `q` give an RSA key away as well.
+    _format(
+        "jwk-key",
+        "kty",
+        rf"\"(?:d|k|p|q|dp|dq|qi)\\{{0,4}}\"\s{{0,4}}:\s{{0,4}}\\{{0,4}}\"(?P<secret>{SAFE}{{32,}}+)",
+    ),
+    _format(
+        "aws-session-token",
+        "session_token sessiontoken security_token",
+        r"(?i:session_?token|aws_security_token)\\{0,4}[\"']?\s{0,4}[:=]\s{0,4}\\{0,4}[\"']?"
+        r"(?P<secret>[A-Za-z0-9+/]{100,}+={0,2})",
+    ),
+    _format(
+        "npm-token",
+        "_authtoken _auth=",
+        r"_auth(?:Token)?\s{0,4}=\s{0,4}[\"']?(?P<secret>(?![$<{])[A-Za-z0-9+/=_.-]{12,}+)",
+    ),
+    _format(
+        "curl-password",
+        "curl",
+        r"curl\s[^\n\r]{0,300}?\s(?:-u|--user)[\s=]{0,2}[\"']?[^\s:\"'$<{]{1,64}:(?P<secret>(?![$<{])[^\s\"'\\]{4,}+)",
+    ),
 )
 
-TOKEN_FORMATS: tuple[TokenFormat, ...] = (*CLOUDS, *DATABASES, *DEVELOPMENT, *MESSAGING, *COMMERCE, *MODELS)
+TOKEN_FORMATS: tuple[TokenFormat, ...] = (
+    *CLOUDS,
+    *DATABASES,
+    *DEVELOPMENT,
+    *MESSAGING,
+    *COMMERCE,
+    *MODELS,
+    *SERVICES,
+)

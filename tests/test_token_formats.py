@@ -167,6 +167,23 @@ def secrets() -> list[tuple[str, str]]:
         ("inngest-key", "sign" + "key-prod-" + of(HEX, 64)),
         ("wandb-key", "wandb" + "_v1_" + of(SAFE, 60)),
         ("kaggle-key", "KG" + "AT_" + of(HEX, 32)),
+        ("huggingface-token", "api" + "_org_" + of(string.ascii_letters, 34)),
+        ("voyage-key", "p" + "a-" + of(SAFE, 43)),
+        ("modal-token", "a" + "k-" + of(WORD, 22)),
+        ("zhipu-key", of(HEX, 32) + "." + of(WORD, 16)),
+        ("snyk-token", "sn" + "yk_uat." + of(HEX, 8) + "." + of(SAFE, 90)),
+        ("dynatrace-token", "dt" + "0c01." + of(UPPER, 24) + "." + of(UPPER, 64)),
+        ("honeycomb-key", "hc" + "aik_" + of(LOWER, 58)),
+        ("posthog-key", "ph" + "x_" + of(WORD, 43)),
+        ("infracost-key", "ic" + "o-" + of(WORD, 32)),
+        ("scalingo-token", "tk" + "-us-" + of(SAFE, 48)),
+        ("frameio-token", "fi" + "o-u-" + of(SAFE, 64)),
+        ("mapbox-token", "s" + "k.eyJ1" + of(WORD, 70) + "." + of(SAFE, 22)),
+        ("putty-key", "Private-" + "Lines: 1\n" + of(BASE64, 48)),
+        ("jwk-key", '{"kty": "EC", "d": "' + of(SAFE, 43)),
+        ("aws-session-token", '"Session' + 'Token": "' + of(BASE64, 300)),
+        ("npm-token", "//registry.npmjs.org/:_auth" + "Token=" + some_uuid()),
+        ("curl-password", "curl -s -u ada:" + of(WORD, 12)),
     ]  # fmt: skip
 
 
@@ -176,7 +193,7 @@ FRAMES = ("{}", "the key is {} and works", '{{"key": "{}"}}', "export X={}\n", "
 @pytest.mark.parametrize("number", range(len(secrets())), ids=lambda number: f"{secrets()[number][0]}-{number}")
 def test_a_key_is_found_wherever_it_stands(number: int) -> None:
     name, secret = secrets()[number]
-    told = re.split(r"Key=|KEY=|[ /]", secret)[-1].strip('"}=')
+    told = re.split(r"Key=|KEY=|Token=|ada:|\"Token\": |[ /\n]", secret)[-1].strip('"}=')
     for frame in FRAMES:
         hits: Counter[str] = Counter()
         kept = without_credentials(frame.format(secret), hits)
@@ -233,6 +250,18 @@ def innocent() -> list[str]:
         "AccountKey=<your account key>",
         "tskey-auth-... is how they begin",
         "hvs. tokens and dp.st. tokens",
+        "Private-Lines: 12\nof the file",
+        '{"d": "M10 10 L20 20", "k": "value"}',
+        "pa-interface-definition-language-for-the-new-world-of-2024",
+        "ak-47 as-is ico-file.png",
+        f"{hashlib.md5(b'bundle').hexdigest()}.bundle.js",
+        f"assets/{hashlib.md5(b'bundle').hexdigest()}.JavaScriptBundle",
+        "curl -u $USER:$PASSWORD https://example.com",
+        "session_token: expired",
+        "_authToken=${NPM_TOKEN}",
+        "APP_KEY=$APP_KEY",
+        f"traceparent: 00-{of(HEX, 32)}-{of(HEX, 16)}-01",
+        f"SHA256:{of(BASE64, 43)}",
         "2024-11-18T10:00:00.000Z 7f000001-0001-0001-0001-000000000001",
     ]  # fmt: skip
 
