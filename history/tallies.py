@@ -4,7 +4,8 @@ One row (`DayTally`) holds the sums of one owner, key, source, agent and model o
 changes the record adds the difference as its last statement (`transactions.run_last`), so the counts are right at every
 commit. Three things are counted, and no row counts twice:
 
-- a message, on the day it was written. Copies that a fork made are left out; the original is counted.
+- a message that people see (no result of a tool, nothing internal), on the day it was written. Copies that a fork made
+  are left out; the original is counted.
 - a tool call, with the message that made it.
 - an exchange: its cost with the message that it became. One that left no message (a side call, a key that keeps no
   replies) counts with its tokens and its cost on the day it started, unless its turn was trimmed.
@@ -25,7 +26,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import F, Field, QuerySet
 
-from history.entries import CONVERSATION, ModelOutput
+from history.entries import MESSAGES, ModelOutput
 from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
 from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, milliseconds, sums_of_rows, wait_name
 from history.transactions import run_last, writing
@@ -44,7 +45,7 @@ def count_message(message: Message) -> None:
     is_answer = message.kind == ModelOutput.kind
     numbers: Numbers = {
         "sessions": int(message.seq == 1),
-        "messages": int(message.kind in CONVERSATION),
+        "messages": int(message.kind in MESSAGES and not message.is_internal),
         "input_tokens": message.input_tokens,
         "output_tokens": message.output_tokens,
     }

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from django.db.models import BigIntegerField, Case, Count, F, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Cast, Coalesce, Floor, Greatest, Least, TruncDate
 
-from history.entries import CONVERSATION, ModelOutput
+from history.entries import MESSAGES, ModelOutput
 from history.models import Exchange, Message, Session, ToolCall
 
 WAITS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
@@ -95,7 +95,7 @@ def _messages(messages: QuerySet[Message], day: date | None = None) -> Iterable[
     }
     found: Iterable[Mapping[str, Any]] = _grouped(messages.filter(_is_original("")), "", day).annotate(
         n_sessions=Count("pk", filter=Q(seq=1)),
-        n_messages=Count("pk", filter=Q(kind__in=CONVERSATION)),
+        n_messages=Count("pk", filter=Q(kind__in=MESSAGES, is_internal=False)),
         n_answers=Count("pk", filter=answers),
         n_cut_short=Count("pk", filter=answers & ~Q(status=Message.Status.COMPLETE)),
         n_errors=Count("pk", filter=answers & Q(status=Message.Status.FAILED)),

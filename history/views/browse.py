@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import push_url
 
-from history.browsing import Asked, browse, browse_again, browse_on
+from history.browsing import Asked, browse, browse_again, browse_on, latest_archiving
 from history.charting import headlines
 from history.pages.htmx import HtmxRequest
 
@@ -27,10 +27,12 @@ def history(request: HtmxRequest) -> HttpResponse:
     asked = Asked.of(request.GET)
     if request.htmx and asked.before:
         return render(request, "history/browse/_rows.html", {"browse": browse_on(request.user, asked)})
+    context: dict[str, Any] = {"archiving": latest_archiving(request.session)}
     if request.htmx.trigger == "found":  # the list itself, which has heard of something new in it
-        return render(request, "history/browse/_found.html", {"browse": browse_again(request.user, asked)})
+        context["browse"] = browse_again(request.user, asked)
+        return render(request, "history/browse/_found.html", context)
     template = "history/browse/_answer.html" if request.htmx else "history/browse/page.html"
-    context: dict[str, Any] = {"browse": browse(request.user, asked)}
+    context["browse"] = browse(request.user, asked)
     if not request.htmx and not asked.is_narrowed and not asked.before:
         context["headlines"] = headlines(request.user)
     response = render(request, template, context)

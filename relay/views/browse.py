@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
 from history import changes
-from history.browsing import just_deleted_by
+from history.browsing import just_deleted_by, note_archiving
 from history.models import Session
 from history.opening import is_own
 from history.reasons import ReasonField
@@ -72,6 +72,11 @@ def undelete_all(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_POST
 def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
-    for session in sessions_for(request.user, Purpose.WRITE).filter(pk__in=picked(request)):
+    """Archive or unarchive what was ticked, or undo that (`undo`)."""
+    sessions = sessions_for(request.user, Purpose.WRITE).filter(pk__in=picked(request), archived_at__isnull=archived)
+    changed = []
+    for session in sessions:
         changes.change(session, archived=archived)
+        changed.append(str(session.pk))
+    note_archiving(request.session, () if "undo" in request.POST else changed, archived=archived)
     return back(request, otherwise="history:browse")

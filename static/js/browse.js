@@ -53,7 +53,10 @@ document.addEventListener("change", (event) => {
 
 // The form of the ticked ones leads back to the address that is shown when it is sent.
 document.addEventListener("submit", (event) => {
-  if (event.target.id === "pick-form") event.target.elements.next.value = location.pathname + location.search;
+  if (event.target.id !== "pick-form") return;
+  event.target.elements.next.value = location.pathname + location.search;
+  // What is archived or unarchived is done with: it must not be ticked where it appears next.
+  if (/archive\/$/.test(event.submitter?.formAction ?? "")) sessionStorage.removeItem(KEPT);
 });
 
 function removeLater(notice) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from html import unescape
@@ -344,6 +345,39 @@ def test_several_are_archived_and_taken_out_again(reader: Client, ada: Any, bob:
     assert Session.objects.get(pk=other.pk).archived_at is None
     reader.post("/history/unarchive/", form)
     assert listed(read(reader)) == ["Mine"]
+
+
+def test_archiving_says_so_and_can_be_undone_for_half_a_minute(
+    reader: Client, ada: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = [chat_of(ada, "one", title=title) for title in ("A", "B", "C")]
+    form = {"session": [str(session.pk) for session in sessions[:2]]}
+    for verb, words, before, after in (
+        ("archive", "2 sessions archived", [], ["A", "B"]),
+        ("unarchive", "2 sessions unarchived", ["A", "B"], []),
+    ):
+        reader.post(f"/history/{verb}/", form)
+        html = read(reader, "?model=none")
+        assert words in html
+        undo = re.search(r'<form class="note undo".*?</form>', html, re.DOTALL)
+        assert undo is not None
+        fields: dict[str, list[str]] = {}
+        for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', undo[0]):
+            fields.setdefault(name, []).append(unescape(value))
+        action = re.search(r'action="([^"]+)"', undo[0])
+        assert action is not None
+        assert reader.post(action[1], fields)["Location"] == "/history/?model=none"
+        assert sorted(listed(read(reader, "?archived=1"))) == before
+        assert words not in read(reader)
+        reader.post(f"/history/{verb}/", form)
+        assert sorted(listed(read(reader, "?archived=1"))) == after
+    assert "2 sessions unarchived" in read(reader)
+    reader.post("/history/unarchive/", form)
+    assert "unarchived" not in read(reader), "nothing has changed"
+    reader.post("/history/archive/", form)
+    now = time.time()
+    monkeypatch.setattr("history.browsing.archiving.time.time", lambda: now + 31)
+    assert "sessions archived" not in read(reader)
 
 
 def test_several_are_deleted_and_brought_back_for_half_a_minute(
