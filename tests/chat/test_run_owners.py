@@ -41,9 +41,7 @@ def run(transactional_db: None, ada: User) -> Run:
     exchanges.flush_partials()
     exchanges.forget_all()
     Exchange.objects.update(started_at=begun, heartbeat_at=begun + timedelta(seconds=2))
-    found = Run.objects.create(session=session.pk, owner=ada, origin=asked.seq, leaf=asked.seq, started_at=begun)
-    QueuedMessage.objects.create(session=session.pk, owner=ada, text="two", after=asked.seq)
-    return found
+    return Run.objects.create(session=session.pk, owner=ada, origin=asked.seq, leaf=asked.seq, started_at=begun)
 
 
 def leave_file(run: Run, **facts: str) -> Path:
@@ -71,6 +69,7 @@ def held_by_another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def test_runs_of_a_dead_process_end_with_what_was_noted(run: Run) -> None:
     path = leave_file(run)
+    QueuedMessage.objects.create(session=run.session, owner=run.owner, text="two", after=run.leaf)
     with held_by_another_process(path) as holder:
         lost_runs.end_orphans()
         run.refresh_from_db()
@@ -117,7 +116,7 @@ def test_a_process_never_ends_its_own_runs(run: Run) -> None:
 
 
 def test_the_time_of_a_lost_answer_ends_with_its_last_sign_of_life(run: Run, ada: User) -> None:
-    leave_file(run)
-    lost_runs.end_orphans()
+    Run.objects.update(heartbeat_at=run.started_at)
+    lost_runs.sweep()
     [turn] = panel_of(Session.objects.get(pk=run.session), reader=ada).turns
     assert turn.seconds == pytest.approx(2.0, abs=0.1)
