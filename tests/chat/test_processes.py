@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from django.conf import settings
@@ -62,6 +65,25 @@ def is_a_beginning(page: Page) -> None:
 
 def last_answer(program: Program, session: str) -> dict[str, Any]:
     return dict(program.ask("history", session=session, count=1)["messages"][-1])
+
+
+# Keys of the page.
+
+
+def test_the_examples_of_the_docs_run_with_a_key_made_on_the_page(house: House, server: Server) -> None:
+    """As a newcomer does it: tick what the page offers, copy the key, run the example as it is printed."""
+    fields = "name=docs&recording=full&days=30&scopes=relay&scopes=read&scopes=write&owner_wide=on"
+    key = re.findall(r"parley_\w{20,}", house.post(server, "/keys/", fields))[0]
+    house.plays(says("Hello you."))
+    example = re.findall(r"```python\n(.*?)```", Path("docs/websocket.md").read_text(), re.DOTALL)[0]
+    script = example.replace("parley_…", key).replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "Hello you.", ran.stderr
+    listing = Request(
+        f"http://127.0.0.1:{server.port}/api/history/sessions", headers={"Authorization": f"Bearer {key}"}
+    )
+    with urlopen(listing, timeout=30) as response:
+        assert json.load(response)["sessions"]
 
 
 # Closing and coming back.

@@ -90,10 +90,10 @@ class House:
     def read(self, server: Server, path: str) -> str:
         return self._asked(Request(f"http://127.0.0.1:{server.port}{path}", headers=self._cookies()))
 
-    def post(self, server: Server, path: str) -> str:
-        """A form of our own pages without fields."""
+    def post(self, server: Server, path: str, fields: str = "") -> str:
+        """A form of our own pages."""
         headers = {**self._cookies(), "X-CSRFToken": CSRF}
-        return self._asked(Request(f"http://127.0.0.1:{server.port}{path}", headers=headers, data=b""))
+        return self._asked(Request(f"http://127.0.0.1:{server.port}{path}", headers=headers, data=fields.encode()))
 
     def _asked(self, request: Request) -> str:
         with urlopen(request, timeout=30) as response:
