@@ -1,8 +1,11 @@
-"""Two answers for whoever watches over the server, and what is said when something goes wrong."""
+"""Health checks, and the pages of errors."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.utils.deprecation import MiddlewareMixin
 from django.views import defaults
 from django.views.decorators.cache import never_cache
 
@@ -29,7 +32,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"ready": not missing, "missing": missing}, status=503 if missing else 200)
 
 
-# What goes wrong under /api/ is told to a program, elsewhere to a person.
+# Under /api/ errors are JSON, elsewhere they are pages.
 
 
 def _leave_body_unread(request: HttpRequest) -> None:
@@ -56,3 +59,15 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 def server_error(request: HttpRequest) -> HttpResponse:
     _leave_body_unread(request)
     return failure(500) if is_api(request) else defaults.server_error(request)
+
+
+class NotAllowedMiddleware(MiddlewareMixin):
+    """A page for visitors who open the address of a form. Django's own response is empty."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        is_empty = isinstance(response, HttpResponseNotAllowed) and not response.content
+        if request.method != "GET" or not is_empty:
+            return response
+        page = render(request, "405.html", status=405)
+        page.headers["Allow"] = response.headers["Allow"]
+        return page

@@ -1,9 +1,16 @@
-"""Shows every page in the language and the time zone that its reader chose, and to nobody else."""
+"""Language, time zone and sign-in redirects of the user who sends a request."""
 
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import resolve_url
 from django.utils import timezone, translation
+from django.utils.deprecation import MiddlewareMixin
+from django.utils.http import url_has_allowed_host_and_scheme
 
 
 class PreferencesMiddleware:
@@ -24,3 +31,23 @@ class PreferencesMiddleware:
             # A page is for who asked for it: no cache shows it to anybody else, or again without asking.
             response.setdefault("Cache-Control", "private, no-cache")
         return response
+
+
+class SignInReturnMiddleware(MiddlewareMixin):
+    """After a form was sent signed out, sign in leads back to the page of the form: its own address takes no GET."""
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        if request.method in ("GET", "HEAD") or response.status_code != 302:
+            return response
+        if urlsplit(response.headers["Location"]).path != resolve_url(settings.LOGIN_URL):
+            return response
+        return redirect_to_login(_page_of_form(request))
+
+
+def _page_of_form(request: HttpRequest) -> str:
+    address = request.headers.get("Referer", "")
+    hosts = {request.get_host()}
+    if not url_has_allowed_host_and_scheme(address, allowed_hosts=hosts, require_https=request.is_secure()):
+        return "/"
+    page = urlsplit(address)
+    return f"{page.path}?{page.query}" if page.query else page.path

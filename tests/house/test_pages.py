@@ -84,4 +84,31 @@ def test_static_files_are_served_by_the_application(client: Client) -> None:
 
 
 def test_the_page_for_an_error_needs_nothing_that_could_fail() -> None:
-    assert "Something went wrong here" in render_to_string("500.html")
+    assert "Something went wrong" in render_to_string("500.html")
+
+
+@pytest.mark.parametrize(
+    ("referer", "page"),
+    [
+        ("http://testserver/history/?source=relay", "/history/%3Fsource%3Drelay"),
+        ("http://elsewhere.example/history/", "/"),
+        ("", "/"),
+    ],
+)
+def test_sign_in_after_a_form_leads_back_to_its_page(client: Client, referer: str, page: str) -> None:
+    response = client.post("/history/delete/", {"session": "x"}, HTTP_REFERER=referer)
+    assert response.headers["Location"] == f"/accounts/signin/?next={page}"
+
+
+def test_sign_in_leads_to_the_page_that_was_asked_for(client: Client) -> None:
+    response = client.get("/keys/", HTTP_REFERER="http://testserver/history/")
+    assert response.headers["Location"] == "/accounts/signin/?next=/keys/"
+
+
+def test_the_address_of_a_form_opens_a_page_with_a_way_back(client: Client, ada: User) -> None:
+    client.force_login(ada)
+    response = client.get("/history/delete/")
+    assert (response.status_code, response.headers["Allow"]) == (405, "POST")
+    assert "It only receives forms." in response.content.decode()
+    assert "no-store" in response.headers["Cache-Control"] or "no-cache" in response.headers["Cache-Control"]
+    assert client.delete("/history/delete/").content == b""
