@@ -54,7 +54,7 @@ matchMedia("(min-width: 45.01rem)").addEventListener("change", () => document.ge
 // Single keys, outside text boxes
 
 function writeOrSearch() {
-  const field = document.querySelector("#composer-text, main input[type=search]") ?? document.getElementById("rail-words");
+  const field = document.querySelector("#composer-text, main input[type=search], #searchbar") ?? document.getElementById("rail-words");
   field?.focus();
 }
 

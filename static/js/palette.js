@@ -6,7 +6,12 @@ const box = document.getElementById("palette-words");
 const options = () => [...palette.querySelectorAll("a[role=option]")];
 const chosen = () => palette.querySelector("[aria-selected=true]");
 
+let requested = ""; // the words of the latest request
+let isFresh = false; // the list belongs to the words in the box
+let opensWhenFresh = false; // Enter was pressed before the list was there
+
 function open() {
+  isFresh = opensWhenFresh = false;
   palette.showModal();
   box.select();
   htmx.trigger(box, "palette:open");
@@ -37,12 +42,25 @@ box.addEventListener("keydown", (event) => {
   if (event.isComposing) return;
   const steps = { ArrowDown: 1, ArrowUp: -1 };
   if (event.key in steps) step(steps[event.key]);
-  else if (event.key === "Enter") chosen()?.click();
+  else if (event.key === "Enter") openChosen();
   else return;
   event.preventDefault();
 });
 
-palette.addEventListener("htmx:afterSettle", () => choose(options()[0]));
+/** A person who types quickly presses Enter before the list follows: what is open then belongs to other words. */
+function openChosen() {
+  if (isFresh) chosen()?.click();
+  else opensWhenFresh = true;
+}
+
+box.addEventListener("input", () => (isFresh = opensWhenFresh = false));
+box.addEventListener("htmx:configRequest", () => (requested = box.value));
+palette.addEventListener("htmx:afterSettle", () => {
+  choose(options()[0]);
+  isFresh = requested === box.value;
+  if (isFresh && opensWhenFresh) openChosen();
+});
+palette.addEventListener("close", () => (opensWhenFresh = false));
 
 // Where one already is, a link to an entry of the same page would leave the palette open.
 palette.addEventListener("click", (event) => {

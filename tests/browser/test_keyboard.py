@@ -119,6 +119,24 @@ def test_the_palette_and_the_shortcuts_open_on_every_page(signed_in: Page) -> No
         expect(page.get_by_role("option", name="API keys")).to_be_visible()
 
 
+def test_the_palette_and_the_shortcuts_open_in_the_admin(page: Page, site: str, admin_user: Any) -> None:
+    enter(page, site, admin_user)
+    page.goto("/admin/history/session/")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("/")
+    expect(page.locator("#searchbar")).to_be_focused()
+    page.keyboard.press("Control+/")
+    dialog = page.get_by_role("dialog", name="Keyboard shortcuts")
+    expect(dialog).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("option", name="New chat")).to_be_visible()
+    page.keyboard.type("api k")
+    page.keyboard.press("Enter")  # before the list follows
+    expect(page).to_have_url(re.compile("/keys/$"))
+
+
 def test_a_slash_reaches_the_search_of_the_history(signed_in: Page) -> None:
     signed_in.goto("/history/")
     signed_in.keyboard.press("/")

@@ -59,6 +59,9 @@ def test_the_admin_shows_all_columns_of_sessions_at_1280(
     )
     overflow = page.locator("#changelist .results").evaluate("(e) => e.scrollWidth - e.clientWidth")
     assert overflow <= 0
+    title = page.locator("#result_list .column-shown_title").bounding_box()
+    assert title is not None
+    assert title["width"] >= 180, "the title is what people look for"
 
 
 @pytest.mark.parametrize("look", [(1280, "light"), (1280, "dark")], indirect=True)
