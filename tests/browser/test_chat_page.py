@@ -330,6 +330,8 @@ def test_a_refused_file_blocks_sending_until_it_is_removed(signed_in: Page, ada:
     box = page.get_by_label("Message", exact=True)
     box.fill("Look at this.")
     box.press("Enter")
+    page.wait_for_timeout(500)
+    expect(page.locator("article.you"), "nothing is sent without the file").to_have_count(1)
     expect(page.locator("#composer-problem")).to_have_text("Remove the file that was not accepted, then send.")
     expect(page.get_by_role("button", name="Remove a.exe")).to_be_focused()
     expect(box).to_have_value("Look at this.")

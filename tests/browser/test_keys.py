@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from history import keys
 from history.models import ApiKey, Session
+from relay import broadcast
 from relay.gateway import uses
 from relay.models import Allowance, KeyUse
 from tests.browser.conftest import enter
@@ -97,9 +98,12 @@ def test_the_list_shows_that_a_key_was_used_without_a_reload(page: Page, site: s
     enter(page, site, ada)
     page.goto("/keys/")
     expect(page.get_by_text("never used")).to_be_visible()
-    expect(page.locator("html")).to_have_attribute("data-news", "open")
     ApiKey.objects.filter(pk=key.pk).update(last_used_at=timezone.now())
-    chat_of(ada, "Hello", "Hi", api_key=key, source="relay")
-    page.evaluate("document.dispatchEvent(new CustomEvent('parley:news'))")
+    session = chat_of(ada, "Hello", "Hi", api_key=key, source="relay")
+    for _ in range(20):  # until the page listens
+        broadcast.tell_person_from_thread(ada.pk, {"type": "rail.changed", "session": str(session.pk)})
+        page.wait_for_timeout(250)
+        if not page.get_by_text("never used").count():
+            break
     expect(page.get_by_text("never used")).to_have_count(0)
     expect(page.get_by_role("link", name="1 session")).to_be_visible()

@@ -36,6 +36,19 @@ def test_a_printed_conversation_says_what_is_missing_and_who_wrote(page: Page, s
     expect(page.locator("#composer-text")).to_be_hidden()
 
 
+def test_a_conversation_of_16_turns_is_printed_whole_or_says_that_it_is_not(
+    page: Page, site: str, ada: Any, long_session: Session
+) -> None:
+    enter(page, site, ada)
+    page.goto(f"/s/{long_session.pk}/")
+    page.wait_for_load_state("networkidle")
+    page.emulate_media(media="print")
+    # At one moment: what is scrolled to loads what is older.
+    text = page.evaluate("document.body.innerText")
+    printed = sum(f"Question {number}\n" in text for number in range(16))
+    assert printed == 16 or "Part of this conversation is not printed." in text
+
+
 def test_the_history_is_printed_without_its_controls(page: Page, site: str, ada: Any, long_session: Session) -> None:
     enter(page, site, ada)
     page.emulate_media(media="print")

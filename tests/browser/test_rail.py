@@ -387,7 +387,10 @@ def test_the_pages_for_who_has_no_script_are_fit_to_be_seen(signed_in: Page, ses
     see("rail-page")
     page.goto(f"/s/{sessions[0].pk}/share/")
     page.get_by_role("button", name="Make a link").click()
-    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+    link = page.get_by_label("Link", exact=True).input_value()
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click(timeout=5_000)
+    assert page.evaluate("navigator.clipboard.readText()") == link
     see("share-page")
     page.goto(f"/s/{sessions[0].pk}/rename/")
     see("rename-page")
