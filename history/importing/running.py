@@ -29,7 +29,7 @@ from history.titles import title_from
 
 logger = logging.getLogger(__name__)
 
-NOT_RECOGNISED = gettext_noop("The format is not supported.")
+NOT_RECOGNISED = gettext_noop("The format is not supported. The import guide lists the supported ones.")
 # What a conversation or a file can be refused for without anything being wrong with us.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 OWN_OUTCOMES = {

@@ -36,6 +36,8 @@ def history(request: HtmxRequest) -> HttpResponse:
     if not request.htmx and not asked.is_narrowed and not asked.before:
         context["headlines"] = headlines(request.user)
     response = render(request, template, context)
-    if request.htmx:
-        push_url(response, reverse("history:browse") + asked.here.removesuffix("?"))
+    address = reverse("history:browse") + asked.here.removesuffix("?")
+    # The search box asks again when it loses the focus: the same address would need two steps back.
+    if request.htmx and request.htmx.current_url_abs_path != address:
+        push_url(response, address)
     return response

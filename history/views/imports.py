@@ -5,6 +5,7 @@ The import itself runs in the background: its page shows how far it is, and late
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -48,9 +49,9 @@ def _page(request: HttpRequest, *, status: int = 200) -> HttpResponse:
 
 
 def _sent_at_once(request: HttpRequest) -> HttpResponse:
-    files = [file for file in request.FILES.getlist("files") if file is not None and file.size]
-    if not files:
-        messages.error(request, _("Choose at least one file that has something in it."))
+    files = [file for file in request.FILES.getlist("files") if file is not None]
+    if problem := _problem_of_files([file.name or "" for file in files], [file.size or 0 for file in files]):
+        messages.error(request, problem)
         return _page(request, status=400)
     try:
         job = jobs.create(request.user, [(file.name or "", file.size or 0) for file in files])
@@ -71,6 +72,15 @@ def _keep(job: ImportJob, place: int, file: UploadedFile[bytes]) -> None:
         jobs.take_file(job, place=place, path=Path(file.temporary_file_path()))
         return
     jobs.add_piece(job, place=place, offset=0, content=file.read())
+
+
+def _problem_of_files(names: Sequence[str], sizes: Sequence[int]) -> str:
+    if not names or len(names) != len(sizes):
+        return _("Choose at least one file.")
+    empty = [name for name, size in zip(names, sizes, strict=True) if not size]
+    if not empty:
+        return ""
+    return _("Empty file: %(name)s. Choose the files again without it.") % {"name": empty[0]}
 
 
 def _too_large() -> str:
@@ -94,8 +104,8 @@ def begin(request: HttpRequest) -> HttpResponse:
         for size in request.POST.getlist("size")
     ]
     names = request.POST.getlist("name")
-    if not names or len(names) != len(sizes) or not all(sizes):
-        return JsonResponse({"error": _("Choose at least one file that has something in it.")}, status=400)
+    if problem := _problem_of_files(names, sizes):
+        return JsonResponse({"error": problem}, status=400)
     try:
         job = jobs.create(request.user, list(zip(names, sizes, strict=True)))
     except jobs.TooLarge:

@@ -284,6 +284,13 @@ def test_htmx_gets_what_changed_and_a_clean_address(reader: Client, ada: Any) ->
     assert "HX-Request" in response["Vary"]
 
 
+def test_asking_for_the_same_again_is_no_new_step_of_the_browser(reader: Client, ada: Any) -> None:
+    chat_of(ada, "one", "two")
+    headers = {"HX-Request": "true", "HX-Current-URL": "http://testserver/history/?q=one&source=chat"}
+    assert "HX-Push-Url" not in reader.get(ADDRESS + "?q=one&source=chat&key=", headers=headers)
+    assert reader.get(ADDRESS + "?q=one", headers=headers)["HX-Push-Url"] == "/history/?q=one"
+
+
 def test_a_list_that_has_heard_of_something_new_gets_itself_and_no_step_of_the_way_back(
     reader: Client, ada: Any
 ) -> None:

@@ -286,3 +286,14 @@ def test_a_report_is_read_in_the_language_of_its_reader_whatever_was_filled_in(a
     assert [item["why"] for item in ImportJob.objects.get().items if item["file"] == "cut.zip"] == [
         "The archive is damaged (File is not a zip file)."
     ], "programs read English"
+
+
+def test_an_empty_file_among_others_is_named(as_ada: Client) -> None:
+    files = {"name": ["talk.jsonl", "empty.json"], "size": [str(len(TALK)), "0"]}
+    refused = as_ada.post("/import/begin/", files)
+    assert refused.status_code == 400
+    assert refused.json()["error"] == "Empty file: empty.json. Choose the files again without it."
+    page = send(as_ada, ("talk.jsonl", TALK), ("empty.json", b""))
+    assert page.status_code == 400
+    assert "Empty file: empty.json." in page.text
+    assert not ImportJob.objects.exists()

@@ -284,7 +284,9 @@ def test_a_folder_is_walked_and_what_is_nothing_is_passed_over(ada: User, tmp_pa
 
 def test_a_file_that_somebody_named_is_refused_if_it_is_nothing(bring: Any) -> None:
     _, items = bring("notes.txt", b"hello")
-    assert [(item.outcome, item.why) for item in items] == [(Outcome.REFUSED, "The format is not supported.")]
+    assert [(item.outcome, item.why) for item in items] == [
+        (Outcome.REFUSED, "The format is not supported. The import guide lists the supported ones.")
+    ]
 
 
 def test_subagents_find_their_parents_in_whatever_order_they_come(bring: Any) -> None:
