@@ -7,4 +7,9 @@ class HistoryConfig(AppConfig):
     verbose_name = _("History")
 
     def ready(self) -> None:
+        from django.db.backends.signals import connection_created
+
         from history import redaction  # noqa: F401 - registers its system checks
+        from history.db.large_values import watch_connection
+
+        connection_created.connect(watch_connection, dispatch_uid="history.large_values")

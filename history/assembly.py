@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +45,8 @@ _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 # Said once, by the first piece that says it; some vendors repeat it in every piece.
 _SAID_ONCE = frozenset({"call_id", "name"})
 NO_ARGUMENTS = "{}"
+# A token of four letters takes 60 bytes as an object of its own: so many are put together to one.
+MOST_PIECES = 1_000
 
 
 class Assembler:
@@ -85,11 +88,30 @@ class Assembler:
     def part_names(self) -> tuple[str, ...]:
         """The names of the parts in `output()`, in their order."""
         self._fold()
-        return tuple(name for (name, _), part in self._parts.items() if part.build(self.provider) is not None)
+        return tuple(name for (name, _), part in self._parts.items() if part.is_there(self.provider))
+
+    def snapshot(self) -> Assembler:
+        """This answer as it is now. Cheap: no text is copied, whatever its length. Any thread may ask for its output.
+
+        Only for reading: what is fed to it later is lost on the original.
+        """
+        self._fold()
+        frozen = copy(self)
+        frozen._parts = {place: part.snapshot() for place, part in self._parts.items()}
+        frozen._fresh = []
+        return frozen
+
+    @property
+    def chars(self) -> int:
+        """The length of all texts so far."""
+        self._fold()
+        return sum(text.chars for part in self._parts.values() for text in part.texts.values())
 
     def feed(self, event: Event) -> None:
         if isinstance(event, TextPiece):
             self._fresh.append(event)
+            if len(self._fresh) >= MOST_PIECES:
+                self._fold()
             return
         self._fold()
         match event:
@@ -168,12 +190,44 @@ class Assembler:
 Builder = Callable[..., Part | None]
 
 
+class _Pieces:
+    """A text in the making, kept in pieces: a long answer costs its length, in time and in memory.
+
+    `blocks` are many pieces put together, so that there are few of them.
+    """
+
+    __slots__ = ("blocks", "chars", "pieces")
+
+    def __init__(self) -> None:
+        self.blocks: list[str] = []
+        self.pieces: list[str] = []
+        self.chars = 0
+
+    def add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self.chars += len(piece)
+        if len(self.pieces) >= MOST_PIECES:
+            self.blocks.append("".join(self.pieces))
+            self.pieces = []
+
+    def snapshot(self) -> _Pieces:
+        frozen = _Pieces()
+        frozen.blocks, frozen.pieces, frozen.chars = self.blocks[:], self.pieces[:], self.chars
+        return frozen
+
+    def text(self) -> str:
+        """All of it. From then on it is kept once, as this text."""
+        whole = "".join([*self.blocks, *self.pieces])
+        self.blocks, self.pieces = [whole], []
+        return whole
+
+
 class _Growing:
-    """One part in the making. Texts are kept in pieces, so that a long answer does not cost its length squared."""
+    """One part in the making."""
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.texts: dict[str, list[str]] = {}
+        self.texts: dict[str, _Pieces] = {}
         self.extra: dict[str, Any] = {}
 
     @classmethod
@@ -192,7 +246,7 @@ class _Growing:
         for name in _TEXTS[type(event)]:
             value = getattr(event, name)
             if value and not (name in _SAID_ONCE and name in self.texts):
-                self.texts.setdefault(name, []).append(value)
+                self.texts.setdefault(name, _Pieces()).add(value)
         if extra := getattr(event, "extra", None):
             self._add_extra(extra)
 
@@ -202,8 +256,19 @@ class _Growing:
             self.extra[name] = [*self.extra[name], *value] if grows else value
 
     def build(self, provider: str) -> Part | None:
-        texts = {name: "".join(pieces) for name, pieces in self.texts.items()}
+        texts = {name: pieces.text() for name, pieces in self.texts.items()}
         return self.builder(provider=provider, extra=self.extra, **texts)
+
+    def is_there(self, provider: str) -> bool:
+        """Whether it makes a part. Its texts are not put together for that: their beginnings say as much."""
+        beginnings = {name: (pieces.blocks or pieces.pieces)[0] for name, pieces in self.texts.items()}
+        return self.builder(provider=provider, extra=self.extra, **beginnings) is not None
+
+    def snapshot(self) -> _Growing:
+        frozen = _Growing(self.builder)
+        frozen.texts = {name: pieces.snapshot() for name, pieces in self.texts.items()}
+        frozen.extra = dict(self.extra)
+        return frozen
 
 
 def _text(*, provider: str, extra: Mapping[str, Any], text: str = "") -> Part | None:

@@ -60,16 +60,28 @@ class Packed:
 
 def pack(entry: Entry) -> Packed:
     value = entry_to_json(entry)
-    body = dump(value)
-    if len(body) > MAX_ENTRY_CHARS:
-        raise EntryTooLarge(f"an entry takes at most {MAX_ENTRY_CHARS:,} characters; this one has {len(body):,}")
     limit = LONG_STATE if isinstance(entry, SystemInstructionSet | ToolsOffered) else LONG_TEXT
     blobs: dict[str, bytes] = {}
-    if len(body) > limit or '"$' in body:
-        if isinstance(entry, ToolsOffered) and entry.tools and len(body) > limit:
-            value["tools"] = _Reference({"$json_blob": _keep(dump(value["tools"]), blobs)})
+    # A long text goes to its blob before anything else: as a part of the body it would only be copied.
+    long_chars = _long_chars(value, limit)
+    body = dump(_spilled(value, limit, blobs) if long_chars else value)
+    if (size := len(body) + long_chars) > MAX_ENTRY_CHARS:
+        raise EntryTooLarge(f"an entry takes at most {MAX_ENTRY_CHARS:,} characters; this one has {size:,}")
+    if isinstance(entry, ToolsOffered) and entry.tools and size > limit:
+        blobs.clear()
+        value["tools"] = _Reference({"$json_blob": _keep(dump(value["tools"]), blobs)})
+        body = dump(_spilled(value, limit, blobs))
+    elif not long_chars and '"$' in body:
         body = dump(_spilled(value, limit, blobs))
     return Packed(body, blobs, attachments_of(entry))
+
+
+def _long_chars(value: Any, limit: int) -> int:
+    """The length of all texts that are longer than the limit."""
+    if isinstance(value, str):
+        return len(value) if len(value) > limit else 0
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(_long_chars(item, limit) for item in items)
 
 
 def blobs_in(body: str) -> list[str]:

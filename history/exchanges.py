@@ -2,7 +2,8 @@
 
 While an answer is on its way it lives in `Exchange.partial`, a scratch pad outside the ledger: writers note what they
 have so far in memory, and one flush about four times a second writes all of it together, which is also the sign of
-life; who has nothing new to say gives one every other second. `finish` ends an exchange exactly once, whoever comes
+life; who has nothing new to say gives one every other second. A long answer is written less often: each time all of it
+is written, so the pauses grow with its length. `finish` ends an exchange exactly once, whoever comes
 first (the writer, or the sweep after a crash): the one whose UPDATE finds it still running appends the message, whole
 or cut short with an honest status.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,7 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from history import bodies, counters, projections, recorder, redaction, rows, storage, tallies
+from history.assembly import Assembler
 from history.branches import behind_notes
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
@@ -39,6 +41,8 @@ from history.transactions import writing
 LIVES_FOR = timedelta(seconds=30)  # without a sign of life, an exchange counts as lost
 SIGN_SECONDS = 2.0  # how often one that says nothing new gives it
 SERVER_LOST = "server_lost"
+# An answer of this many characters is written at most once a second, one of twice as many every other second.
+CHARS_PER_SECOND = 4_000_000
 
 # How an exchange can end, and what that makes of its answer (rule 4).
 _STATUS_OF_END: dict[str, Status] = {
@@ -47,9 +51,28 @@ _STATUS_OF_END: dict[str, Status] = {
     "upstream_unreadable": "failed",
 }
 
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """An answer so far. An `Assembler` is a snapshot, whose texts are put together when they are written."""
+
+    answer: ModelOutput | Assembler
+    metadata: Mapping[str, Any]
+
+    @property
+    def chars(self) -> int:
+        return self.answer.chars if isinstance(self.answer, Assembler) else len(self.answer.text)
+
+    def output(self) -> ModelOutput:
+        if isinstance(self.answer, ModelOutput):
+            return replace(self.answer, metadata={**self.answer.metadata, **self.metadata})
+        return self.answer.output(metadata={**self.metadata, "names": list(self.answer.part_names)})
+
+
 _redactors: dict[UUID, Redactors | None] = {}  # of the exchanges that run here; None: their key keeps no texts
-_noted: dict[UUID, ModelOutput | None] = {}  # the answer so far, or None when the last flush wrote it
+_noted: dict[UUID, _Noted | None] = {}  # the answer so far, or None when the last flush wrote it
 _signs: dict[UUID, float] = {}  # when each of them was last written, by the clock of this process
+_pauses: dict[UUID, float] = {}  # until when the text of each of them is not written again, by the same clock
 _being_stored: set[UUID] = set()  # their writers have the whole answer and try to store it
 _lock = threading.Lock()
 
@@ -91,29 +114,32 @@ def open_exchange(
     return exchange
 
 
-def note_partial(exchange_id: UUID, output: ModelOutput) -> None:
-    """Remember the answer so far; the next flush writes it. Cheap, and safe from any thread."""
+def note_partial(exchange_id: UUID, answer: ModelOutput | Assembler, **metadata: Any) -> None:
+    """Remember the answer so far, or a snapshot of it; a flush writes it. Cheap, and safe from any thread."""
     with _lock:
         if exchange_id in _noted:
-            _noted[exchange_id] = output
+            _noted[exchange_id] = _Noted(answer, metadata)
 
 
 def flush_partials() -> int:
     """Write what was noted, and the signs of life of exchanges of this process that are due, in one batch."""
     with _lock:
         now = time.monotonic()
-        noted = {pk: output for pk, output in _noted.items() if output is not None or _needs_a_sign(pk, now)}
-        texts = {pk: (output, _redactors[pk]) for pk, output in noted.items()}
-        _noted.update(dict.fromkeys(noted))
-        _signs.update(dict.fromkeys(noted, now))
-    if not noted:
+        texts = {pk: noted for pk, noted in _noted.items() if noted is not None and _pauses.get(pk, 0.0) <= now}
+        silent = [pk for pk in _noted if pk not in texts and _needs_a_sign(pk, now)]
+        redactors = {pk: _redactors[pk] for pk in texts}
+        _noted.update(dict.fromkeys(texts))
+        _signs.update(dict.fromkeys([*texts, *silent], now))
+        _pauses.update({pk: now + noted.chars / CHARS_PER_SECOND for pk, noted in texts.items()})
+    if not texts and not silent:
         return 0
     try:
-        _write_partials({pk: _stored_partial(output, redactors) for pk, (output, redactors) in texts.items()})
+        partials = {pk: _stored_partial(noted, redactors[pk]) for pk, noted in texts.items()}
+        _write_partials({**partials, **dict.fromkeys(silent)})
     except DatabaseError:
-        _note_again(noted)
+        _note_again(texts, silent)
         raise
-    return len(noted)
+    return len(texts) + len(silent)
 
 
 def _needs_a_sign(exchange_id: UUID, now: float) -> bool:
@@ -263,19 +289,22 @@ def _write_partials(partials: Mapping[UUID, str | None]) -> None:
             Exchange.objects.filter(pk__in=among(silent), ended_at=None).update(heartbeat_at=moment)
 
 
-def _stored_partial(output: ModelOutput | None, redactors: Redactors | None) -> str | None:
-    if output is None or redactors is None:
+def _stored_partial(noted: _Noted, redactors: Redactors | None) -> str | None:
+    """None where the key keeps no texts."""
+    if redactors is None:
         return None
-    return bodies.dump(entry_to_json(redaction.redacted(output, redactors).entry))
+    return bodies.dump(entry_to_json(redaction.redacted(noted.output(), redactors).entry))
 
 
-def _note_again(noted: Mapping[UUID, ModelOutput | None]) -> None:
+def _note_again(texts: Mapping[UUID, _Noted], silent: Iterable[UUID]) -> None:
     """The database did not take it: keep it for the next flush, unless something newer was noted meanwhile."""
     with _lock:
-        for pk, output in noted.items():
+        for pk in (*texts, *silent):
             _signs.pop(pk, None)
+            _pauses.pop(pk, None)
+        for pk, noted in texts.items():
             if pk in _noted and _noted[pk] is None:
-                _noted[pk] = output
+                _noted[pk] = noted
 
 
 def forget_all() -> None:
@@ -284,6 +313,7 @@ def forget_all() -> None:
         _noted.clear()
         _redactors.clear()
         _signs.clear()
+        _pauses.clear()
 
 
 def _forget(exchange_id: UUID) -> None:
@@ -291,6 +321,7 @@ def _forget(exchange_id: UUID) -> None:
         _noted.pop(exchange_id, None)
         _redactors.pop(exchange_id, None)
         _signs.pop(exchange_id, None)
+        _pauses.pop(exchange_id, None)
 
 
 def _lock_rows(exchange: Exchange) -> None:

@@ -35,6 +35,9 @@ from history.entries import (
 
 SIZE = 16
 START = b""
+SLICE = 1024 * 1024
+
+_json = json.JSONEncoder(ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode
 
 # Of a part that nobody here knows: what moves or is added on the way.
 _MOVING = frozenset({"cache_control", "id", "status"})
@@ -65,8 +68,12 @@ def is_fingerprint(mark: bytes, entry: Entry, *, after: bytes, scope: str) -> bo
 def _further(essence: list[Any] | None, *, after: bytes, scope: str) -> bytes:
     if essence is None:
         return after
-    said = json.dumps([scope, essence], ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode()
-    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, after.ljust(SIZE, b"\0") + said, "sha256")[:SIZE]
+    mark = hmac.new(settings.PARLEY_FINGERPRINT_KEY, after.ljust(SIZE, b"\0"), "sha256")
+    said = _json([scope, essence])
+    # In slices: one more copy of a text of many megabytes would be made for nothing.
+    for start in range(0, len(said), SLICE):
+        mark.update(said[start : start + SLICE].encode())
+    return mark.digest()[:SIZE]
 
 
 def of_nothing_known(session: object, seq: int) -> bytes:

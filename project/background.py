@@ -25,6 +25,7 @@ from django.conf import settings
 from django.db import connections
 from django.utils.module_loading import import_string
 
+from history.db.large_values import release_large_values
 from project.leases import Held, name_of_process
 from project.shutdown import end_before_the_server
 from relay import runs
@@ -190,6 +191,7 @@ class Border:
         finally:
             if not keeps_connection:
                 connections.close_all()
+            release_large_values()
 
     def _note_failure(self, name: str, error: Exception) -> None:
         what = f"{type(error).__name__}: {error}"

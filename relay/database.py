@@ -16,6 +16,8 @@ from typing import ParamSpec, TypeVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
 
+from history.db.large_values import release_large_values
+
 logger = logging.getLogger(__name__)
 
 THREADS = 4
@@ -82,6 +84,7 @@ def _connected(work: Callable[[], T]) -> T:
         return work()
     finally:
         connection.close_at = None  # these threads stay, and so may their connections
+        release_large_values()
 
 
 def close_connections() -> None:

@@ -76,8 +76,6 @@ class LiveRun:
         self._exchange: UUID | None = None
         self._after = turn.leaf
         self._assembler: Assembler | None = None
-        self._shown: ModelOutput | None = None
-        self._names: tuple[str, ...] = ()
         self._retry: Retry | None = None
         self._pending: list[Piece] = []
         self._has_news = asyncio.Event()
@@ -86,9 +84,9 @@ class LiveRun:
 
     async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
-        self._shown, self._names, self._retry = None, (), None
+        self._retry = None
         self._tell("opened", model=prepared.route.name, role=role)
-        exchanges.note_partial(prepared.exchange.pk, assembler.output(metadata={"n": self.n}))
+        exchanges.note_partial(prepared.exchange.pk, assembler.snapshot(), n=self.n)
 
     def retrying(self, error: ProviderError, seconds: float) -> None:
         """Pages show that the provider is busy. The frame is not part of the answer and does not count in `n`."""
@@ -107,7 +105,7 @@ class LiveRun:
 
     async def stored(self, *, leaf: int) -> None:
         self._flush()
-        self._exchange = self._assembler = self._shown = None
+        self._exchange = self._assembler = None
         self._after = leaf
         self._tell("stored", leaf=leaf)
 
@@ -126,8 +124,14 @@ class LiveRun:
     # What watchers ask us.
 
     def so_far(self) -> SoFar:
-        """Everything up to the last frame; what is gathered for the next one is not in it."""
-        return SoFar(str(self._exchange or ""), self.n, self._shown, self._names, self._after, self._retry)
+        """Everything up to now. What has gathered is sent first, so that this is the answer up to the last frame.
+
+        Called in the event loop, as everything that feeds or sends.
+        """
+        self._flush()
+        assembler = self._assembler
+        output, names = (assembler.output(), assembler.part_names) if assembler is not None else (None, ())
+        return SoFar(str(self._exchange or ""), self.n, output, names, self._after, self._retry)
 
     def stop(self, reason: str) -> None:
         if self.task is not None and not self.stop_reason:
@@ -149,9 +153,7 @@ class LiveRun:
         if not pieces or self._assembler is None or self._exchange is None:
             return
         self.n += 1
-        self._names = self._assembler.part_names
-        self._shown = self._assembler.output(metadata={"n": self.n, "names": list(self._names)})
-        exchanges.note_partial(self._exchange, self._shown)
+        exchanges.note_partial(self._exchange, self._assembler.snapshot(), n=self.n)
         self._send({"kind": "pieces", "pieces": pieces})
 
     def _tell(self, kind: str, **what: Any) -> None:

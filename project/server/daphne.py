@@ -17,6 +17,7 @@ from typing import Any
 
 from daphne.http_protocol import HTTPFactory, WebRequest
 from daphne.server import Server as DaphneServer
+from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet.defer import Deferred
 from twisted.web.http import HTTPChannel
 
@@ -191,7 +192,29 @@ class Factory(HTTPFactory):  # type: ignore[misc]
         return channel
 
 
+class Socket(WebSocketProtocol):  # type: ignore[misc]
+    """The size limit of messages holds for what clients send. Autobahn refuses our own longer messages, too."""
+
+    maxMessagePayloadSize: int  # noqa: N815
+
+    def serverSend(self, content: Any, binary: bool = False) -> None:  # noqa: N802
+        limit, self.maxMessagePayloadSize = self.maxMessagePayloadSize, 0
+        try:
+            super().serverSend(content, binary)
+        finally:
+            self.maxMessagePayloadSize = limit
+
+
 class Server(DaphneServer):  # type: ignore[misc]
+    @property
+    def ws_factory(self) -> Any:
+        return self._ws_factory
+
+    @ws_factory.setter
+    def ws_factory(self, factory: Any) -> None:
+        factory.protocol = Socket
+        self._ws_factory = factory
+
     @property
     def http_factory(self) -> Any:
         return self._http_factory

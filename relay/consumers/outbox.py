@@ -11,6 +11,7 @@ import asyncio
 import logging
 import sys
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,8 @@ logger = logging.getLogger(__name__)
 MOST_UNSENT_BYTES = 1_000_000
 # How long the last messages may take, and the close frame of a client that does not read.
 LAST_SECONDS, SLOW_SECONDS = 3.0, 60.0
+# Close code: the server failed, and connecting again helps.
+FAILED = 4011
 
 
 class ReaderTooSlow(Exception):
@@ -64,7 +67,10 @@ class Outbox:
                 message, size = self._messages.popleft()
                 await self._server_send(message)
                 self.unsent_bytes -= size
-        except Exception as error:  # noqa: BLE001 - each server has its own; all mean that the client is gone
+        except Exception as error:  # noqa: BLE001 - each server has its own; nearly all mean that the client is gone
             logger.debug("A socket went away while it was sent something: %s", error)
             self.is_gone = True
             self._messages.clear()
+            # A client that is still there connects again and reads what it missed. It must not wait for ever.
+            with suppress(Exception):
+                await self._server_send({"type": "websocket.close", "code": FAILED})

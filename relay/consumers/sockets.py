@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from history import counters
 from relay import broadcast, signed_in
-from relay.consumers.outbox import Outbox, ReaderTooSlow
+from relay.consumers.outbox import FAILED, Outbox, ReaderTooSlow
 from relay.signed_in import SignIn
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ T = TypeVar("T")
 # After these, connecting again does not help.
 NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
 # After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
-TOO_SLOW, FAILED, RESTARTING, UNAVAILABLE = 4008, 4011, 4012, 4013
+TOO_SLOW, RESTARTING, UNAVAILABLE = 4008, 4012, 4013
 # How often a socket looks for itself while an answer is written by a process that we do not hear.
 LOOK_SECONDS = 1.0
 # How long it waits for a frame that went missing between processes: by then what it said has been noted.

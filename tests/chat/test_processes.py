@@ -433,3 +433,42 @@ def test_a_client_that_does_not_read_is_dropped_and_catches_up(house: House, kin
         assert back.ask("open", session=session)["running"] == []
         assert back.ask("history", count=1)["messages"][0]["metadata"]["status"] == "complete"
         assert "Traceback" not in server.process.output
+
+
+def test_a_message_of_megabytes_reaches_a_client(house: House, server: Server) -> None:
+    """Daphne's limit for the messages of clients is 1 MB."""
+    house.plays(says("x" * 3_000_000))
+    program, _, run = begin(house, server)
+    assert program.ended(run, seconds=30)["outcome"] == "done"
+    assert len(program.texts[run]) == 3_000_000
+
+
+LONG_ANSWER = 400  # chunks of 40 KB: 16 MB
+
+
+@pytest.mark.parametrize("kind", ["daphne", *ON_ANY_DATABASE[:1]])
+def test_a_long_answer_takes_little_memory_and_gives_it_back(house: House, kind: str) -> None:
+    house.plays(says("Hello."), replace(says(*[CHUNK * 2] * LONG_ANSWER), delay=0.005))
+    megabytes = LONG_ANSWER * len(CHUNK) * 2 / 1e6
+    with house.serving(kind) as server:
+        program = house.program(server)
+        assert program.ended(program.ask("send", text="Hello?")["run"])["outcome"] == "done"
+        before = memory_of(server)
+        forget_peak(server)
+        run = program.ask("send", text="Write.")["run"]
+        assert program.ended(run)["outcome"] == "done"
+        assert len(program.texts[run]) == LONG_ANSWER * 2 * len(CHUNK)
+        taken, left = memory_of(server, "VmHWM") - before, memory_of(server) - before
+        assert taken < 7 * megabytes, f"an answer of {megabytes:.0f} MB took {taken:.0f} MB"
+        assert left < 2 * megabytes, f"an answer of {megabytes:.0f} MB left {left:.0f} MB"
+
+
+def memory_of(server: Server, name: str = "VmRSS") -> float:
+    """Resident memory in MB. `VmHWM` is its peak."""
+    status = Path(f"/proc/{server.pid}/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024 / 1e6  # type: ignore[index]
+
+
+def forget_peak(server: Server) -> None:
+    """The kernel measures `VmHWM` from now on."""
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")

@@ -1,0 +1,55 @@
+"""Release of large values that a database connection would keep in memory.
+
+SQLite keeps the values of a prepared statement until the statement is used again, and Python keeps 128 statements for
+each connection. The buffers of PostgreSQL's client library never shrink. So each thread that stores an answer of 30 MB
+would keep 30 MB or more of it. A connection through which a large value went is closed when its thread is done; the
+next query opens another one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.db import connection
+
+LARGE = 1_000_000
+
+
+class _Seen(threading.local):
+    is_large = False
+
+
+_seen = _Seen()
+
+
+def watch_connection(*, connection: Any, **_: Any) -> None:
+    """Look at the values of all statements. For Django's signal `connection_created`."""
+    if _note_large_values not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_note_large_values)
+
+
+def release_large_values() -> None:
+    """Close the connection of this thread if a large value went through it. No cursor may be in use."""
+    if _seen.is_large and not connection.in_atomic_block:
+        _seen.is_large = False
+        connection.close()
+
+
+def _note_large_values(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+    if params and not _seen.is_large:
+        _seen.is_large = any(map(_has_large, params)) if many else _has_large(params)
+    return execute(sql, params, many, context)
+
+
+def _has_large(values: Any) -> bool:
+    return any(_size(value) > LARGE for value in (values.values() if isinstance(values, dict) else values))
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, (str, bytes, bytearray, memoryview)):
+        return len(value)
+    # PostgreSQL's driver wraps bytes in an object of its own.
+    wrapped = getattr(value, "obj", None)
+    return len(wrapped) if isinstance(wrapped, (bytes, bytearray, memoryview)) else 0
