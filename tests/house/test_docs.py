@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,3 +76,15 @@ def test_every_pinned_dependency_of_ours_has_its_reason() -> None:
     )
     reasons = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
     assert [name for name in wanted if f"| {name.lower()} |" not in reasons] == []
+
+
+@pytest.mark.parametrize("client", ["codex", "gemini-cli"])
+def test_pages_of_large_clients_say_that_the_demo_model_is_too_small(client: str) -> None:
+    page = (ROOT / f"docs/clients/{client}.md").read_text(encoding="utf-8")
+    assert re.search(r"about [\d,]+ tokens.*\(\.\./providers\.md#the-demo-model\)", page)
+
+
+def test_the_page_of_gemini_cli_has_the_setting_that_its_first_start_needs() -> None:
+    page = (ROOT / "docs/clients/gemini-cli.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert json.loads(block)["security"]["auth"]["selectedType"] == "gemini-api-key"
