@@ -160,8 +160,9 @@ class Translation:
             passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
         failed = blotted(failed, self.reply.endpoint)
         provider = self.reply.upstream.provider
-        message = provider.explain(failed) if isinstance(provider, HttpProvider) else failed.message
-        message = hide_addresses(message, self.reply.endpoint)
+        if isinstance(provider, HttpProvider):
+            failed = provider.explain(failed)
+        message = hide_addresses(failed.message, self.reply.endpoint)
         raise self.refusal(message, failed.kind, headers=passed)
 
     async def _beginning(self) -> bytes:

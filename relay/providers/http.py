@@ -102,9 +102,9 @@ class HttpProvider:
         notes.request_hash = hashlib.sha256(body).hexdigest()
         return Request(path=encoded.path, body=body, options=options)
 
-    def explain(self, failed: Failed) -> str:
+    def explain(self, failed: Failed) -> Failed:
         """The error in words for a caller who can do something about it."""
-        return failed.message
+        return failed
 
     async def _open(self, request: Request, notes: CallNotes) -> Answer:
         began = time.monotonic()

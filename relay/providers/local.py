@@ -202,16 +202,20 @@ class LocalProvider(HttpProvider):
             found = await asyncio.to_thread(self.server.start)
         return replace(self.endpoint, base_url=f"{found.address}/v1", api_key=found.key)
 
-    def explain(self, failed: Failed) -> str:
-        """Coding agents begin with more than it can read: that is no fault of theirs, so the way out is named."""
+    def explain(self, failed: Failed) -> Failed:
+        """Coding agents begin with more than the demo model can read, so the message says what to do.
+
+        The kind changes too: Codex answers "context_length_exceeded" with advice of its own, to start a new thread.
+        """
         if failed.kind != "context_length":
-            return failed.message
+            return failed
         told = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
         size = f"This request has {told:,} tokens" if told else "This request is longer"
-        return (
+        message = (
             f"{size}, and the demo model reads at most {WINDOW:,}. Use a model of another provider: the operator of "
             "this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)."
         )
+        return replace(failed, message=message, kind="invalid_request")
 
     def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
         """Whatever it is offered: it knows no tools and no pictures, does not think, and needs an end."""
