@@ -1,4 +1,4 @@
-"""Files of the relay's journal are damaged on disk while the server is down: bits flipped, ranges cut out."""
+"""Files of the relay's journal are damaged on disk while the server is down: flipped, cut, swapped, doubled, zeroed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from faults.relay.callers import Load
 from faults.relay.house import House, Recorded, house
 from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
+from tests.digest.damages import DAMAGES
 from tests.house.processes import wait_for
 
 
@@ -35,16 +36,11 @@ def run(folder: Path, server: str, rounds: int) -> str:
 
 
 def damage(journal: Path) -> int:
-    """Flip a bit or cut out a range in each file. Its end stays: without it the file looks like that of a process that
-    died, and nothing can tell what is missing."""
+    """One kind of damage to each file, of those that the tests of damaged files have."""
     files = [path for path in journal.glob("*.journal") if path.stat().st_size > 1_000]
     for path in files:
         data = bytearray(path.read_bytes())
-        at = random.randrange(len(data) - 600)  # noqa: S311
-        if random.random() < 0.5:  # noqa: S311
-            data[at] ^= 1 << random.randrange(8)  # noqa: S311
-        else:
-            del data[at : at + random.randrange(1, 200)]  # noqa: S311
+        random.choice(DAMAGES)(data, random.Random())  # noqa: S311
         path.write_bytes(data)
     return len(files)
 

@@ -1,10 +1,9 @@
-"""Damaged journal segments: what is lost of them, and where whole records continue.
+"""Damaged journal segments: the report of what is lost, and damage in files of formats 1 to 3.
 
 A process that dies leaves a record whose bytes are fewer than its length says. That is the torn tail, and no caller was
-told that it is kept. Anything else that is not whole was damaged afterwards. If a whole record begins just where the
-damaged one ends, all between the two is known to be one record, and reading continues there. The same holds for a
-damaged first line. Whole records are not searched for any further than that: what lies in a body was sent by a client,
-and may look like a record. So the rest is lost, and the segment is put aside for staff to look at.
+told that it is kept. Anything else that is not whole was damaged afterwards. Files of earlier formats do not say where
+a record belongs: if a whole record begins just where the damaged one ends, reading continues there, else the rest is
+lost. `frames` finds more in files of today's format. Bytes that cannot be read are put aside for staff to look at.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 from zlib import crc32
 
 from relay.gateway.records import Lost
-from relay.gateway.segments import ASIDE, EARLIER, FRAME, LONGEST_HEADING, MAGIC, Place, heading_size
+from relay.gateway.segments import ASIDE, CHUNK, FRAME, LONGEST_HEADING, Place, heading_size
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ def is_damage(lost: Lost) -> bool:
 
 
 def found(path: Path, at: int) -> tuple[Place, Lost] | None:
-    """What cannot be read from there on, in a segment without a writer. None means nothing, or a torn tail."""
+    """What cannot be read from there on, in a segment of an earlier format that has no writer. None means nothing, or a
+    torn tail."""
     with _opened(path) as data:
         if data is None:
             return None
-        at = at or heading_size(data[:LONGEST_HEADING])
-        return _found_in(path, data, at) if at else _without_heading(path, data)
+        return _found_in(path, data, at or heading_size(data[:LONGEST_HEADING]))
 
 
 def _found_in(path: Path, data: Data, at: int) -> tuple[Place, Lost] | None:
@@ -50,23 +50,17 @@ def _found_in(path: Path, data: Data, at: int) -> tuple[Place, Lost] | None:
         return None
     is_rest = start + lost == len(data)
     calls = int(not is_rest and data[start + FRAME.size : start + FRAME.size + 1] == b"A")
-    return _told(path, start, start + lost, calls=calls, is_put_aside=is_rest)
+    told = note_loss(path, start, start + lost, at_position=start, lost=lost, calls=calls)
+    return Place(path.name, start, start + lost), told
 
 
-def _without_heading(path: Path, data: Data) -> tuple[Place, Lost]:
-    """The first line is damaged: records may begin where it would have ended, else all is lost."""
-    ends = (len(line) for line in (MAGIC, *EARLIER))
-    end = next((size for size in ends if _end_of_whole(data, size)), len(data))
-    return _told(path, 0, end, calls=0, is_put_aside=True)
-
-
-def _told(path: Path, start: int, end: int, *, calls: int, is_put_aside: bool) -> tuple[Place, Lost]:
-    why = f"damaged: {path.name} at byte {start}" + (f", put aside as {_put_aside(path)}" if is_put_aside else "")
-    # Of a file that was cut to nothing, at least the first line is missing.
-    lost = (end - start) or len(MAGIC)
-    logger.error("The relay's journal is %s; %d bytes of it cannot be read.", why, lost)
-    told = Lost(at=path.stat().st_mtime, calls=calls, lost_bytes=lost, why=f"{DAMAGED}{why}")
-    return Place(path.name, start, end), told
+def note_loss(path: Path, start: int, end: int, *, at_position: int, lost: int, calls: int) -> Lost:
+    """Log what is lost of a segment, and put the bytes aside that cannot be read."""
+    why = f"damaged: {path.name} at byte {at_position}"
+    if end > start and (name := _put_aside(path, start, end)):
+        why += f", put aside as {name}"
+    logger.error("The relay's journal is %s; %d bytes of it are lost.", why, lost)
+    return Lost(at=path.stat().st_mtime, calls=calls, lost_bytes=lost, why=f"{DAMAGED}{why}")
 
 
 @contextlib.contextmanager
@@ -125,9 +119,21 @@ def _end_of_whole(data: Data, at: int) -> int:
         return end if crc32(payload) == check else 0
 
 
-def _put_aside(path: Path) -> str:
-    """Under another name too: the journal removes only its own."""
-    name = f"{path.name}{ASIDE}"
-    with contextlib.suppress(FileExistsError):
-        os.link(path, path.with_name(name))
+def _put_aside(path: Path, start: int, end: int) -> str:
+    """These bytes alone, for the rest is in the record; as old as the segment is. '' if there is no room for them."""
+    name = f"{path.name}.{start}{ASIDE}"
+    try:
+        with path.open("rb") as source, _private(path.with_name(name)) as target:
+            source.seek(start)
+            for at in range(start, end, CHUNK):
+                target.write(source.read(min(CHUNK, end - at)))
+        written_at = path.stat().st_mtime
+        os.utime(path.with_name(name), (written_at, written_at))
+    except OSError as error:
+        logger.error("Damaged bytes of %s cannot be put aside: %s", path.name, error)
+        return ""
     return name
+
+
+def _private(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")

@@ -22,10 +22,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from relay.gateway import segments
+from relay.gateway import frames, segments
+from relay.gateway.frames import Payload
 from relay.gateway.records import Accepted, Ended, Lost, head_of, head_of_reply
 from relay.gateway.segment_reader import read
-from relay.gateway.segments import bytes_in, frame
+from relay.gateway.segments import bytes_in
 
 __all__ = ["Journal", "Losses", "read"]
 
@@ -88,14 +89,15 @@ class Journal:
         self.most_bytes = most_bytes
         self.lost = Losses()
         self._open: dict[int, _Open] = {}  # by the exchange's number, which is found sooner than its UUID
-        self._owed: list[bytes] = []
+        self._owed: list[Payload] = []
         self._untold = Losses()
         self._writer = ""
         self._segment = ""
         self._fd = -1
         self._pid = 0
         self._begun = 0.0
-        self._length = 0
+        self._length = self._calls = 0
+        self._mark = b""
         self._room = 0
         self._measured = float("-inf")
         self._timer: asyncio.TimerHandle | None = None
@@ -113,7 +115,7 @@ class Journal:
             return False
         if mode == WITHOUT_BODIES:
             body = b""
-        if not self._write(frame(head_of(record), body)):
+        if not self._write((head_of(record), body)):
             self._lose_call(len(body))
             return False
         self._open[record.exchange.int] = _Open(record.exchange, mode not in WITHOUT_REPLIES)
@@ -149,7 +151,7 @@ class Journal:
             under_way.pieces.clear()
             end = _end(record, under_way)
             if not self._write(end) and len(self._owed) < MOST_OWED:
-                self._owed.append(b"".join(end))
+                self._owed.append(end)
 
     def flush(self) -> None:
         """Write all bytes that are waiting, however few."""
@@ -172,40 +174,47 @@ class Journal:
         under_way.pieces.clear()
         under_way.waiting = 0
 
-    def _write(self, pieces: list[bytes]) -> bool:
-        """All of them or none; and where there was no room before, what is owed."""
-        if not self._try(pieces):
+    def _write(self, payload: Payload) -> bool:
+        """All of it or nothing; and where there was no room before, what is owed."""
+        if not self._try([payload]):
             return False
         if self._owed or self._untold.why:
             self._catch_up()
         return True
 
-    def _try(self, pieces: list[bytes]) -> bool:
-        size = sum(map(len, pieces))
+    def _try(self, payloads: list[Payload]) -> bool:
+        size = sum(frames.FRAME_SIZE + len(head) + len(behind) for head, behind in payloads)
         try:
             if self._room < size or time.monotonic() - self._measured > MEASURE_SECONDS:
                 self._measure(size)
             if self._pid != _this_process or self._length + size > SEGMENT_BYTES:
                 self._begin_segment()
-            self._append(pieces, size)
+            self._append(payloads, size)
         except OSError as error:
             self._note(str(error))
             return False
-        self._length += size
         self._room -= size
         return True
 
-    def _append(self, pieces: list[bytes], size: int) -> None:
+    def _append(self, payloads: list[Payload], size: int) -> None:
+        pieces, position, calls = [], self._length, self._calls
+        for head, behind in payloads:
+            pieces += frames.pack((head, behind), self._mark, position=position, calls=calls)
+            position += frames.FRAME_SIZE + len(head) + len(behind)
+            calls += frames.is_call(head)
         try:
-            written = os.writev(self._fd, pieces) if len(pieces) <= MOST_PIECES else 0
+            written = os.pwritev(self._fd, pieces, self._length) if len(pieces) <= MOST_PIECES else 0
             if written < size:
                 # Rare: a disk that is nearly full, or a great many ends at once.
                 rest = memoryview(b"".join(pieces))[written:]
                 while rest:
-                    rest = rest[os.write(self._fd, rest) :]
+                    rest = rest[os.pwrite(self._fd, rest, position - len(rest)) :]
         except OSError:
             self._cut_back()
             raise
+        self._length, self._calls = position, calls
+        with contextlib.suppress(OSError):  # the records are there: a reader only cannot tell if they are cut off later
+            os.pwrite(self._fd, frames.pack_counts(position, calls), frames.COUNTS_AT)
 
     def _cut_back(self) -> None:
         """Half a record must not stand before whole ones: take it away, or leave this segment to its torn end."""
@@ -219,9 +228,10 @@ class Journal:
         if not self._writer.startswith(f"{_this_process}-"):
             self._writer = segments.new_writer()
             self._segment = ""
-        self._segment, fd = segments.create(self.folder, writer=self._writer, after=self._segment)
+        self._segment, fd = segments.create(self.folder, frames.heading(), writer=self._writer, after=self._segment)
         self._close_segment()
-        self._fd, self._pid, self._begun, self._length = fd, _this_process, time.monotonic(), len(segments.MAGIC)
+        self._fd, self._pid, self._begun = fd, _this_process, time.monotonic()
+        self._length, self._calls, self._mark = frames.START, 0, frames.mark_of(self._segment)
 
     def _close_segment(self) -> None:
         # After a fork the file is the parent's: its copy of the descriptor is only closed here.
@@ -257,7 +267,7 @@ class Journal:
         """If there is room again: the ends that are owed, then what was missed."""
         untold = self._untold
         told = Lost(at=time.time(), calls=untold.calls, lost_bytes=untold.lost_bytes, why=untold.why)
-        if self._try([*self._owed, *frame(head_of(told))] if untold.calls else self._owed):
+        if self._try([*self._owed, (head_of(told), b"")] if untold.calls else self._owed):
             self._owed, self._untold = [], Losses()
             logger.warning(
                 "The relay's journal is written again: %d calls, %d bytes lost.", told.calls, told.lost_bytes
@@ -288,12 +298,12 @@ class Journal:
             self._wake()
 
 
-def _gathered(under_way: _Open) -> list[bytes]:
+def _gathered(under_way: _Open) -> Payload:
     offset = under_way.size - under_way.waiting
-    return frame(head_of_reply(under_way.exchange, time.time(), offset=offset), b"".join(under_way.pieces))
+    return head_of_reply(under_way.exchange, time.time(), offset=offset), b"".join(under_way.pieces)
 
 
-def _end(record: Ended, under_way: _Open) -> list[bytes]:
+def _end(record: Ended, under_way: _Open) -> Payload:
     if under_way.lost or record.reply_size != under_way.size:
         record = replace(record, reply_size=under_way.size, lost_bytes=record.lost_bytes + under_way.lost)
-    return frame(head_of(record), b"".join(under_way.pieces))
+    return head_of(record), b"".join(under_way.pieces)

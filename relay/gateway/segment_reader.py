@@ -10,9 +10,17 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain, groupby
 from pathlib import Path
 
-from relay.gateway import damage
+from relay.gateway import damage, frames
 from relay.gateway.records import Lost, Record
-from relay.gateway.segments import Place, is_of_later_release, is_written, names, whole_records, writer_of
+from relay.gateway.segments import (
+    Place,
+    is_of_earlier_release,
+    is_of_later_release,
+    is_written,
+    names,
+    whole_records,
+    writer_of,
+)
 
 
 class Reader:
@@ -35,7 +43,7 @@ class Reader:
         ended = {name for name in there if not is_written(self.folder / name)}
         ended -= {name for name in ended if is_of_later_release(self.folder / name)}
         for place, record in read(self.folder, self.read_to, only=there, ended=ended, most=self.most):
-            self.read_to[place.segment] = place.end
+            self.read_to[place.segment] = place.position
             yield place, record
         self.finished |= ended
 
@@ -92,6 +100,9 @@ def _moment(found: tuple[Place, Record]) -> float:
 def _records(
     path: Path, start: int, end: int | None, *, is_ended: bool, most: int | None
 ) -> Iterator[tuple[Place, Record]]:
+    if not is_of_earlier_release(path):
+        yield from frames.read_records(path, start, until=end, is_ended=is_ended, most=most)
+        return
     at = start
     while True:
         for place, record in whole_records(path, at, most=most):

@@ -1,7 +1,6 @@
-"""The files of the journal: framed records in segments, and how to tell what is whole and who still writes.
+"""The files of the journal (segments): names, locks and first lines; reading of formats 1 to 3.
 
-A segment begins with a line of its own; each record in it stands behind its length and a checksum. Whatever is not
-whole at the end of a segment was being written when its process died: it is the torn tail, and it ends the segment.
+A segment begins with a line of its own; `frames` has the records behind it, and this module those of earlier formats.
 The process that writes holds a lock on its segment, which the kernel lets go when the process dies: so a reader knows
 without a clock or a process id whether more can come. A segment has its lock before it has its name.
 """
@@ -24,9 +23,8 @@ from zlib import crc32
 
 from relay.gateway.records import NotARecordError, Record, from_bytes, head_size, left_out
 
-VERSION = 3
-# 1: the end of a call never had bytes of its reply with it. 2: bytes of a reply did not say where they belong.
-EARLIER = (b"parley journal 1\n", b"parley journal 2\n")
+VERSION = 4
+# Of formats 1 to 3: length and checksum.
 FRAME = struct.Struct("<II")
 _HEADING = re.compile(rb"(parley journal (\d{1,9})) ([0-9a-f]{8})\n")
 LONGEST_HEADING = 40
@@ -48,20 +46,31 @@ def heading(version: int) -> bytes:
 
 
 MAGIC = heading(VERSION)
+# 1: the end of a call never had bytes of its reply with it. 2: bytes of a reply did not say where they belong.
+# 3: frames did not say where they belong, and the file did not say how long it was.
+EARLIER = (b"parley journal 1\n", b"parley journal 2\n", heading(3))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record lies: its segment, and the bytes from its start to its end."""
+    """Where a record lies: its segment, the bytes from its start to its end, and how many of those are its frame.
+
+    `moved`: so many bytes before it are missing from the file. A `position` counts them.
+    """
 
     segment: str
     start: int
     end: int
+    frame: int = FRAME.size
+    moved: int = 0
 
+    @property
+    def begins(self) -> int:
+        return self.start + self.moved
 
-def frame(head: bytes, untouched: bytes = b"") -> list[bytes]:
-    """One record as it is written, in pieces, so that a long body is not copied: length and checksum come first."""
-    return [FRAME.pack(len(head) + len(untouched), crc32(untouched, crc32(head))), head, untouched]
+    @property
+    def position(self) -> int:
+        return self.end + self.moved
 
 
 def new_writer() -> str:
@@ -82,16 +91,16 @@ def name_of(number: int, *, writer: str) -> str:
     return f"{number:020d}-{writer}{SUFFIX}"
 
 
-def create(folder: Path, *, writer: str, after: str = "") -> tuple[str, int]:
-    """A new segment, locked before it can be seen; its name sorts by the time it was begun, and behind that of the
-    writer's segment before it, whatever the clock says."""
+def create(folder: Path, first: bytes = MAGIC, *, writer: str, after: str = "") -> tuple[str, int]:
+    """A new segment that begins with `first`, locked before it can be seen. Its name sorts by the time it was begun,
+    and behind that of the writer's segment before it, whatever the clock says."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = name_of(max(time.time_ns(), number_of(after) + BETWEEN), writer=writer)
     hidden = folder / f"{name}{UNNAMED}"
-    fd = os.open(hidden, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
+    fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.write(fd, MAGIC) != len(MAGIC):
+        if os.write(fd, first) != len(first):
             raise OSError("no room for a segment")
         hidden.rename(folder / name)
     except BaseException:
@@ -146,13 +155,22 @@ def is_of_later_release(path: Path) -> bool:
     return found is not None and int(found[3], 16) == crc32(found[1]) and int(found[2]) > VERSION
 
 
+def is_of_earlier_release(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return bool(heading_size(file.read(LONGEST_HEADING)))
+    except FileNotFoundError:
+        return False
+
+
 def heading_size(start: bytes) -> int:
-    """How long the first line is; 0 if it is not one that we know."""
-    return next((len(line) for line in (MAGIC, *EARLIER) if start.startswith(line)), 0)
+    """How long the first line is; 0 if it is not that of an earlier format."""
+    return next((len(line) for line in EARLIER if start.startswith(line)), 0)
 
 
 def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Iterator[tuple[Place, Record]]:
-    """The records from there on, up to the first that is not whole. One that we cannot understand is passed over.
+    """The records of an earlier format from there on, up to the first that is not whole. One that we cannot understand
+    is passed over.
 
     Of a record larger than `most` bytes, what lies behind its head is left out. With a `start` the first line is not
     looked at: whoever names one has seen that records begin there.

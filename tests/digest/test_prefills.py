@@ -238,7 +238,7 @@ class TestModes:
         talk.say("How much?")
         begin(talk)
         exchange = talk.send()
-        relay.end(exchange)
+        relay.answer(exchange, said("42)"))
         relay.digest()
         assert exchange_of(exchange).metadata["prefill"] == "The answer is ("
         assert path_of(sessions()[0]) == ["u:How much?"]

@@ -12,7 +12,6 @@ from history import exchanges
 from history.models import Exchange, Message, Session
 from relay.gateway.digest import digester
 from relay.gateway.records import Lost, head_of
-from relay.gateway.segments import frame
 from relay.models import JournalPosition
 from tests.digest.programs import Chat
 from tests.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
@@ -40,7 +39,7 @@ def killed_twice(relay: Relay) -> None:
 
 
 def lose_three_calls(relay: Relay) -> None:
-    relay.journal._write(frame(head_of(Lost(at=time.time(), calls=3, lost_bytes=10, why="full"))))
+    relay.journal._write((head_of(Lost(at=time.time(), calls=3, lost_bytes=10, why="full")), b""))
 
 
 class TestWhatIsDone:

@@ -1,4 +1,4 @@
-"""Records of the journal, copied as they are into a segment to be: under a name that no reader looks for."""
+"""Copies of journal records in a segment to be, with frames of their own, under a name that no reader looks for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from typing import BinaryIO
 from uuid import UUID
+from zlib import crc32
 
+from relay.gateway import frames
 from relay.gateway.digest.plans import Under
-from relay.gateway.segments import MAGIC, Place, name_of, number_of, writer_of
+from relay.gateway.segments import CHUNK, Place, name_of, number_of, writer_of
 
 SUFFIX = ".carried"
 
@@ -21,12 +24,15 @@ class Copy:
     """The segment to be, and where in it each record of each call lies."""
 
     name: str
-    size: int = len(MAGIC)
+    size: int = frames.START
+    calls: int = 0
     places: dict[UUID, list[Place]] = field(default_factory=lambda: defaultdict(list))
 
-    def note(self, exchange: UUID, size: int) -> None:
-        self.places[exchange].append(Place(self.name, self.size, self.size + size))
-        self.size += size
+    def note(self, exchange: UUID, length: int, *, is_call: bool) -> None:
+        place = Place(self.name, self.size, self.size + frames.FRAME_SIZE + length, frame=frames.FRAME_SIZE)
+        self.places[exchange].append(place)
+        self.size = place.end
+        self.calls += is_call
 
 
 def copied(folder: Path, records: list[tuple[Place, Under]]) -> Copy:
@@ -43,23 +49,40 @@ def publish(folder: Path, name: str) -> None:
 
 def _write(path: Path, records: list[tuple[Place, Under]], copy: Copy) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(MAGIC)
-        for call, record in _read(path.parent, records):
-            file.write(record)
-            copy.note(call.id, len(record))
+        file.write(frames.heading())
+        for segment, here in groupby(records, key=lambda one: one[0].segment):
+            with (path.parent / segment).open("rb") as source:
+                for place, call in here:
+                    _copy_record(source, place, file, copy, exchange=call.id)
+        file.seek(frames.COUNTS_AT)
+        file.write(frames.pack_counts(copy.size, copy.calls))
         file.flush()
         os.fsync(file.fileno())  # for what it is copied from is removed
 
 
-def _read(folder: Path, records: list[tuple[Place, Under]]) -> Iterator[tuple[Under, bytes]]:
-    for segment, here in groupby(records, key=lambda one: one[0].segment):
-        with (folder / segment).open("rb") as file:
-            for place, call in here:
-                file.seek(place.start)
-                record = file.read(place.end - place.start)
-                if len(record) < place.end - place.start:
-                    raise OSError(f"{segment} is shorter than it was")
-                yield call, record
+def _copy_record(source: BinaryIO, place: Place, target: BinaryIO, copy: Copy, *, exchange: UUID) -> None:
+    """Read twice, because the checksum comes first and a record may be too large for the memory."""
+    length = place.end - place.start - place.frame
+    beginning, check = frames.pack_frame(frames.mark_of(copy.name), length=length, position=copy.size, calls=copy.calls)
+    is_call = False
+    for number, chunk in enumerate(_chunks(source, place)):
+        check = crc32(chunk, check)
+        is_call = frames.is_call(chunk) if not number else is_call
+    target.write(beginning + frames.pack_check(check))
+    for chunk in _chunks(source, place):
+        target.write(chunk)
+    copy.note(exchange, length, is_call=is_call)
+
+
+def _chunks(source: BinaryIO, place: Place) -> Iterator[bytes]:
+    source.seek(place.start + place.frame)
+    left = place.end - place.start - place.frame
+    while left:
+        chunk = source.read(min(left, CHUNK))
+        if not chunk:
+            raise OSError(f"{place.segment} is shorter than it was")
+        left -= len(chunk)
+        yield chunk
 
 
 def _free_name(folder: Path, newest: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Container, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -74,6 +74,7 @@ class Digester:
         # Calls without a beginning that are counted as lost, erased or not to be recorded.
         self._known_missing: set[UUID] = set()
         self._lost_beginnings = 0
+        self._holes: defaultdict[str, set[int]] = defaultdict(set)
         self._looked_after: float | None = None  # when the files were that are put aside
 
     @property
@@ -111,8 +112,12 @@ class Digester:
         self._kept = kept = positions.kept_of(self.name)
         carrying.tidy(self.folder, kept.to)
         self._read_at, self.lost = None, []
+        self._holes = defaultdict(set, {name: set(ends) for name, ends in kept.holes.items()})
         self.under.clear()
-        self.under.update(calls_under_way(self.folder, kept))
+        calls, lost = calls_under_way(self.folder, kept)
+        self.under.update(calls)
+        for place, loss in lost:
+            self._take_lost(place, loss)
         there = set(names(self.folder))
         since = {name: end for name, end in kept.to.items() if name in there}
         self._reader = Reader(self.folder, since, most=limit())
@@ -147,8 +152,7 @@ class Digester:
 
     def _take(self, place: Place, record: Record) -> None:
         if isinstance(record, Lost):
-            self.lost.append(record)
-            self._lost_beginnings += record.calls if is_damage(record) else 0
+            self._take_lost(place, record)
         elif isinstance(record, Accepted):
             self._take_accepted(place, record)
         elif (call := self.under.get(record.exchange)) is not None:
@@ -156,17 +160,26 @@ class Digester:
         else:
             self._note_orphan(place, record)
 
+    def _take_lost(self, place: Place, loss: Lost) -> None:
+        """What is missing from a damaged file is counted once, however often it is read."""
+        if is_damage(loss):
+            if place.position in self._holes[place.segment]:
+                return
+            self._holes[place.segment].add(place.position)
+            self._lost_beginnings += loss.calls
+        self.lost.append(loss)
+
     def _note_orphan(self, place: Place, record: ReplyBytes | Ended) -> None:
         """A call whose beginning is not in the journal: it was damaged, counted already or not."""
         if not settings.CHAT_HISTORY_ENABLED or record.exchange in self._known_missing:
             return
         if len(self._known_missing) < MOST_ORPHANS:
             self._known_missing.add(record.exchange)
+        why = f"the journal is damaged: the beginning of a call is missing before byte {place.start} of {place.segment}"
+        logger.error("Exchange %s cannot be recorded: %s.", record.exchange, why)
         if self._lost_beginnings:
             self._lost_beginnings -= 1
             return
-        why = f"the journal is damaged: the beginning of a call is missing before byte {place.start} of {place.segment}"
-        logger.error("Exchange %s cannot be recorded: %s.", record.exchange, why)
         self.lost.append(Lost(at=record.at, calls=1, lost_bytes=0, why=why))
 
     def _take_accepted(self, place: Place, record: Accepted) -> None:
@@ -263,7 +276,7 @@ class Digester:
         for exchange, call in self.under.items():
             if exchange not in done:
                 for segment, places in call.places.items():
-                    needed[segment] = min(places[0].start, needed.get(segment, places[0].start))
+                    needed[segment] = min(places[0].begins, needed.get(segment, places[0].begins))
         return needed
 
     def _commit_position(self, reader: Reader) -> None:
@@ -299,7 +312,8 @@ class Digester:
             for exchange, call in self.under.items()
             if exchange not in done
         }
-        self._offered = Position(start=self._needed(done), to=dict(reader.read_to), filed=filed)
+        holes = {name: sorted(ends) for name, ends in self._holes.items() if ends and name in reader.read_to}
+        self._offered = Position(start=self._needed(done), to=dict(reader.read_to), filed=filed, holes=holes)
         positions.keep(
             self.name,
             self._offered,

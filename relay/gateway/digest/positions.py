@@ -11,7 +11,7 @@ hosts may differ.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -33,6 +33,8 @@ class Position:
     start: Mapping[str, int] = field(default_factory=dict)
     to: Mapping[str, int] = field(default_factory=dict)
     filed: Mapping[UUID, bool] = field(default_factory=dict)
+    # Where holes in damaged segments end: their loss is counted.
+    holes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     # The release before this one kept the calls that were done instead: all others may be under way, and filed.
     done: frozenset[UUID] | None = None
 
@@ -45,6 +47,7 @@ def kept_of(journal: str) -> Position:
     return Position(
         start=kept.get("from", {}),
         to=kept.get("to", {}),
+        holes=kept.get("holes", {}),
         filed={UUID(name): bool(filed) for name, filed in kept.get("under_way", {}).items()},
         done=None if "under_way" in kept else frozenset(map(UUID, kept.get("done", ()))),
     )
@@ -52,11 +55,13 @@ def kept_of(journal: str) -> Position:
 
 def keep(journal: str, position: Position, *, digested_at: datetime | None, lost: Iterable[Lost]) -> None:
     """To be called in the transaction that writes what was made of all that lies before it."""
-    kept = {
+    kept: dict[str, Any] = {
         "from": position.start,
         "to": position.to,
         "under_way": {exchange.hex: int(filed) for exchange, filed in position.filed.items()},
     }
+    if position.holes:
+        kept["holes"] = position.holes
     values: dict[str, Any] = {"position": kept}
     _write(journal, values if digested_at is None else values | {"digested_at": digested_at})
     for loss in lost:

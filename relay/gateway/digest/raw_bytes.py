@@ -19,7 +19,7 @@ from django.conf import settings
 from relay.gateway.digest import files_aside
 from relay.gateway.digest.plans import LargeBody, Under
 from relay.gateway.records import head_size
-from relay.gateway.segments import CHUNK, FRAME, Place
+from relay.gateway.segments import CHUNK, Place
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def pieces_of(folder: Path, call: Under, what: What) -> Iterator[bytes]:
 
 
 def _behind_head(fd: int, place: Place, letters: bytes) -> Iterator[bytes]:
-    at = place.start + FRAME.size
+    at = place.start + place.frame
     start = os.pread(fd, 64, at)
     if start[:1] not in [bytes([letter]) for letter in letters]:
         return

@@ -3,18 +3,26 @@ one came, and nothing else that lies there.
 
 A row whose call is under way was ended by nobody but the sweep, which took its silence for the death of its server: the
 end that the journal has is the true one.
+
+The files may have been damaged since they were read. What is missing now and was not before is lost: of a call of which
+nothing is left, the row is ended.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
+from collections.abc import Container
 from pathlib import Path
 from uuid import UUID
 
 from django.conf import settings
 
+from history import exchanges
 from history.exchanges import SERVER_LOST
 from history.models import Exchange
+from relay.gateway.damage import is_damage
+from relay.gateway.digest.answers import DAMAGED
 from relay.gateway.digest.exchange_rows import HELPER
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
@@ -22,11 +30,15 @@ from relay.gateway.digest.prefills import PREFILLED
 from relay.gateway.digest.raw_bytes import limit
 from relay.gateway.records import Accepted, Lost
 from relay.gateway.segment_reader import read
-from relay.gateway.segments import names
+from relay.gateway.segments import Place, is_written, names
+
+logger = logging.getLogger(__name__)
 
 
-def calls_under_way(folder: Path, position: Position) -> OrderedDict[UUID, Under]:
-    calls = _read_again(folder, position)
+def calls_under_way(folder: Path, position: Position) -> tuple[OrderedDict[UUID, Under], list[tuple[Place, Lost]]]:
+    """The calls, and what is lost of the segments that tell of them."""
+    calls, lost = _read_again(folder, position)
+    _end_missing(position, calls)
     rows = Exchange.objects.in_bulk([exchange for exchange in calls if position.filed.get(exchange, True)])
     for exchange, call in list(calls.items()):
         row = rows.get(exchange)
@@ -40,18 +52,29 @@ def calls_under_way(folder: Path, position: Position) -> OrderedDict[UUID, Under
             call.asked = asked.without_body()
         elif row is not None or position.filed.get(exchange):  # done, or erased in the meantime
             del calls[exchange]
-    return calls
+    return calls, lost
 
 
-def _read_again(folder: Path, position: Position) -> OrderedDict[UUID, Under]:
+def _end_missing(position: Position, calls: Container[UUID]) -> None:
+    missing = [exchange for exchange, is_filed in position.filed.items() if is_filed and exchange not in calls]
+    for row in Exchange.objects.filter(pk__in=missing, ended_at=None):
+        logger.error("Exchange %s is missing from the journal: nothing more is known of it.", row.pk)
+        exchanges.finish(row, None, end_reason=DAMAGED)
+
+
+def _read_again(folder: Path, position: Position) -> tuple[OrderedDict[UUID, Under], list[tuple[Place, Lost]]]:
     calls: OrderedDict[UUID, Under] = OrderedDict()
+    lost: list[tuple[Place, Lost]] = []
     there = [name for name in names(folder) if name in position.start and name in position.to]
-    for place, record in read(folder, position.start, until=position.to, only=there, most=limit()):
-        if isinstance(record, Lost):  # counted already
+    ended = {name for name in there if not is_written(folder / name)}
+    for place, record in read(folder, position.start, until=position.to, only=there, ended=ended, most=limit()):
+        if isinstance(record, Lost):
+            if is_damage(record):
+                lost.append((place, record))
             continue
         if not isinstance(record, Accepted):
             if (call := calls.get(record.exchange)) is not None:
                 call.note(place, record)
         elif position.has_under_way(record.exchange) and settings.CHAT_HISTORY_ENABLED:
             calls[record.exchange] = Under.begun(place, record)
-    return calls
+    return calls, lost

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from relay.gateway.segments import MAGIC, names
+from relay.gateway.frames import START
+from relay.gateway.segments import names
 from relay.models import JournalPosition
 from relay.processes import all_here
 
@@ -80,7 +81,7 @@ def _waiting(folder: Path, digested_to: dict[str, int]) -> int:
             size = (folder / name).stat().st_size
         except FileNotFoundError:
             continue
-        total += max(0, size - max(digested_to.get(name, 0), len(MAGIC)))
+        total += max(0, size - max(digested_to.get(name, 0), START))
     return total
 
 
