@@ -21,6 +21,7 @@ from daphne.ws_protocol import WebSocketProtocol
 from twisted.internet.defer import Deferred
 from twisted.web.http import HTTPChannel
 
+from project.server.frames import FrameMeter
 from project.server.limits import HEADER_SECONDS
 
 # More of a body than this is not kept in memory for an application that does not take it.
@@ -193,7 +194,7 @@ class Factory(HTTPFactory):  # type: ignore[misc]
 
 
 class Socket(WebSocketProtocol):  # type: ignore[misc]
-    """The size limit of messages holds for what clients send. Autobahn refuses our own longer messages, too."""
+    """Limits of size and number hold for what clients send. Autobahn refuses our own longer messages, too."""
 
     maxMessagePayloadSize: int  # noqa: N815
 
@@ -203,6 +204,16 @@ class Socket(WebSocketProtocol):  # type: ignore[misc]
             super().serverSend(content, binary)
         finally:
             self.maxMessagePayloadSize = limit
+
+    def connectionMade(self) -> None:  # noqa: N802
+        self.meter = FrameMeter()
+        super().connectionMade()
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        if self.meter.allows(data):
+            super().dataReceived(data)
+        else:
+            self.transport.abortConnection()
 
 
 class Server(DaphneServer):  # type: ignore[misc]

@@ -1,11 +1,16 @@
-"""Size limit of websocket messages, for servers that have none of their own or a large one (Granian)."""
+"""Limits of websocket traffic: the size of a message, and how many frames a client may send.
+
+Each frame is handled in Python on the event loop, also a ping or a fragment of one byte: 8 MB of such frames stopped
+Daphne and Uvicorn for five seconds. Granian handles frames in Rust.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from project.server.limits import MOST_FRAME_BYTES
+from project.server.limits import FRAMES_AT_ONCE, FRAMES_PER_SECOND, MOST_FRAME_BYTES
 
 Message = Mapping[str, Any]
 TOO_BIG = 1009
@@ -24,3 +29,47 @@ def limit_frames(
         return {"type": "websocket.disconnect", "code": TOO_BIG}
 
     return receive_limited
+
+
+class FrameMeter:
+    """Counts the frames that a client sends, by their headers alone, before the server parses any of them."""
+
+    def __init__(self) -> None:
+        self._is_handshake = True
+        self._head = b""  # of a frame whose header is not complete
+        self._skip = 0  # bytes of a payload that are still to come
+        self._left, self._at = float(FRAMES_AT_ONCE), time.monotonic()
+
+    def allows(self, data: bytes) -> bool:
+        """Whether the client has kept to the limit with these bytes. The first ones are the handshake."""
+        if self._is_handshake:
+            self._is_handshake = False
+            data = data.partition(b"\r\n\r\n")[2]
+        now = time.monotonic()
+        self._left = min(FRAMES_AT_ONCE, self._left + (now - self._at) * FRAMES_PER_SECOND)
+        self._at = now
+        return self._count(data)
+
+    def _count(self, data: bytes) -> bool:
+        place = self._skip
+        if place > len(data):
+            self._skip -= len(data)
+            return True
+        self._skip = 0
+        if self._head:
+            data, place, self._head = self._head + data[place:], 0, b""
+        while place < len(data):
+            start, size = place, len(data) - place
+            length = data[start + 1] & 0x7F if size > 1 else 0
+            header = 2 + {126: 2, 127: 8}.get(length, 0) + 4
+            if size < header:
+                self._head = data[start:]
+                return True
+            if length > 125:
+                length = int.from_bytes(data[start + 2 : start + header - 4], "big")
+            place += header + length
+            self._left -= 1
+            if self._left < 0:
+                return False
+        self._skip = place - len(data)
+        return True

@@ -10,6 +10,9 @@ KNOWN_BYTES = 3 * 1024 * 1024
 # One message of a websocket. Daphne has the same limit of its own.
 MOST_FRAME_BYTES = 1024 * 1024
 
+# Frames of one websocket, pings and fragments included: at once, and in each second. A client sends a few.
+FRAMES_AT_ONCE, FRAMES_PER_SECOND = 2_000, 200
+
 HEADER_SECONDS = 10.0
 # A body may take this long, and longer if bytes keep coming at this rate.
 BODY_SECONDS = 30.0

@@ -12,6 +12,7 @@ from typing import Any
 
 from django.conf import settings
 
+from project.server.frames import FrameMeter
 from project.server.limits import HEADER_SECONDS, KEEP_ALIVE_SECONDS, MOST_FRAME_BYTES
 
 logger = logging.getLogger(__name__)
@@ -28,12 +29,34 @@ def set_deadlines(receive: Any) -> None:
         return
     config = lifespan.config  # type: ignore[union-attr]
     config.http_protocol_class = with_header_deadline(config.http_protocol_class)
+    if config.ws_protocol_class is not None:
+        config.ws_protocol_class = with_frame_limit(config.ws_protocol_class)
     if config.timeout_keep_alive == UVICORNS_KEEP_ALIVE:
         config.timeout_keep_alive = KEEP_ALIVE_SECONDS
     if config.timeout_graceful_shutdown is None:
         config.timeout_graceful_shutdown = settings.PARLEY_RELAY_STOP_SECONDS
     if config.ws_max_size == UVICORNS_FRAME_BYTES:
         config.ws_max_size = MOST_FRAME_BYTES
+
+
+def with_frame_limit(base: Any) -> Any:
+    """A subclass of Uvicorn's websocket protocol, which ends when the client sends too many frames."""
+
+    class Socket(base):  # type: ignore[misc]
+        def connection_made(self, transport: Any) -> None:
+            self.meter = FrameMeter()
+            super().connection_made(transport)
+
+        def data_received(self, data: bytes) -> None:
+            if not self.meter.allows(data):
+                self.transport.abort()
+                return
+            super().data_received(data)
+            # Uvicorn waits for ever after a handshake that its parser refuses, for instance one of long headers.
+            if not getattr(self, "handshake_initiated", True):
+                self.transport.close()
+
+    return Socket
 
 
 def with_header_deadline(base: Any) -> Any:

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,8 @@ import zstandard
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from project.server.frames import FrameMeter
+from project.server.limits import FRAMES_AT_ONCE
 from tests.house.databases import ready_file
 from tests.house.processes import SERVERS, Process, clean_environment, free_port, manage, serving
 from tests.vendors import KEYS, Vendors
@@ -390,3 +392,62 @@ def test_refusals_have_the_form_that_callers_expect(site: Site) -> None:
     status, body, _ = site.ask("POST", "/healthz", large)
     assert (status, body.startswith(b"Sign in")) == (401, True)
     assert "Traceback" not in site.process.output
+
+
+# Websocket frames.
+
+
+def frame(code: int, payload: bytes = b"", *, is_last: bool = True) -> bytes:
+    """One masked frame; a mask of zeros changes nothing."""
+    return bytes([code | (0x80 if is_last else 0), 0x80 | len(payload)]) + b"\0\0\0\0" + payload
+
+
+FLOODS = {
+    "fragments": frame(1, b"{", is_last=False) + frame(0, b" ", is_last=False) * 300_000,
+    "empty fragments": frame(1, b"{", is_last=False) + frame(0, is_last=False) * 300_000,
+    "pings": frame(9, b"x") * 300_000,
+    "pongs": frame(10) * 300_000,
+}
+
+
+@contextmanager
+def websocket_of(site: Site, headers: str) -> Iterator[socket.socket]:
+    with site.connect() as connection:
+        head = f"GET /ws/v1/ HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        wish = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        connection.sendall(f"{head}{wish}x-api-key: {site.key}\r\n{headers}\r\n".encode())
+        yield connection
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_of_small_frames_does_not_keep_others_waiting(site: Site, name: str) -> None:
+    ends: list[bytes] = []
+
+    def flood() -> None:
+        with websocket_of(site, "") as connection:
+            assert b" 101 " in connection.recv(100)
+            with suppress(ConnectionError):
+                connection.sendall(FLOODS[name])
+            ends.append(read_all(connection) if site.server != "granian" else b"")
+
+    slowest = site.slowest_beside(flood)
+    assert ends, "the socket stays open"
+    assert slowest <= FACTOR * max(site.idle) + SECONDS, f"{slowest:.2f} s; alone {max(site.idle):.2f} s"
+
+
+def test_a_handshake_that_is_refused_is_not_waited_for(site: Site) -> None:
+    with websocket_of(site, f"x: {'y' * 9_000}\r\n") as connection:
+        assert connection.recv(100).split(b" ")[1:2] in ([], [b"101"], [b"400"], [b"431"])
+
+
+def test_frames_are_counted_however_they_arrive() -> None:
+    payload = b"x" * 70_000
+    long = bytes([0x81, 0x80 | 127]) + len(payload).to_bytes(8, "big") + b"\0\0\0\0" + payload
+    middle = bytes([0x81, 0x80 | 126]) + (300).to_bytes(2, "big") + b"\0\0\0\0" + b"y" * 300
+    sent = b"GET / HTTP/1.1\r\n\r\n" + (long + middle + frame(9) + frame(1, b"abc")) * 3
+    for size in (len(sent), 1, 7, 1_000):
+        meter = FrameMeter()
+        assert meter.allows(sent[: max(size, 18)])
+        assert all(meter.allows(sent[start : start + size]) for start in range(max(size, 18), len(sent), size))
+        assert FRAMES_AT_ONCE - 12 <= meter._left <= FRAMES_AT_ONCE
+        assert not meter.allows(frame(9) * (FRAMES_AT_ONCE + 100))
