@@ -127,6 +127,21 @@ def test_search_finds_no_title_of_others_and_shows_none(session: Session, grant:
     assert search(reader, WORDS).hits[0].title == session.title
 
 
+@pytest.mark.parametrize(
+    "page",
+    ["/history/", "/rail/", "/palette/", "/admin/history/session/", "/api/history/sessions", "/api/history/search"],
+)
+def test_no_search_tells_whether_a_hidden_title_has_a_word(
+    client: Client, session: Session, grant: Grant, page: str
+) -> None:
+    """The same answer for a word of the title as for a word of no title."""
+    client.force_login(grant("view"))
+    right, wrong = (client.get(page, {"q": word}).content.decode() for word in (WORDS, "nosuchwordanywhere"))
+    ids = [str(session.pk) in answer for answer in (right, wrong)]
+    assert ids[0] == ids[1]
+    assert right.count("Session of") == wrong.count("Session of")
+
+
 def test_a_session_is_called_by_no_words_of_its_own(session: Session) -> None:
     """Its name is used wherever rows refer to it."""
     assert WORDS not in str(session)

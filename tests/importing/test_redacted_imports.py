@@ -14,7 +14,19 @@ from history.importing import Item, Outcome
 from history.models import ApiKey, Session
 from history.verification import verify
 from project.accounts.models import User
-from tests.importing.files import claude_code, lines, text
+from tests.importing.files import (
+    chatgpt,
+    chatgpt_node,
+    claude_code,
+    codex_meta,
+    codex_said,
+    document,
+    lines,
+    rollout,
+    text,
+    tool_result,
+    tool_use,
+)
 from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
@@ -60,6 +72,41 @@ def test_credentials_in_imported_conversations_are_redacted(bring: Any, ada: Use
     assert SECRET not in item.title
     assert not is_stored(SECRET)
     assert list(verify()) == []
+
+
+EVERYWHERE = {
+    "claude code": lines(
+        claude_code("user", "u1", None, "go", cwd=f"/home/{SECRET}", gitBranch=SECRET, unknown={"deep": [SECRET]}),
+        claude_code("assistant", "a1", "u1", [tool_use("c1", command=f"curl -H {SECRET}", **{SECRET: "a key"})]),
+        claude_code("user", "u2", "a1", [tool_result("c1", SECRET)], toolUseResult={"stdout": SECRET, SECRET: 1}),
+        claude_code("assistant", "a2", "u2", [{"type": "thinking", "thinking": SECRET}, tool_use("c2", name=SECRET)]),
+    ),
+    "codex": lines(
+        codex_meta(note=f"/x/{SECRET}", instructions=SECRET),
+        codex_said("user", SECRET),
+        rollout("response_item", type="function_call", name="sh", arguments=f'{{"c": "{SECRET}"}}', call_id="c1"),
+        rollout("response_item", type="function_call_output", call_id="c1", output=SECRET),
+    ),
+    "chatgpt": document(
+        [
+            chatgpt(
+                chatgpt_node("n1", None, "user", [SECRET], children=["n2"]),
+                chatgpt_node("n2", "n1", "assistant", [f"yes, {SECRET}"], metadata={"note": SECRET}),
+                title=SECRET,
+            )
+        ]
+    ),
+}
+
+
+@pytest.mark.parametrize("program", EVERYWHERE)
+def test_credentials_in_every_place_of_a_file_are_redacted(bring: Any, ada: User, program: str) -> None:
+    """Arguments and their names, results, thoughts, names of tools, folders, branches, titles and unknown fields."""
+    key = keys.create(name="laptop", owner=ada, recording="redacted").api_key
+    items = bring(EVERYWHERE[program], key)
+    assert [item.outcome for item in items] == [Outcome.IMPORTED]
+    assert SECRET not in str(items)
+    assert not is_stored(SECRET)
 
 
 def test_what_people_import_themselves_is_kept_as_it_is(bring: Any) -> None:
