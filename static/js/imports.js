@@ -7,6 +7,10 @@ const zone = document.getElementById("drop-zone");
 const progress = document.getElementById("import-progress");
 const problem = document.getElementById("import-problem");
 const TRIES = 5;
+const LARGEST_PIECE = Number(form.dataset.piece);
+const SMALLEST_PIECE = Math.min(64 * 1024, LARGEST_PIECE);
+// Pieces grow while they take less than a second, so that progress moves on a slow connection, too.
+let piece = SMALLEST_PIECE;
 let isSending = false;
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -57,9 +61,14 @@ async function postPatiently(address, options) {
 
 /** 409 says how much of the file has arrived. */
 async function sendPiece(address, file, offset) {
-  const body = file.slice(offset, offset + Number(form.dataset.piece));
+  const body = file.slice(offset, offset + piece);
   const headers = { "Content-Type": "application/octet-stream" };
-  return (await postPatiently(`${address}?offset=${offset}`, { body, headers, accepts: [409] })).size;
+  const began = performance.now();
+  const { size } = await postPatiently(`${address}?offset=${offset}`, { body, headers, accepts: [409] });
+  const seconds = (performance.now() - began) / 1000;
+  if (seconds < 1) piece = Math.min(LARGEST_PIECE, piece * 2);
+  else if (seconds > 4) piece = Math.max(SMALLEST_PIECE, piece / 2);
+  return size;
 }
 
 async function sendAll(files) {

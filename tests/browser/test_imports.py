@@ -56,6 +56,18 @@ def test_files_are_sent_in_pieces_and_the_report_leads_to_what_was_imported(
     expect(page.get_by_text("Hi.", exact=True)).to_be_visible()
 
 
+def test_the_first_piece_is_small_so_that_progress_moves_on_slow_networks(page: Page, site: str, ada: User) -> None:
+    pieces: list[str] = []
+    page.on("request", lambda sent: pieces.append(sent.url) if "/pieces/" in sent.url else None)
+    enter(page, site, ada)
+    page.goto("/import/")
+    file: FilePayload = {"name": "a.json", "mimeType": "application/json", "buffer": b"[" + b" " * 400_000 + b"]"}
+    page.get_by_label("Files or archives").set_input_files([file])
+    page.get_by_role("button", name="Import").click()
+    expect(page).to_have_url(re.compile(r"/import/[0-9a-f-]{36}/$"))
+    assert [address.partition("offset=")[2] for address in pieces[:2]] == ["0", "65536"]
+
+
 def test_it_works_without_javascript(plain: Page, site: str, ada: User) -> None:
     enter(plain, site, ada)
     plain.goto("/import/")
