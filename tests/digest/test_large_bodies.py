@@ -118,6 +118,7 @@ def test_memory_does_not_grow_with_what_is_too_large(relay: Relay) -> None:
     relay.ask(CHAT, body_of("Hello"), said("Hi."))
     exchanges = [relay.send(CHAT, body_of("y" * (20 * MB)))]
     exchanges.append(relay.send(CHAT, body_of("Long")))
+    relay.journal.reply(exchanges[0], reply_bytes(CHAT, said("Hi."), stream=False))
     piece = b"z" * (64 * 1024)
     for _ in range(40 * MB // len(piece)):
         relay.journal.reply(exchanges[1], piece)

@@ -191,6 +191,24 @@ class TestBranches:
         assert ask("S2", "u1", "a1", "u2 edited", answer="a2b") == "S2"
         assert ask("S1", "u1", "a1", "u2", "a2", "u3", "a3", "u4", answer="a4") == "S1"
 
+    def test_the_path_has_no_instruction_of_a_branch_that_was_left(self, relay: Relay) -> None:
+        """Qwen Code 0.15.10 asks an agent of its own what to remember, after each turn and with all that was said."""
+        instruction = {"role": "system", "content": "You are Qwen Code."}
+        tools = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("edit", "agent")]
+        talk = Chat(relay)
+        talk.body |= {"messages": [instruction], "tools": tools}
+        for turn in range(3):
+            talk.ask(f"Question {turn}", said(f"Answer {turn}."))
+            memory = [{"role": "system", "content": "Extract memories."}, *talk.body["messages"][1:]]
+            memory.append({"role": "user", "content": "What is worth remembering?"})
+            relay.ask(CHAT, {**talk.body, "messages": memory, "tools": tools[:1]}, said("Nothing."))
+        talk.ask("Last question", said("Last answer."))
+        (session,) = sessions()
+        kinds = Message.objects.filter(on_path=True, kind__in=("system_instruction_set", "tools_offered"))
+        assert [row.content for row in kinds.order_by("seq")] == ["You are Qwen Code.", "edit, agent"]
+        assert path_of(session)[-2:] == ["u:Last question", "a:Last answer."]
+        assert list(verify()) == []
+
     def test_results_under_an_id_that_is_used_again_have_not_changed(self, relay: Relay) -> None:
         talk = Chat(relay)
         for turn in range(3):

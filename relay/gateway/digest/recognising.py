@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 
 from history import fingerprints
-from history.entries import LEAVES, ModelInput, ModelOutput
+from history.entries import LEAVES, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
 from history.models import Message, Session
 from relay.gateway.digest import compaction, references
 from relay.gateway.digest.reading import Asked
@@ -27,6 +27,7 @@ from relay.models import NamedReply
 CLIENT_ID, REPLY, CACHE_KEY = "client id", "previous response", "cache key"
 FINGERPRINT, STICKY, NEW = "fingerprint", "sticky", "new"
 COMPLETE = "complete"
+INSTRUCTIONS = frozenset({SystemInstructionSet.kind, ToolsOffered.kind})
 # Most requests add one to three entries to what is known: the newest are looked for first.
 NEWEST = 6
 MOST_GENERATIONS = 20
@@ -335,7 +336,7 @@ def _search(asked: Asked, places: Iterable[int], session: Session | None) -> _Ma
 
 def _rank(row: tuple[Any, ...], wanted: dict[bytes, int]) -> tuple[Any, ...]:
     """The longest; in the original rather than in a copy, of which the program knows nothing; where a conversation
-    ended rather than where one has gone on already, for two may begin alike; on the path rather than beside it; the
-    newest."""
-    mark, _session, seq, _kind, created_at, on_path, head, forked_from = row
-    return wanted[mark], forked_from is None, seq == head, on_path, created_at, seq
+    ended rather than where one has gone on already, for two may begin alike; what was said rather than an instruction
+    that followed it, which belongs to what was said next; on the path rather than beside it; the newest."""
+    mark, _session, seq, kind, created_at, on_path, head, forked_from = row
+    return wanted[mark], forked_from is None, seq == head, kind not in INSTRUCTIONS, on_path, created_at, seq
