@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from history.models import Session
+from project.accounts.models import User
 from relay.models import Allowance
 from tests.browser.conftest import Look, enter, judge, wear
 from tests.talk import chat_of
@@ -47,6 +49,20 @@ def test_a_conversation_of_16_turns_is_printed_whole_or_says_that_it_is_not(
     text = page.evaluate("document.body.innerText")
     printed = sum(f"Question {number}\n" in text for number in range(16))
     assert printed == 16 or "Part of this conversation is not printed." in text
+
+
+def test_long_code_is_printed_whole_and_dark_on_paper(page: Page, site: str, ada: User) -> None:
+    User.objects.filter(pk=ada.pk).update(theme="dark")
+    session = chat_of(ada, "Show it", f"```python\nprint('{'x' * 400}')\n" + "line\n" * 60 + "```")
+    enter(page, site, ada)
+    page.emulate_media(media="print")
+    for address in (f"/s/{session.pk}/", f"/s/{session.pk}/whole/"):
+        page.goto(address)
+        code = page.locator(".entry pre").first
+        hidden = "(e) => [e.scrollWidth - e.clientWidth, e.scrollHeight - e.clientHeight]"
+        assert code.evaluate(hidden) == [0, 0], address
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        assert max(int(part) for part in re.findall(r"\d+", ink)) < 100, ink
 
 
 def test_the_history_is_printed_without_its_controls(page: Page, site: str, ada: Any, long_session: Session) -> None:
