@@ -38,6 +38,7 @@ from history.errors import NoSuchEntry
 from history.models import Exchange, Message, Session
 from history.previews import entries_in_brief
 from history.selectors import PAGE, Page, messages_of
+from history.text.visible import has_visible_text
 from history.unkept import unkept_answer
 
 SHOWN_CALLS = 200
@@ -172,7 +173,7 @@ class Transcript:
 
 
 def _is_shown(part: Part) -> bool:
-    return bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Reasoning)
+    return has_visible_text(part.text) if isinstance(part, Text) else not isinstance(part, Reasoning)
 
 
 def read_page(session: Session, place: Place) -> Transcript:

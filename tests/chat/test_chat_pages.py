@@ -585,9 +585,10 @@ def test_the_head_names_who_read_the_session_until_its_owner_has_seen_it(
 
 
 @pytest.mark.django_db
-def test_an_empty_answer_says_so_and_offers_another(reader: Client, ada: Any) -> None:
+@pytest.mark.parametrize("nothing", ["", " \n", "\u200b\ufeff"])
+def test_an_empty_answer_says_so_and_offers_another(reader: Client, ada: Any, nothing: str) -> None:
     session = chat_of(ada, "Why?")
-    recorder.append(session, answered(" "), after=1)
+    recorder.append(session, answered(nothing), after=1)
     html = page(reader, session)
     assert "The model returned an empty answer." in html
     assert re.search(r'class="button compact"[^>]*"regenerate", "seq": 2', html)

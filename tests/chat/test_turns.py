@@ -135,7 +135,17 @@ async def test_whoever_speaks_instead_of_answering_skips_the_question(talk: Talk
     assert "did not answer" in (result.text or result.error), "the model is told so, not an empty result"
 
 
-@pytest.mark.parametrize("arguments", ["{}", '{"question": "  "}', '{"question": 7}', "not JSON", '{"choices": ["a"]}'])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "{}",
+        '{"question": "  "}',
+        '{"question": "\\u200b\\n\\ufeff"}',
+        '{"question": 7}',
+        "not JSON",
+        '{"choices": ["a"]}',
+    ],
+)
 async def test_a_question_without_words_is_an_error_for_the_model(talk: Talk, arguments: str) -> None:
     await talk.agent(tools=["ask_user"])
     provider = talk.scripted([call("ask_user", arguments, call_id="q")], "I mean: which one?")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from django.utils.translation import gettext_lazy as _
 
+from history.text.visible import has_visible_text
 from relay.agent.tools.base import ToolContext, ToolError, tool
 
 
@@ -16,6 +17,6 @@ def ask_user(
     choices: Annotated[list[str] | None, "Answers to pick from, if there are only a few."] = None,
 ) -> str:
     """Ask the person a question and wait for the answer. Use it when only they can decide or know."""
-    if not question.strip():
+    if not has_visible_text(question):
         raise ToolError("The question is empty: write what the person is to answer.")
     return "The question was asked."

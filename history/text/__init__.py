@@ -1,0 +1,1 @@
+"""Small helpers for plain text. They know nothing of Django."""
