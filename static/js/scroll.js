@@ -55,6 +55,26 @@ if (toEnd) {
   remember();
 }
 
+// A long answer that was watched to its end stays whole: it is stored shortened, so the rest is loaded at once. Measured
+// from the end, its reader is at the same place afterwards.
+
+const MOST_LOADED = 1_000_000; // bytes
+let watchedAt = null; // where the reader of a live answer is
+
+document.addEventListener("htmx:wsBeforeMessage", () => {
+  watchedAt = document.querySelector("#rows > .live") ? talk.scrollTop : null;
+});
+
+document.addEventListener("htmx:wsAfterMessage", () => {
+  if (watchedAt === null || document.querySelector("#rows > .live")) return;
+  const answer = [...document.querySelectorAll("#rows > .answer")].at(-1);
+  const more = answer?.querySelector(".cut [data-size]");
+  if (!more || Number(more.dataset.size) > MOST_LOADED) return;
+  const place = watchedAt;
+  answer.addEventListener("htmx:afterSettle", () => (talk.scrollTop = place), { once: true });
+  more.click();
+});
+
 // A keyboard on the screen takes its part; not every browser tells the page's layout.
 
 const shown = window.visualViewport;

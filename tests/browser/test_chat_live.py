@@ -130,6 +130,21 @@ def test_a_reload_in_mid_stream_and_another_browser_show_the_same_and_go_on(
         answered(each, "one two three four five")
 
 
+def test_a_long_answer_stays_whole_where_it_was_watched(signed_in: Page, scripted: Scripted) -> None:
+    gate = asyncio.Event()
+    text = "".join(f"## Part {number}\n\nSome words.\n\n" for number in range(1, 1_000))
+    scripted([text, gate, "The end."])
+    begin(signed_in, "Write a long one")
+    expect(signed_in.locator("article.live h3", has_text="Part 999")).to_have_count(1)
+    talk = signed_in.locator("#talk")
+    talk.evaluate("(talk) => (talk.scrollTop = -3000)")
+    let_go(gate)
+    finished(signed_in)
+    expect(signed_in.locator("article.answer")).to_contain_text("The end.")
+    expect(signed_in.locator("article.answer .cut")).to_have_count(0)
+    until(signed_in, lambda: abs(talk.evaluate("(talk) => talk.scrollTop") + 3000) < 200)
+
+
 def test_closing_the_tab_loses_nothing(signed_in: Page, scripted: Scripted) -> None:
     gate = asyncio.Event()
     scripted(["A long ", gate, "answer."])
