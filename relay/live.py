@@ -229,9 +229,9 @@ class LiveAnswer:
 
     @classmethod
     async def so_far(
-        cls, output: ModelOutput | None, *, run: str, exchange: str, n: int, names: Sequence[str] = ()
+        cls, output: ModelOutput | None, *, run: str, exchange: str, n: int, names: Sequence[str] = (), label: str = ""
     ) -> LiveAnswer:
-        answer = cls(run=run, exchange=exchange, n=n, label=output.model if output else "")
+        answer = cls(run=run, exchange=exchange, n=n, label=label)
         for piece in pieces_of(output, names) if output else ():
             await answer._grow(piece)
         return answer

@@ -48,7 +48,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """An answer on its way, up to and including frame `n`; it will be stored after the entry `after`.
+    """An answer of `model` on its way, up to and including frame `n`; it will be stored after the entry `after`.
 
     Without an `exchange` no answer is being written, and `after` is the last entry of the run.
     """
@@ -59,6 +59,7 @@ class SoFar:
     names: tuple[str, ...] = ()
     after: int = 0
     retry: Retry | None = None
+    model: str = ""
 
 
 AnswerBelow = Callable[["LiveRun", Turn], Awaitable[Run]]
@@ -77,6 +78,7 @@ class LiveRun:
         self._after = turn.leaf
         self._assembler: Assembler | None = None
         self._retry: Retry | None = None
+        self._model = ""
         self._pending: list[Piece] = []
         self._has_news = asyncio.Event()
 
@@ -84,8 +86,8 @@ class LiveRun:
 
     async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
-        self._retry = None
-        self._tell("opened", model=prepared.route.name, role=role)
+        self._retry, self._model = None, prepared.route.name
+        self._tell("opened", model=self._model, role=role)
         exchanges.note_partial(prepared.exchange.pk, assembler.snapshot(), n=self.n)
 
     def retrying(self, error: ProviderError, seconds: float) -> None:
@@ -131,7 +133,7 @@ class LiveRun:
         self._flush()
         assembler = self._assembler
         output, names = (assembler.output(), assembler.part_names) if assembler is not None else (None, ())
-        return SoFar(str(self._exchange or ""), self.n, output, names, self._after, self._retry)
+        return SoFar(str(self._exchange or ""), self.n, output, names, self._after, self._retry, self._model)
 
     def stop(self, reason: str) -> None:
         if self.task is not None and not self.stop_reason:

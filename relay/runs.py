@@ -176,7 +176,8 @@ def noted(exchange: Exchange) -> SoFar:
     """The answer so far, as the process that writes it noted it last."""
     output = exchanges.partial_of(exchange)
     told = output.metadata if output else {}
-    return SoFar(str(exchange.pk), int(told.get("n", 0)), output, tuple(told.get("names", ())), exchange.after)
+    names, model = tuple(told.get("names", ())), f"{exchange.provider}/{exchange.model}"
+    return SoFar(str(exchange.pk), int(told.get("n", 0)), output, names, exchange.after, model=model)
 
 
 def running_in(session_id: UUID) -> list[Run]:

@@ -51,7 +51,12 @@ class Watch:
         if found is None or found.exchange != so_far.exchange or found.n < so_far.n:
             before = found if found is not None and found.exchange == so_far.exchange else None
             found = await LiveAnswer.so_far(
-                so_far.output, run=self.run, exchange=so_far.exchange, n=so_far.n, names=so_far.names
+                so_far.output,
+                run=self.run,
+                exchange=so_far.exchange,
+                n=so_far.n,
+                names=so_far.names,
+                label=so_far.model,
             )
             for frame in list(before.ahead.values()) if before else ():
                 await found.hear(frame)

@@ -19,16 +19,17 @@ from django.test import Client
 from history import recorder, retention
 from history.entries import ModelInput, Text
 from history.events import ReasoningPiece, TextPiece, ToolCallPiece
-from history.models import Message, Session
+from history.models import Exchange, Message, Session
 from project.accounts.models import User
 from relay import conversation, lookout
 from relay.database import in_database
 from relay.live_runs import LiveRun
 from relay.models import Agent, Run
-from relay.providers import registry
+from relay.providers import local, registry
 from relay.providers.base import Model
 from relay.providers.endpoints import Patience
 from relay.providers.http import HttpProvider
+from relay.providers.local_server import MODEL_NAME
 from relay.routing import sockets
 from tests.chat.conftest import Scripted, Talk
 from tests.vendors import Vendors, refuses, says
@@ -157,6 +158,21 @@ async def test_a_page_says_that_a_busy_provider_is_called_again(
     assert "This message has no answer." not in came
 
 
+async def test_a_page_that_loads_during_the_start_of_the_demo_model_says_so(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SERVER", local.LocalServer())  # another test may have started the one of this process
+    gate = asyncio.Event()
+    talk.scripted([gate, "Hello."], name="local", models=(Model(name=MODEL_NAME, window=4096),))
+    session = await talk.begin("Anybody there?")
+    await talk.until(lambda: Exchange.objects.filter(ended_at=None).exists())
+    page, _ = await open_page(talk.user, session)
+    await page.until("The demo model is starting.")
+    gate.set()
+    await page.until("The answer is finished")
+    await page.socket.disconnect(timeout=10)
+
+
 async def test_a_page_that_comes_in_the_middle_sees_the_text_so_far_and_then_only_what_is_new(talk: Talk) -> None:
     gate = asyncio.Event()
     talk.scripted(["one two ", gate, "three"])
@@ -253,7 +269,7 @@ async def test_who_comes_second_is_told_and_sees_a_branch_of_their_own(talk: Tal
     await page.until("You said one")
     await other.say("send", text="two", after=seen)
     came = await other.until("You said two")
-    assert "branch of its own" in came
+    assert "Your message is on its own branch." in came
     gate.set()
     came = await other.until("The answer is finished")
     assert re.search(r'<article class="entry answer" id="m\d+".*You said two', came, re.DOTALL)

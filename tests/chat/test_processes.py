@@ -332,7 +332,7 @@ def test_two_tabs_at_once_from_one_parent_give_two_branches_and_nothing_is_lost(
     second.until(lambda page: "two" in page.talk and "An answer." in page.talk and not page.run)
     assert "two" not in first.talk
     assert "one" not in second.talk
-    assert sorted("branch of its own" in page.notices for page in (first, second)) == [False, True]
+    assert sorted("on its own branch" in page.notices for page in (first, second)) == [False, True]
     for page, text in ((first, "one"), (second, "two")):
         told = program.ask("history", leaf=page.after, count=2)["messages"]
         assert [one["content"] for one in told] == [text, "An answer."]
