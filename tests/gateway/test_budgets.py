@@ -28,7 +28,7 @@ from tests.gateway.asking import HI, ask, asking
 from tests.gateway.relayed import Relay
 from tests.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.gateway.test_limits_shared import done
-from tests.house.processes import wait_for
+from tests.house.processes import free_port, wait_for
 from tests.vendors import Vendors, says
 
 # One person, one budget.
@@ -148,14 +148,18 @@ def burst(relay: Relay, key: str, count: int) -> list[tuple[int, str]]:
 
 @pytest.mark.any_database
 @pytest.mark.parametrize("whose", ["key", "owner"])
-@pytest.mark.parametrize("redis_is", ["used", "absent"])
+@pytest.mark.parametrize("redis_is", ["used", "absent", "away"])
 def test_calls_at_once_exceed_a_budget_by_one_answer_at_most(
     relay: Relay, ada: User, vendors: Vendors, settings: Any, request: Any, whose: str, redis_is: str
 ) -> None:
     if redis_is == "used":
         request.getfixturevalue("store")
-    else:
+    elif redis_is == "absent":
         settings.REDIS_URL = ""
+    else:  # configured, and nothing listens there: each process counts for itself
+        settings.REDIS_URL = f"redis://127.0.0.1:{free_port()}/0"
+        shared._plain_client.cache_clear()
+        request.addfinalizer(shared._plain_client.cache_clear)
     for _ in range(20):
         vendors.plays("openai-chat", replace(says("Hello."), delay=0.05))
     settings.PARLEY_CHAT_TOKENS_PER_DAY = 100 if whose == "owner" else 0
