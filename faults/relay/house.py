@@ -56,7 +56,9 @@ class Recorded:
 
 
 class House:
-    def __init__(self, folder: Path, *, database: str, upstream: str, data: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, database: str, upstream: str, data: Path | None = None, **variables: str
+    ) -> None:
         self.folder, self.data, self.port = folder, data or folder / "data", free_port()
         self.variables = {
             "DATABASE_URL": database,
@@ -64,6 +66,7 @@ class House:
             "PARLEY_DIGESTER": "process",
             "OPENAI_BASE_URL": upstream,
             "OPENAI_API_KEY": "sk-played",
+            **variables,
         }
         self.process: Process | None = None
         self._manage("migrate", "--verbosity", "0")
@@ -108,12 +111,12 @@ class House:
 
 
 @contextmanager
-def house(folder: Path, *, server: str, data: Path | None = None) -> Iterator[House]:
+def house(folder: Path, *, server: str, data: Path | None = None, **variables: str) -> Iterator[House]:
     """`server`: the folder of a PostgreSQL that is running; nothing: a SQLite file."""
     own = folder / f"house-{secrets.token_hex(3)}"
     own.mkdir()
     with vendor() as upstream:
-        made = House(own, database=_database(own, server), upstream=upstream, data=data)
+        made = House(own, database=_database(own, server), upstream=upstream, data=data, **variables)
         made.start()
         try:
             yield made

@@ -1,4 +1,4 @@
-"""A very large reply, and a small one that unpacks to a very large one: the digester's memory stays bounded."""
+"""Very large bodies: a reply, one that unpacks to more, one without a line end, a request. Memory stays bounded."""
 
 from __future__ import annotations
 
@@ -14,22 +14,30 @@ MOST_GROWTH = 64 * 1024  # KB
 
 def run(folder: Path, server: str, rounds: int) -> str:
     size = max(20, 5 * rounds)
-    with house(folder, server=server) as here:
+    with house(folder, server=server, PARLEY_RELAY_BODY_MB=str(size + 1)) as here:
         for number in range(20):
             ask(here, number)
         wait_for(lambda: len(here.recorded().rows) == 20, seconds=60, what="the first calls in the record")
-        before = peak_memory(here)
-        for number, more in ((101, f" large {size}"), (102, f" bomb {10 * size}")):
+        before, relayed = peak_memory(here), relay_memory(here)
+        kinds = (f" large {size}", f" bomb {10 * size}", f" line {size}", "y" * size * 1024 * 1024)
+        for number, more in enumerate(kinds, start=101):
             status = ask(here, number, more=more).status
-            assert status == 200, f"the reply to{more} came with status {status}"
+            assert status == 200, f"the reply to{more[:20]} came with status {status}"
         began = time.monotonic()
-        recorded = here.settled(at_least=22)
+        recorded = here.settled(at_least=24)
         seconds, growth = time.monotonic() - began, peak_memory(here) - before
+        relayed = relay_memory(here) - relayed
     unread = [row for row in recorded.rows if row["unread"]]
-    assert len(unread) == 2, f"{len(unread)} replies are put aside instead of 2"
+    assert len(unread) == 3, f"{len(unread)} replies are put aside instead of 3"
     assert growth <= MOST_GROWTH, f"the digester grew by {growth // 1024} MB"
-    told = f"the digester grew by {growth // 1024} MB in {seconds:.1f} s"
-    return f"replies of {size} MB and of {10 * size} MB unpacked: {told}"
+    told = f"the digester grew by {growth // 1024} MB in {seconds:.1f} s, the relay by {relayed // 1024} MB"
+    return f"replies of {size} MB, of {10 * size} MB unpacked, of one line, and a request of {size} MB: {told}"
+
+
+def relay_memory(here: House) -> int:
+    """The most that the server itself has taken, in KB."""
+    assert here.process is not None
+    return _peak(Path(f"/proc/{here.process.popen.pid}/status"))
 
 
 def peak_memory(here: House) -> int:
@@ -41,5 +49,9 @@ def peak_memory(here: House) -> int:
         except (OSError, ValueError):
             continue
         if b"relay.gateway.digest" in command and here.process is not None and session == here.process.popen.pid:
-            return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])
+            return _peak(status)
     raise AssertionError("the digester does not run as a process of its own")
+
+
+def _peak(status: Path) -> int:
+    return int(next(line for line in status.read_text().splitlines() if line.startswith("VmHWM")).split()[1])

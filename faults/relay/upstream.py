@@ -1,7 +1,7 @@
 """The vendor of these faults: it answers a question with words that belong to it, slowly, and breaks off when told to.
 
 `question 17` is answered by `17.0 17.1 17.2 …`; with `cut 5` in it, the connection ends after five words. With
-`large 5` or `bomb 5` the reply has five megabytes, the second one packed.
+`large 5` or `bomb 5` the reply has five megabytes, the second one packed; with `line 5` it is one line without an end.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class Vendor(BaseHTTPRequestHandler):
         asked = self.rfile.read(int(self.headers["content-length"])).decode()
         number = int((re.search(r"question (\d+)", asked) or [0, 0])[1])
         cut = re.search(r"cut (\d+)", asked)
+        if line := re.search(r"line (\d+)", asked):
+            self._send_line(int(line[1]))
+            return
         if large := re.search(r"(large|bomb) (\d+)", asked):
             self._send_large(int(large[2]), is_packed=large[1] == "bomb")
             return
@@ -56,6 +59,17 @@ class Vendor(BaseHTTPRequestHandler):
         self.end_headers()
         for piece in packed or (event for _ in range(megabytes)):
             self.wfile.write(piece)
+
+    def _send_line(self, megabytes: int) -> None:
+        """One line of a stream that never ends, and then the connection does."""
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        self._chunk(b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "')
+        for _ in range(megabytes):
+            self._chunk(b"x" * 1024 * 1024)
+        self.close_connection = True
 
     def _talk(self, number: int, cut: int | None) -> None:
         for place in range(WORDS if cut is None else cut):

@@ -165,3 +165,31 @@ def test_replies_are_parsed_before_the_transaction_begins(relay: Relay, monkeypa
         relay.answer(relay.send(CHAT, body_of("Again")), said("Hi."))
         relay.digester.step()
     assert written[-1] == 0
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_body_is_read_up_to_the_limit_and_not_beyond(relay: Relay, more: int) -> None:
+    """Its own bytes count: not the head of its record, not how it was packed."""
+    size = MB + more
+    request = json.dumps(body_of("")).encode()
+    request = json.dumps(body_of("y" * (size - len(request)))).encode()
+    reply = reply_of("x" * (size - len(reply_of(""))))
+    packed = gzip.compress(reply)
+    asked = relay.send(CHAT, request)
+    relay.answer(asked, said("short"))
+    relay.digest()
+    plain = send_reply(relay, reply)
+    unpacked = send_reply(relay, packed, response_headers=[("content-encoding", "gzip")])
+    is_read = more <= 0
+    assert [len(request), len(reply)] == [size, size]
+    assert ("request_file" not in exchange_of(asked).metadata) == is_read
+    assert [row.message is not None for row in (plain, unpacked)] == [is_read, is_read]
+    assert Message.objects.filter(kind="gap").count() == (0 if is_read else 3)
+
+
+def test_a_stream_that_is_one_line_without_an_end_is_no_answer(relay: Relay) -> None:
+    line = b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "' + b"x" * (MB - 1_000)
+    row = send_reply(relay, line)
+    assert (row.end_reason, row.metadata["reply_bytes"]) == ("upstream_unreadable", len(line))
+    row = send_reply(relay, line + b"x" * MB)
+    assert (row.metadata["unread_reply"], row.message) == ("too large", None)

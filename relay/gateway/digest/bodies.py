@@ -9,6 +9,7 @@ from history.entries import Gap
 from relay.gateway.digest import raw_bytes
 from relay.gateway.digest.answers import TOO_LARGE, Answer, read_answer, too_large
 from relay.gateway.digest.plans import LargeBody, Plan, Under
+from relay.gateway.digest.reading import largest_body
 
 
 def read_bodies(folder: Path, call: Under, *, mode: str) -> None:
@@ -18,7 +19,7 @@ def read_bodies(folder: Path, call: Under, *, mode: str) -> None:
         call.large_request = raw_bytes.put_aside(folder, call, "request", mode=mode)
     if call.ended is None or call.answer is not None:
         return
-    most = raw_bytes.limit()
+    most = largest_body()
     try:
         if call.received > most:
             call.answer = too_large(record, call.ended)

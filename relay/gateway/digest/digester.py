@@ -34,7 +34,7 @@ from relay.gateway.digest.neighbours import Neighbours
 from relay.gateway.digest.outages import OUTAGES, is_outage
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
-from relay.gateway.digest.raw_bytes import limit
+from relay.gateway.digest.raw_bytes import largest_record
 from relay.gateway.digest.recovery import calls_under_way
 from relay.gateway.digest.waiting import Waiting, gives, needs
 from relay.gateway.records import Accepted, Ended, Lost, Record, ReplyBytes
@@ -120,7 +120,7 @@ class Digester:
             self._take_lost(place, loss)
         there = set(names(self.folder))
         since = {name: end for name, end in kept.to.items() if name in there}
-        self._reader = Reader(self.folder, since, most=limit())
+        self._reader = Reader(self.folder, since, most=largest_record())
         self._known_missing = set(kept.filed) - self.under.keys()
         return self._reader
 

@@ -14,21 +14,22 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal
 
-from django.conf import settings
-
 from relay.gateway.digest import files_aside
 from relay.gateway.digest.plans import LargeBody, Under
+from relay.gateway.digest.reading import largest_body
 from relay.gateway.records import head_size
 from relay.gateway.segments import CHUNK, Place
 
 logger = logging.getLogger(__name__)
 
 UNREDACTED = "full"
+MOST_HEAD = 256 * 1024
 What = Literal["request", "reply"]
 
 
-def limit() -> int:
-    return int(settings.PARLEY_MAX_DIGEST_MB * 1024 * 1024)
+def largest_record() -> int:
+    """A record of more bytes is not held in memory: the largest body that is parsed, and the head of its record."""
+    return largest_body() + MOST_HEAD
 
 
 def pieces_of(folder: Path, call: Under, what: What) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import msgspec
+from django.conf import settings
 
 from history import fingerprints
 from history.dialects import DIALECTS, DecodedRequest, DialectError
@@ -182,7 +183,21 @@ class Asked:
         return replace(self, record=record, request=None, chain=self.chain[-2:], sent=self.sent[-2:])
 
 
+def largest_body() -> int:
+    """Requests and replies of more bytes are not parsed."""
+    return int(settings.PARLEY_MAX_DIGEST_MB * 1024 * 1024)
+
+
+def without_large_body(record: Accepted) -> Accepted:
+    """A reader that leaves out large bodies counts the head of the record, too: this is the exact limit."""
+    if len(record.body) <= largest_body():
+        return record
+    digest = hashlib.sha256(record.body).hexdigest()
+    return msgspec.structs.replace(record, body=b"", skipped=len(record.body), skipped_hash=digest)
+
+
 def read(record: Accepted) -> Asked:
+    record = without_large_body(record)
     headers = {name.lower(): value for name, value in record.headers}
     request, problem = _decoded(record)
     chain = tuple(_chain(record, request.entries if request else (), after=fingerprints.START))

@@ -27,7 +27,7 @@ from relay.gateway.digest.exchange_rows import HELPER
 from relay.gateway.digest.plans import Filed, Under
 from relay.gateway.digest.positions import Position
 from relay.gateway.digest.prefills import PREFILLED
-from relay.gateway.digest.raw_bytes import limit
+from relay.gateway.digest.raw_bytes import largest_record
 from relay.gateway.records import Accepted, Lost
 from relay.gateway.segment_reader import read
 from relay.gateway.segments import Place, is_written, names
@@ -67,7 +67,9 @@ def _read_again(folder: Path, position: Position) -> tuple[OrderedDict[UUID, Und
     lost: list[tuple[Place, Lost]] = []
     there = [name for name in names(folder) if name in position.start and name in position.to]
     ended = {name for name in there if not is_written(folder / name)}
-    for place, record in read(folder, position.start, until=position.to, only=there, ended=ended, most=limit()):
+    for place, record in read(
+        folder, position.start, until=position.to, only=there, ended=ended, most=largest_record()
+    ):
         if isinstance(record, Lost):
             if is_damage(record):
                 lost.append((place, record))
