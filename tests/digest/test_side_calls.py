@@ -13,7 +13,7 @@ import pytest
 
 from history.models import Exchange, Message
 from history.verification import verify
-from tests.digest.programs import ClaudeCode, Codex, OpenCode, Program
+from tests.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, OpenCode, Program
 from tests.digest.relayed import Relay, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -240,3 +240,85 @@ def test_other_metadata_of_codex_changes_nothing(relay: Relay, metadata: str) ->
     talk = Codex(relay, **{"x-codex-turn-metadata": metadata})
     talk.ask(QUESTION, said("Done."))
     assert path_of(sessions()[0])[-2:] == ["u:Fix the parser.", "a:Done."]
+
+
+# Gemini CLI names no conversation: `/compress` sends it with another instruction, without tools, in one piece.
+COMPRESS = "First, reason in your scratchpad. Then, generate the <state_snapshot>."
+VERIFY = "Critically evaluate the <state_snapshot> you just generated."
+SNAPSHOT = "<state_snapshot><overall_goal>Mend it</overall_goal></state_snapshot>"
+
+
+def text_of(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "parts": [{"text": text}]}
+
+
+def compress(talk: GeminiCli, *more: dict[str, Any], history: int | None = None) -> UUID:
+    system = {"parts": [{"text": "You are a component that summarizes internal chat history."}]}
+    contents = [*talk.body["contents"][:history], text_of("user", COMPRESS), *more]
+    body = {"contents": contents, "systemInstruction": system}
+    return talk.relay.send(talk.dialect, body, talk.headers, path="/v1beta/models/gemini-2.5-flash:generateContent")
+
+
+@pytest.mark.parametrize("is_one_batch", [False, True])
+@pytest.mark.parametrize("history", [None, 4])
+def test_a_summary_that_names_no_conversation_is_a_side_call(
+    relay: Relay, history: int | None, is_one_batch: bool
+) -> None:
+    def digest() -> None:
+        if not is_one_batch:
+            relay.digest()
+
+    talk = GeminiCli(relay)
+    for number in range(3):
+        relay.answer(talk.send(f"Question {number}"), said(f"Answer {number}"))
+        talk.hear(said(f"Answer {number}"))
+        digest()
+    summary = compress(talk, history=history)
+    relay.answer(summary, said(SNAPSHOT))
+    digest()
+    check = compress(talk, text_of("model", SNAPSHOT), text_of("user", VERIFY), history=history)
+    relay.answer(check, said(SNAPSHOT))
+    digest()
+    heard = text_of("model", "Got it. Thanks for the additional context!")
+    talk.body["contents"] = [text_of("user", SNAPSHOT), heard, *talk.body["contents"][4:]]
+    relay.answer(talk.send("And now?"), said("We continue."))
+    relay.digest()
+    (session,) = sessions()
+    assert [exchange_of(one).metadata.get("helper") for one in (summary, check)] == ["errand", "errand"]
+    assert {exchange_of(one).session for one in (summary, check)} == {session}
+    assert path_of(session)[-2:] == ["u:And now?", "a:We continue."]
+    assert not Message.objects.filter(kind__in=("model_input", "model_output"), content=COMPRESS).exists()
+    notes = Message.objects.filter(kind="debug_log").order_by("seq").values_list("content", flat=True)
+    assert [COMPRESS in notes[0], VERIFY in notes[1]] == [True, True]
+    assert list(verify()) == []
+
+
+@pytest.mark.parametrize("kept", ["stream", "tools", "instruction"])
+def test_a_turn_that_differs_in_less_is_part_of_the_conversation(relay: Relay, kept: str) -> None:
+    """A person may switch off the tools, or change the instruction."""
+    talk = GeminiCli(relay)
+    talk.ask("Question", said("Answer"))
+    body = {**talk.body, "systemInstruction": {"parts": [{"text": "Be brief."}]}}
+    body["contents"] = [*talk.body["contents"], text_of("user", "Next")]
+    if kept != "tools":
+        del body["tools"]
+    if kept == "instruction":
+        body["systemInstruction"] = talk.body["systemInstruction"]
+    verb = "streamGenerateContent" if kept == "stream" else "generateContent"
+    exchange = relay.send(talk.dialect, body, talk.headers, path=f"/v1beta/models/gemini-2.5-flash:{verb}")
+    relay.answer(exchange, said("Last"))
+    relay.digest_later()
+    assert path_of(sessions()[0])[-2:] == ["u:Next", "a:Last"]
+
+
+def test_a_program_that_never_streams_goes_on_without_tools(relay: Relay) -> None:
+    """Frameworks change instruction and tools from step to step; the last one has the answer."""
+    tools = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
+    talk = Chat(relay)
+    talk.body |= {"stream": False, "tools": tools}
+    talk.body["messages"] = [{"role": "system", "content": "Use the tools."}]
+    talk.ask("Question", said("Answer"))
+    del talk.body["tools"]
+    talk.body["messages"][0] = {"role": "system", "content": "Write the report."}
+    talk.ask("Report", said("The report"))
+    assert path_of(sessions()[0]) == ["u:Question", "a:Answer", "u:Report", "a:The report"]

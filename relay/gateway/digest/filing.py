@@ -41,6 +41,7 @@ from relay.gateway.digest.named_replies import name_replies
 from relay.gateway.digest.plans import Copy, Filed, Plan, Under, entries_to_add
 from relay.gateway.digest.recognising import FINGERPRINT, Spot, end_of_named_session
 from relay.gateway.digest.resent import copies_of
+from relay.gateway.digest.side_calls import SIDE_CALL
 from relay.gateway.ids import new_session_id
 from relay.gateway.records import Ended
 from relay.gateway.uses import Use
@@ -158,6 +159,10 @@ class Wave:
             spot = pieces.spot_of(plan)
             if self.must_wait(plan.under, spot):
                 return False
+            if named_side_calls.is_beside(plan.asked, spot):
+                plan.under.asked, plan.metadata[HELPER] = plan.asked.as_side_call(SIDE_CALL), SIDE_CALL
+                notes.plan_side_call(plan, spot.session)
+                return True
             spot = windows.spot_of(plan, spot)
             if prefills.is_prefill(plan.asked, spot):
                 plan.under.asked = plan.asked.prefilled()

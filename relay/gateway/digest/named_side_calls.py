@@ -1,8 +1,12 @@
-"""Side calls under the name of a conversation: a request is compared with the session whose name it carries.
+"""Side calls known by their conversation: a request is compared with the session that it names or continues.
 
 Programs send titles, checks and summaries under the name of their conversation (Claude Code, opencode). Such a request
 holds no answer and no tools, has another instruction than the conversation, and either the conversation offers tools
 or the request asks for JSON. Only names that a client derives itself count: a name that the caller chose is obeyed.
+
+A program that names nothing sends the conversation itself with a question of its own behind it (Gemini CLI's
+`/compress`). Such a request has another instruction and no tools although the conversation offers tools, and it is not
+streamed although the conversation is: no person waits for it.
 
 Titles often come before the first question. So a first request of that shape waits for another request of the same
 name. If none comes in time, it opens the conversation after all: nothing is lost.
@@ -10,11 +14,13 @@ name. If none comes in time, it opens the conversation after all: nothing is los
 
 from __future__ import annotations
 
+from history.entries import ModelInput
+from history.models import Exchange
 from relay.gateway.digest import session_tools
 from relay.gateway.digest.reading import Asked
-from relay.gateway.digest.recognising import current_session
+from relay.gateway.digest.recognising import Spot, current_session
 from relay.gateway.digest.side_calls import asks_for_title, is_answerless, kind_by_form
-from relay.gateway.naming import CLIENT_ID
+from relay.gateway.naming import CLIENT_ID, HEADER
 
 # Claude Code and opencode send the first question 0.05 to 0.15 s after the title call. But Claude Code runs its hooks
 # in between, and opencode 1.18.33 took 10 s on a busy machine. A conversation of people rarely begins with a request
@@ -31,6 +37,22 @@ def side_call_kind(asked: Asked) -> str:
         return ""
     is_side_call = asked.request.options.form is not None or session_tools.offers_tools(session)
     return kind_by_form(asked.request) if is_side_call else ""
+
+
+def is_beside(asked: Asked, spot: Spot) -> bool:
+    """Whether a request that continues a session is a question of the program's own about it."""
+    if asked.request is None or spot.session is None or asked.record.recognised_by == HEADER or asked.sends_new_alone:
+        return False
+    if asked.request.tools or asked.record.stream or not asked.request.system:
+        return False
+    if not isinstance(asked.entries[-1], ModelInput):
+        return False
+    first, is_new = asked.first_answer, spot.known < len(asked.entries)
+    if first is None or spot.known <= first or not is_new:
+        return False
+    session = spot.session
+    is_other = session_tools.offers_tools(session) and session_tools.has_other_instruction(asked, session)
+    return is_other and Exchange.objects.filter(session=session, metadata__streamed=True).exists()
 
 
 def hold_seconds(asked: Asked) -> float:

@@ -32,9 +32,9 @@ ASKED, ANSWERED = "asked", "answered"
 ADOPT_WITHIN = timedelta(days=1)
 
 
-def plan_side_call(plan: Plan) -> None:
+def plan_side_call(plan: Plan, session: Session | None = None) -> None:
     """Its conversation, if that is known, and what it asks."""
-    session = _session_of(plan)
+    session = session or _session_of(plan)
     plan.session_id = session.pk if session else None
     if plan.asked.side_words and plan.keeps_texts and plan.asked.side not in WORDLESS:
         plan.metadata[ASKED] = _shown(redacted(plan, plan.asked.side_words))
