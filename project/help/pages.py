@@ -125,6 +125,9 @@ class _LinkProcessor(Treeprocessor):
                 link.attrib.pop("href", None)
             else:
                 link.set("href", address)
+        for cell in root.iter("th"):
+            if not "".join(cell.itertext()).strip():
+                cell.tag = "td"  # a header without words is no header to a screen reader
         for place, child in enumerate(list(root)):
             if child.tag == "table":
                 root[place] = box = ElementTree.Element("div", {"class": "table-box", "tabindex": "0"})

@@ -43,6 +43,12 @@ def test_a_page_has_a_title_and_links_that_lead_somewhere(name: str) -> None:
         assert f'id="{anchor}"' in page.html, anchor
 
 
+def test_tables_and_code_can_be_used_without_a_mouse_and_without_sight() -> None:
+    pages = [page.html for name in NAMES if (page := find_page(name))]
+    assert [html for html in pages if "<th></th>" in html or "<pre>" in html] == []
+    assert any('<pre tabindex="0">' in html for html in pages)
+
+
 def test_headings_have_permalinks_and_contents(reader: Client) -> None:
     html = reader.get("/help/reading/").content.decode()
     assert re.search(r'<h2 id="markdown">Markdown<a class="headerlink" href="#markdown"', html)
