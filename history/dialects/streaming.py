@@ -29,17 +29,14 @@ class JsonStreamDecoder:
         self._read, self._read_whole, self._done = read, read_whole, done
         self._sse = SSEDecoder()
         self._documents = Documents()
-        self._opening = b""
         self._is_json: bool | None = None
 
     def feed(self, chunk: bytes) -> list[Event]:
         if self._is_json is None:
-            chunk = self._opening + chunk
-            self._opening = chunk
+            # Space before the first word means nothing, however much of it comes to keep the connection open.
             if not (begun := chunk.lstrip(_SPACE)):
                 return []
             self._is_json = begun[:1] in b"{["
-            self._opening = b""
             if (whole := _whole(begun)) is not None:
                 return list(self._read_whole(whole))
         if self._is_json:

@@ -46,6 +46,8 @@ class Items:
         self.begun: tuple[str, datetime] = ("", clock.last)
         self.asked_in: dict[str, int] = {}  # call → place of the answer that asked
         self.answered_in: dict[int, int] = {}  # place of an answer → place of its results
+        self.results: dict[int, dict[str, ToolResult]] = {}  # place of results → further ones, by call
+        self.last_answer: int | None = None  # its place
         self.counted: Any = None
         self.events: list[tuple[str, str, datetime]] = []  # for files that hold nothing else
 
@@ -55,6 +57,10 @@ class Items:
             self._from_events()
         nodes: list[Node] = []
         parent: int | None = None
+        for place, more in self.results.items():
+            name, entry = self.entries[place]
+            if isinstance(entry, ToolResults):
+                self.entries[place] = (name, replace(entry, results=(*entry.results, *more.values())))
         for name, entry in self.entries:
             nodes.append(Node(entry=entry, parent=parent, source_id=name))
             parent = parent if entry.kind in LEAVES else len(nodes) - 1
@@ -119,14 +125,13 @@ class Items:
             self._put(self.last, replace(entry, results=results))
 
     def _more(self, place: int, results: tuple[ToolResult, ...]) -> None:
-        name, entry = self.entries[place]
-        if isinstance(entry, ToolResults):
-            known = {result.call_id for result in entry.results}
-            fresh = tuple(result for result in results if result.call_id not in known)
-            self.notes(
-                "ignored", gettext_noop("A tool result that stands in the file twice was taken once."), count=not fresh
-            )
-            self.entries[place] = (name, replace(entry, results=entry.results + fresh))
+        first, more = self.entries[place][1], self.results.setdefault(place, {})
+        known = {result.call_id for result in first.results} if isinstance(first, ToolResults) else frozenset()
+        fresh = [result for result in results if result.call_id not in known and result.call_id not in more]
+        self.notes(
+            "ignored", gettext_noop("A tool result that stands in the file twice was taken once."), count=not fresh
+        )
+        more.update({result.call_id: result for result in fresh})
 
     # What the program wrote down besides.
 
@@ -167,12 +172,11 @@ class Items:
             return
         self.counted = total
         self.flush()
-        for place in range(len(self.entries) - 1, -1, -1):
-            name, entry = self.entries[place]
-            if isinstance(entry, ModelOutput):
-                if entry.usage is None:
-                    self.entries[place] = (name, replace(entry, usage=_usage(used)))
-                return
+        if self.last_answer is None:
+            return
+        name, entry = self.entries[self.last_answer]
+        if isinstance(entry, ModelOutput) and entry.usage is None:
+            self.entries[self.last_answer] = (name, replace(entry, usage=_usage(used)))
 
     def _from_events(self) -> None:
         """Some old files tell what was said to the screen alone."""
@@ -188,6 +192,8 @@ class Items:
             )
 
     def _put(self, name: str, entry: Entry) -> None:
+        if isinstance(entry, ModelOutput):
+            self.last_answer = len(self.entries)
         self.entries.append((name, entry))
 
 

@@ -8,6 +8,7 @@ example: what was said stays, and the snapshot becomes a summary.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -53,7 +54,8 @@ class _Log:
         self.messages: dict[str, Mapping[str, Any]] = {}
         self.parents: dict[str, str] = {}
         self.path: list[str] = []
-        self.on_path: set[str] = set()
+        self.places: dict[str, int] = {}  # of the messages on the path
+        self.said: Counter[str] = Counter()  # what the messages on the path say
         self.snapshots: dict[str, str] = {}  # a message that is a summary → the last one that it stands for
 
     def accept(self, line: Mapping[str, Any]) -> None:
@@ -72,24 +74,31 @@ class _Log:
         name = string(message.get("id")) or f"message-{len(self.messages) + 1}"
         if name not in self.messages:
             self.parents[name] = self.path[-1] if self.path else ""
-        if name not in self.on_path:
+        if name in self.places:
+            self.said[_said(self.messages[name])] -= 1
+        else:
+            self.places[name] = len(self.path)
             self.path.append(name)
-            self.on_path.add(name)
         self.messages[name] = message
+        self.said[_said(message)] += 1
 
     def rewind(self, target: str) -> None:
-        if target in self.on_path:
-            self._stand_at(self.path[: self.path.index(target)])
+        if target in self.places:
+            self._cut_path(self.places[target])
             return
         self.notes(
             "repaired",
             gettext_noop("A rewind names a message that is not there: the conversation begins anew."),
             where=target,
         )
-        self._stand_at([])
+        self._cut_path(0)
 
-    def _stand_at(self, path: list[str]) -> None:
-        self.path, self.on_path = path, set(path)
+    def _cut_path(self, length: int) -> None:
+        """Each message is put on the path and taken off it once, however often a file rewinds."""
+        while len(self.path) > length:
+            name = self.path.pop()
+            del self.places[name]
+            self.said[_said(self.messages[name])] -= 1
 
     def set(self, change: Mapping[str, Any]) -> None:
         self.record.update({name: value for name, value in change.items() if name != "messages"})
@@ -100,10 +109,10 @@ class _Log:
         """What the model sees from now on. A shorter beginning of what there is takes the rest back."""
         names = [string(message.get("id")) for message in messages]
         if names == self.path[: len(names)]:
-            self._stand_at(names)
+            self._cut_path(len(names))
             return
         covered = self.path[-1] if self.path else ""
-        said = {_said(self.messages[known]) for known in self.path}
+        said = {_said(message) for message in messages if self.said[_said(message)] > 0}
         for message, name in zip(messages, names, strict=True):
             if name in self.messages:
                 continue

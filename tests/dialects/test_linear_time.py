@@ -1,4 +1,4 @@
-"""Decoders, linter and importers take twice as long for twice the input, whatever the input repeats."""
+"""Decoders, linter, redaction and importers take twice as long for twice the input, whatever the input repeats."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
+from history import detectors
+from history.assembly import Assembler
 from history.dialects import DIALECTS
+from history.dialects.loose import as_bytes
+from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest
+from history.events import Ended, Event, ReasoningPiece, Started, TextPiece, ToolCallPiece
 from history.formats.base import Notes
 from history.formats.claude_code_thread import Thread
 from history.linting.given import Given
 from history.linting.judging import lint_request
+from history.redaction import redacted
+from history.redaction_walk import Redactor, Redactors
 from tests.doubling import assert_linear
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -88,6 +95,75 @@ def test_reading_a_request_takes_linear_time(name: str) -> None:
 def test_linting_a_request_takes_linear_time(name: str) -> None:
     language, make = MANY[name]
     assert_linear(lambda body: lint_request(Given(language=language, body=body)), make, size=150, runs=3)
+
+
+def streamed(language: str, events: list[Event]) -> bytes:
+    encoder = DIALECTS[language].stream_encoder(model="m", reply_id="r", created=1, with_usage=True)
+    written = [encoder.feed(event) for event in [Started(model="m", request_id="r"), *events, Ended(reason="stop")]]
+    return b"".join([*written, encoder.end()])
+
+
+def calls(n: int) -> list[Event]:
+    return [ToolCallPiece(part=f"c{i}", call_id=f"c{i}", name="f", arguments="{}") for i in range(n)]
+
+
+def replied(language: str, n: int) -> bytes:
+    """A whole reply of many parts, not streamed."""
+    output = Assembler(model="m").feed_all([Started(model="m", request_id="r"), *calls(n), Ended(reason="stop")])
+    return as_bytes(DIALECTS[language].encode_reply(output.output(), reply_id="r", created=1))
+
+
+STREAMS: dict[str, tuple[int, int, Callable[[str, int], bytes]]] = {
+    "many pieces": (300, 65_536, lambda language, n: streamed(language, [TextPiece(part="0", text="x ")] * n)),
+    "thoughts": (300, 65_536, lambda language, n: streamed(language, [ReasoningPiece(part="0", text="x ")] * n)),
+    "many calls": (100, 65_536, lambda language, n: streamed(language, calls(n))),
+    "one long piece": (100_000, 100, lambda language, n: streamed(language, [TextPiece(part="0", text="x" * n)])),
+    "single bytes": (30, 1, lambda language, n: streamed(language, [TextPiece(part="0", text="x ")] * n)),
+    "space": (20_000, 1, lambda language, n: b" " * n + streamed(language, [])),
+    "comments": (1_500, 65_536, lambda language, n: b": ping\n\n" * n + streamed(language, [])),
+    "data lines": (1_500, 65_536, lambda language, n: b"data: {\n" + b"data: \n" * n + b"data: }\n\n"),
+    "a whole reply": (300, 100, replied),
+    "nested": (20_000, 1_000, lambda language, n: b"data: " + b"[" * n + b"\n\n"),
+}
+
+
+@pytest.mark.parametrize("shape", STREAMS)
+@pytest.mark.parametrize("language", DIALECTS)
+def test_reading_a_reply_takes_linear_time(language: str, shape: str) -> None:
+    size, chunk, make = STREAMS[shape]
+
+    def read(stream: bytes) -> None:
+        decoder, answer = DIALECTS[language].stream_decoder("vendor"), Assembler()
+        for start in range(0, len(stream), chunk):
+            answer.feed_all(decoder.feed(stream[start : start + chunk]))
+        answer.feed_all(decoder.close())
+        answer.output()
+
+    assert_linear(read, lambda n: make(language, n), size=size)
+
+
+SECRET = "sk-proj-" + "A1b2C3d4" * 6
+KEPT: dict[str, Callable[[int], Entry]] = {
+    "parts": lambda n: ModelOutput(parts=tuple(Text(text=f"{i} {SECRET}") for i in range(n // 100))),
+    "one text": lambda n: ModelInput(channel="x", parts=(Text(text=f"{SECRET} and words " * (n // 60)),)),
+    "metadata": lambda n: ModelInput(channel="x", parts=(), metadata={f"k{i}": SECRET for i in range(n // 100)}),
+    "arguments": lambda n: ModelOutput(
+        parts=(ToolRequest(call_id="c", name="f", arguments=as_bytes({"a": [SECRET] * (n // 60)}).decode()),)
+    ),
+    "nested arguments": lambda n: ModelOutput(
+        parts=(ToolRequest(call_id="c", name="f", arguments='{"a":[' * (n // 8) + SECRET),)
+    ),
+    "mail addresses": lambda n: ModelInput(channel="x", parts=(Text(text="a.b@c.d-" * (n // 8)),)),
+    "digits": lambda n: ModelInput(channel="x", parts=(Text(text="1234 " * (n // 5)),)),
+    "escapes": lambda n: ModelInput(channel="x", parts=(Text(text='\\"' * (n // 2)),)),
+}
+
+
+@pytest.mark.parametrize("shape", KEPT)
+def test_redacting_an_entry_takes_linear_time(shape: str) -> None:
+    personal: tuple[Redactor, ...] = detectors.PERSONAL
+    redactors = Redactors(credentials=True, others=personal)
+    assert_linear(lambda entry: redacted(entry, redactors), KEPT[shape], size=30_000)
 
 
 def lines(kind: str, n: int) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import zstandard
 
 from history.dialects import DIALECTS
 from relay.gateway import bodies, glances
-from relay.gateway.unpacking import Unpacking
+from relay.gateway.unpacking import Unpacking, in_slices
 from tests.doubling import assert_linear
 
 pytestmark = pytest.mark.any_database
@@ -76,18 +76,30 @@ def _members(n: int) -> bytes:
     return gzip.compress(b"a") * (n // 21)
 
 
-# Long runs of zeros say nothing here: their time is the system's for new memory. The limit below stops them.
-PACKED: dict[str, tuple[str, Callable[[int], bytes]]] = {
-    "many members": ("gzip", _members),
-    "zstd frames": ("zstd", lambda n: zstandard.compress(b"a") * (n // 10)),
+def _text(n: int) -> bytes:
+    return b"".join(b"Line %d of many, in words. " % number for number in range(n // 27))
+
+
+# Each makes a packed body; the first of n bytes, the others of what is n bytes long unpacked.
+PACKED: dict[str, tuple[str, int, Callable[[int], bytes]]] = {
+    "many members": ("gzip", 50_000, _members),
+    "zstd frames": ("zstd", 50_000, lambda n: zstandard.compress(b"a") * (n // 10)),
+    "gzip zeros": ("gzip", 1_500_000, lambda n: gzip.compress(b"\0" * n)),
+    "deflate zeros": ("deflate", 1_500_000, lambda n: zlib.compress(b"\0" * n)),
+    "deflate without a header": ("deflate", 1_500_000, lambda n: zlib.compress(b"\0" * n, wbits=-15)),
+    "zstd zeros": ("zstd", 6_000_000, lambda n: zstandard.compress(b"\0" * n)),
+    "gzip text": ("gzip", 1_500_000, lambda n: gzip.compress(_text(n))),
+    "zstd text": ("zstd", 1_500_000, lambda n: zstandard.compress(_text(n))),
+    "twice": ("gzip, gzip", 1_500_000, lambda n: gzip.compress(gzip.compress(b"\0" * n))),
 }
 
 
 @pytest.mark.parametrize("shape", PACKED)
 def test_unpacking_is_linear(shape: str) -> None:
-    encoding, make = PACKED[shape]
-    assert_linear(lambda body: bodies.unpacked(body, encoding, limit=LIMIT), make, size=50_000)
-    assert_linear(lambda body: Unpacking(encoding).feed(body), make, size=50_000)
+    encoding, size, make = PACKED[shape]
+    assert_linear(lambda body: bodies.unpacked(body, encoding, limit=LIMIT), make, size=size)
+    assert_linear(lambda body: Unpacking(encoding).feed(body), make, size=size)
+    assert_linear(lambda body: sum(map(len, in_slices(Unpacking(encoding), body))), make, size=size)
 
 
 def test_a_body_that_is_compressed_many_times_is_refused() -> None:
