@@ -1,4 +1,4 @@
-"""Chat sockets while Redis or the database is away: every word exactly once, and nobody is dropped without a word."""
+"""Chat sockets while Redis or the database is away: each word exactly once, no client is dropped without a notice."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from history.titles import title_from
 # Sessions that we write ourselves are held to pairing; what others sent is stored as it came, and marked.
 STRICT_SOURCES = frozenset({Session.Source.CHAT, Session.Source.NOTEBOOK})
 
-# What the model is told of a call that was open when the user wrote the next message.
+# The result that the model reads for a call that was open when the user wrote the next message.
 NOT_ANSWERED = "The user did not answer this and sent another message instead."
 
 
@@ -73,7 +73,7 @@ class Prepared:
 
 
 def prepare(entry: Entry, *, recording: str, given: Mapping[str, bytes] = EMPTY) -> Prepared:
-    """Redact an entry for a recording mode; `given` are files that it may name and nobody has stored yet."""
+    """Redact an entry for a recording mode; `given` are files that it may name and that are not stored yet."""
     redactors = redaction.redactors_for(recording)
     redacted = redaction.redacted(entry, redactors)
     cleaned = redacted_files(redacted.entry, redactors, read=lambda name: _read_file(name, given))

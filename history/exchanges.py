@@ -3,7 +3,7 @@
 While an answer is on its way it lives in `Exchange.partial`, a scratch pad outside the ledger: writers note what they
 have so far in memory, and one flush about four times a second writes all of it together, which is also the sign of
 life; who has nothing new to say gives one every other second. A long answer is written less often: each time all of it
-is written, so the pauses grow with its length. `finish` ends an exchange exactly once, whoever comes
+is written, so the pauses grow with its length. `finish` ends an exchange exactly once, whichever caller comes
 first (the writer, or the sweep after a crash): the one whose UPDATE finds it still running appends the message, whole
 or cut short with an honest status.
 """

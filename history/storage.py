@@ -111,7 +111,7 @@ def change(session_id: UUID, **columns: Any) -> None:
 
 
 def kept_title(title: str, *, api_key: ApiKey | None) -> str:
-    """A title that somebody wrote, on one line, without what the key keeps out of the record."""
+    """A title written by a user, on one line, redacted as the key records."""
     fields = kept_fields({"title": " ".join(title.split())}, recording=api_key.recording if api_key else "full")
     return str(rows.fitting(Session, fields)["title"])
 

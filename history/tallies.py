@@ -109,7 +109,7 @@ def recounting(
 
 @contextmanager
 def repairing(messages: QuerySet[Message]) -> Iterator[None]:
-    """Mark days to be counted anew where the block changes sums: nobody knows whether the damage was counted."""
+    """Mark days to be counted anew where the block changes sums: it is unknown whether the damage was counted."""
     with writing():
         before = sums_of_rows(messages, None)
         yield

@@ -100,7 +100,7 @@ class Shown:
     is_answered_unkept: bool = False
     """It was answered, and the answer is not in the record."""
     number: int | None = None
-    """Its place among the messages that people see; None for other entries, and where nobody has counted."""
+    """Its place among the messages that people see; None for other entries, and where it is not counted."""
     compacted: str = ""
     """Before this entry the program summarised what had been said; the address of how it was before."""
 

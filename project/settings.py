@@ -265,7 +265,7 @@ if REDIS_URL:
         "default": {
             "BACKEND": "django.core.cache.backends.redis.RedisCache",
             "LOCATION": REDIS_URL,
-            # A Redis that hangs holds no request for longer; whoever asks it does without.
+            # A request waits no longer than this for a Redis that hangs, and continues without it.
             "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5},
         }
     }
@@ -324,7 +324,7 @@ TIME_ZONE = env.time_zone("PARLEY_TIME_ZONE", "UTC")
 
 # MCP servers whose tools agents use
 
-# Opt-in: whoever may edit MCP servers can run any program as the user that Parley runs as.
+# Opt-in: staff who can edit MCP servers could run any program as the user that Parley runs as.
 PARLEY_MCP_COMMANDS = env.flag("PARLEY_MCP_COMMANDS", False)
 PARLEY_MCP_RESULT_CHARS = env.whole_number("PARLEY_MCP_RESULT_CHARS", 50_000, least=1_000)
 

@@ -113,14 +113,14 @@ def sockets_of(session_id: UUID) -> int:
 
 
 def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
-    """Never waits. Without Redis only sockets of this process are told."""
+    """Never waits. Without Redis only sockets of this process are notified."""
     if (opened := _opened.get(session_id)) is not None:
         opened.told_at = time.monotonic()
     _tell(session_group(session_id), message)
 
 
 def have_session_looked_at(session_id: UUID) -> None:
-    """Sockets of this process that have it open read it anew. `told_at` stays: no other process was told."""
+    """Sockets of this process that have it open read it anew. `told_at` stays: no other process was notified."""
     if session_id in _opened:
         _tell(session_group(session_id), CHANGED)
 

@@ -26,7 +26,7 @@ from genai_prices.types import (
 )
 
 TARGET = Path(__file__).parents[1] / "relay" / "prices.toml"
-# Whoever serves their models charges by their names; of resellers the price holds for a provider of that name alone.
+# Vendors charge by the names of their models; a reseller's price holds for a provider of that name alone.
 MAKERS = ("anthropic", "openai", "google", "deepseek", "mistral", "x-ai", "cohere", "moonshotai", "minimax", "zai")
 RESELLERS = ("azure", "cerebras", "fireworks", "groq", "openrouter", "perplexity", "together")
 FIELDS = {

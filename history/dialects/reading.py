@@ -194,7 +194,7 @@ class Reading:
         return request
 
     def first_open(self, waiting: deque[str] | None) -> str:
-        """The first of these calls that nobody has answered yet; '' if there is none."""
+        """The first of these calls without a result; '' if all have one."""
         while waiting and waiting[0] not in self.calls:
             waiting.popleft()
         return waiting[0] if waiting else ""

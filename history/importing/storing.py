@@ -63,7 +63,7 @@ def find(owner: Any, *, client: str, source_id: str, under: ApiKey | None) -> tu
 def store(
     conversation: Conversation, *, owner: Any, under: ApiKey | None = None, recording: str = "full"
 ) -> Generator[None, None, Stored]:
-    """Import it, or what of it is not there yet. Between the batches of a long one somebody else may go on.
+    """Import it, or what of it is not there yet. Other writers may continue between the batches of a long one.
 
     `recording` is the mode of the key that sends it, also where the session is not recorded under that key.
     """

@@ -47,7 +47,7 @@ def _is_right(day: date) -> bool:
         logger.error("The counts of %s were wrong in %d rows and are made anew.", day, len(wrong))
         recount(day)
         return False
-    return True  # somebody is writing into this day: it stays marked for the next time
+    return True  # another process writes into this day: it stays marked for the next run
 
 
 def _note_checked(day: date, stored: Mapping[Key, tuple[int, Numbers]]) -> None:

@@ -143,7 +143,7 @@ def room_of(model: Model, agent: AgentSettings) -> int:
 
 
 def full_at(model: Model, agent: AgentSettings) -> int:
-    """So many tokens are told at most before older turns are summarised; 0: they never are, but left out."""
+    """Tokens to send before older turns are summarised. 0 means that they are left out instead."""
     if not model.can_summarise:
         return 0
     share = settings.PARLEY_COMPRESS_AT if agent.compress_at is None else agent.compress_at

@@ -17,7 +17,7 @@ from relay.agent.turn import Said, Turn, Watcher
 from relay.database import in_database_after_outages
 from relay.models import Run
 
-# What the model is told of a question beside the one that was answered.
+# The result of a question beside the one that was answered.
 NO_ANSWER = "The user did not answer this question."
 
 
@@ -70,7 +70,7 @@ async def _results(turn: Turn, watcher: Watcher, said: Said, box: Toolbox, conte
 
 
 async def _has_question(requests: Sequence[ToolRequest], box: Toolbox, context: ToolContext) -> bool:
-    """Whether the person has something to answer. A call with wrong arguments asks nothing: the model is told why."""
+    """Whether the person has something to answer. A call with wrong arguments asks nothing: its result says why."""
     for request in requests:
         if _directive(box, request) == "ask_user" and await _is_asked(request, box, context):
             return True

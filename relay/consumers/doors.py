@@ -54,7 +54,7 @@ async def refuse(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def close_as_unavailable(receive: Any, send: Any) -> None:
-    """Accept and close, so that the client is told a code: it may connect again in a few seconds."""
+    """Accept and close, so that the client gets a code: it may connect again in a few seconds."""
     await receive()
     await send({"type": "websocket.accept"})
     await send({"type": "websocket.close", "code": UNAVAILABLE})

@@ -49,7 +49,7 @@ class ProgramEvents(Socket):
         return True
 
     async def note_ended_runs(self, session: Session) -> None:
-        """What has ended before a session was opened is in the record: late frames of it are not told."""
+        """What has ended before a session was opened is in the record: late frames of it are not sent."""
         self.done |= await in_database(runs.ended_in, session.pk)
 
     async def running(self, session: Session) -> list[Answer]:

@@ -166,7 +166,7 @@ class PersonSocket(Socket):
     sign_in: SignIn
 
     async def connect(self) -> None:
-        """Refuse API keys, which have no sign-in. Accept first: a browser is told no code of a refused handshake."""
+        """Refuse API keys, which have no sign-in. Accept first: a browser gets no code of a refused handshake."""
         if "session" not in self.scope:
             await self.accept()
             await self.close(NOT_ALLOWED, reason=WITH_A_KEY)

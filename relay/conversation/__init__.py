@@ -1,7 +1,7 @@
 """What a person can do in a conversation, whichever door they came through: one function per verb.
 
 Every verb checks, writes and returns at once; an answer is begun (`runs.start`), never waited for. Only the owner
-writes: whoever calls has seen to that. `after` is the entry that the writer saw last, and `run` the answer that was on
+writes: callers check that. `after` is the entry that the writer saw last, and `run` the answer that was on
 its way there: a message continues the end of that answer, and waits in the queue until it has ended. If another user or
 tab has continued from the same entry, the message becomes a branch beside theirs.
 """

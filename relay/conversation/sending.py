@@ -230,7 +230,7 @@ class _ToolCommand:
             raise
 
     async def carry_out_typed(self) -> Sent:
-        """The same for its writer, who waits for it and is told why it is refused."""
+        """The same for its writer, who waits for it and gets the reason of a refusal."""
         await broadcast.tell_session(self.session.pk, broadcast.CHANGED)
         try:
             return await self._use_tool()

@@ -24,7 +24,7 @@ LAST_TURN = ContextOptions(max_turns=1)
 
 
 async def answered(session: Session, sent: Sent, turn: Turn | None, *, on_end: runs.OnEnd | None) -> Sent:
-    """Begin to answer if there is something to answer, and tell everybody. `sent.run` may be written down already."""
+    """Begin an answer if one is due, and notify all sockets. `sent.run` may be written down already."""
     run = await runs.start(turn, on_end=on_end, run_id=sent.run) if turn else None
     await broadcast.tell_session(session.pk, {"type": "session.changed"})
     return replace(sent, run=run)

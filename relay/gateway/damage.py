@@ -30,7 +30,7 @@ _LIKE_A_RECORD = re.compile(rb"[AEL](?=[\s\S]{4}\{)")
 
 
 def is_damage(lost: Lost) -> bool:
-    """Whether it was found by a reader; else its writer has told it."""
+    """Whether a reader found it; otherwise its writer reported it."""
     return lost.why.startswith(DAMAGED)
 
 

@@ -8,7 +8,7 @@ from history.events import ErrorKind, Failed
 from history.keyring import ApiKeyError
 
 NAMED = 200  # no longer than this is a caller's word repeated
-# How a call ends whose upstream sent something else than an answer: a web page, or bytes that nobody can read.
+# How a call ends whose upstream sent something else than an answer: a web page, or bytes that cannot be read.
 UNREADABLE = "upstream_unreadable"
 OF_OPENAI = ("openai-chat", "openai-responses")
 KIND_OF_KEYS: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}

@@ -173,7 +173,7 @@ def whole_records(path: Path, start: int = 0, *, most: int | None = None) -> Ite
     is passed over.
 
     Of a record larger than `most` bytes, what lies behind its head is left out. With a `start` the first line is not
-    looked at: whoever names one has seen that records begin there.
+    looked at: callers pass positions where records begin.
     """
     try:
         file = path.open("rb")

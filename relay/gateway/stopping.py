@@ -1,4 +1,4 @@
-"""Relayed calls under way when the process is told to stop: they may end, for a bounded time.
+"""Relayed calls under way when the process is stopped: they may end, for a bounded time.
 
 New calls are refused meanwhile (503 with Retry-After), so that clients go to another process or come back after the
 restart. What is not done in time is cut and recorded as stopped. `PARLEY_RELAY_STOP_SECONDS` is the time.

@@ -286,7 +286,7 @@ async def test_a_process_that_dies_leaves_no_run_of_the_tree_going(talk: Talk, m
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
     await in_database(_grow_old)
-    monkeypatch.setattr(lost_runs, "running", {})  # another process sweeps: nobody sweeps the living of their own
+    monkeypatch.setattr(lost_runs, "running", {})  # another process sweeps: a process does not sweep its own runs
     await in_database(lost_runs.sweep)
     assert await in_database(lambda: list(Run.objects.values_list("outcome", flat=True))) == ["lost", "lost"]
     await runs.drain()

@@ -36,7 +36,7 @@ def database_away() -> Iterator[None]:
         raise OperationalError("server closed the connection unexpectedly")
 
     with patch.object(CursorWrapper, "execute", fail), patch.object(CursorWrapper, "executemany", fail):
-        keys.ring.__init__()  # type: ignore[misc]  # nobody is trusted because of an earlier look
+        keys.ring.__init__()  # type: ignore[misc]  # no key is trusted because of an earlier check
         yield
 
 

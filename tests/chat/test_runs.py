@@ -186,7 +186,7 @@ async def test_a_process_that_ends_keeps_what_there_is_and_the_answer_can_be_con
 async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lost_runs, "running", {})  # another process sweeps: nobody sweeps the living of their own
+    monkeypatch.setattr(lost_runs, "running", {})  # another process sweeps: a process does not sweep its own runs
     talk.scripted(["Half an answer", asyncio.Event()])
     await talk.begin("Tell me.")
     await talk.until(lambda: Exchange.objects.exists())

@@ -284,7 +284,7 @@ def test_the_check_finds_no_difference_and_asks_only_once(ada: Any) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_check_reads_without_a_transaction(ada: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to wait while a busy day is counted."""
+    """No writer waits while a busy day is counted."""
     session = chat_of(ada)
     recorder.append(session, said("why?", at=LONG_AGO), after=0)
     count, has_turn = sums_of_day, list[bool]()

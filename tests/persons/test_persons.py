@@ -142,7 +142,7 @@ def test_attachments_are_not_served_after_an_erasure(ada: User, staff: User, ada
     reader.force_login(ada)
     admin.force_login(staff)
     assert [reader.get(address).status_code for address in addresses] == [200, 200]
-    # Somebody else has the same file: its bytes stay, and are theirs alone.
+    # Another user has the same file: its bytes stay, and are theirs alone.
     other = chat_of(staff, "mine", "yours")
     file = Media(media_type="text/plain", sha256=sha256, size=400)
     recorder.append(other, ModelInput(parts=(file,)), after=other.head)

@@ -128,7 +128,7 @@ class Vendors:
     def _answer_in(self, dialect: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answer(request: web.Request) -> web.StreamResponse:
             seen = await _seen(request, dialect)
-            if not seen.body:  # somebody asks whether this address is there
+            if not seen.body:  # a client checks whether this address exists
                 return _refusal(dialect, Failed(message="Missing required parameter.", kind="invalid_request"))
             self.requests.append(seen)
             try:

@@ -37,7 +37,7 @@ UNANSWERED: dict[ResultStatus, str] = {
     "skipped": "The call was not carried out.",
 }
 
-# Told instead of an empty result, which models take for an error or for an answer of their own.
+# Sent instead of an empty result, which models take for an error or for an answer of their own.
 NO_OUTPUT = "The tool ended without any output."
 
 OnResult = Callable[[int, ToolResult], Awaitable[None] | None]
