@@ -17,7 +17,7 @@ from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
-from tests.gateway.asking import CALLS, ask
+from tests.gateway.asking import CALLS, ask, asking
 from tests.gateway.at_bare import endpoint_at, speaking
 from tests.gateway.bare import Bare, Said, stream, whole
 from tests.gateway.relayed import Relay
@@ -407,3 +407,25 @@ def test_what_is_translated_anyway_is_told_nothing_of_it(relay: Relay, key: str,
     told = ask(relay, path, body, x_api_key=key)
     assert (told.status, b"file-1" in bare.heard[0].body) == (200, False)
     assert "part_not_carried" in told.headers["x-parley-not-carried"]
+
+
+@pytest.mark.parametrize("is_compressed", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "model", "input": "hi", "previous_response_id": "resp_1", "previous_response_id": null}',
+        b'{"model": "model", "input": [{"type": "item_reference", "id": "msg_1", "type": "message"}]}',
+        b'{"model": "model", "input": [{"content": [{"type": "input_file", "file_id": "f"}], "content": "x"}]}',
+    ],
+)
+def test_a_reference_is_not_hidden_behind_a_second_value_of_its_key(
+    relay: Relay, bare: Bare, key: str, theirs: str, body: bytes, is_compressed: bool
+) -> None:
+    """The vendor may take the first of two values where we would look at the last."""
+    bare.says.append(whole(reply()))
+    assert ask(relay, "/v1/responses", HI, x_api_key=theirs).status == 200
+    content, packed = (gzip.compress(body), {"content-encoding": "gzip"}) if is_compressed else (body, {})
+    with asking(relay, "/v1/responses", content, headers={"x-api-key": key, **packed}) as answered:
+        assert answered.status == 400
+        assert b"twice" in answered.read()
+    assert len(bare.heard) == 1
