@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from history import storage
 from history.errors import HistoryError
 from history.models import ApiKey, ImportJob
 from history.rights import Viewer, sees_all_of_owner
@@ -55,10 +56,16 @@ def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | No
         raise TooLarge(f"more than {settings.PARLEY_IMPORT_MB} MB, or more than {MAX_FILES} files")
     if _unfinished(owner) + size > UNFINISHED * limit():
         raise TooMany("imports that are not finished take too much room")
-    named = [{"name": name.replace("\\", "/").rpartition("/")[2][:200] or "file", "size": size} for name, size in files]
+    recording = api_key.recording if api_key else "full"
+    named = [{"name": _name_of(name, recording), "size": size} for name, size in files]
     job = ImportJob.objects.create(owner=owner, api_key=api_key, files=named)
     folder_of(job).mkdir(parents=True, mode=0o700)
     return job
+
+
+def _name_of(path: str, recording: str) -> str:
+    name = path.replace("\\", "/").rpartition("/")[2][:200] or "file"
+    return str(storage.kept_fields({"title": name}, recording=recording)["title"])
 
 
 def _unfinished(owner: Any) -> int:

@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 from django.utils.translation import gettext_noop
 
-from history import importing
+from history import importing, storage
 from history.errors import HistoryError
 from history.importing.jobs import folder_of, tidy
 from history.importing.reports import Item, Outcome, Report
@@ -105,6 +105,7 @@ class _Diary:
     def __init__(self, job: ImportJob, runner: UUID) -> None:
         self.mine = ImportJob.objects.filter(claim=runner, state=ImportJob.State.RUNNING)
         self.row = self.mine.filter(pk=job.pk)
+        self.recording = job.api_key.recording if job.api_key else "full"
         self.report = Report()
         self.items: list[dict[str, Any]] = []
         self.bytes = 0
@@ -114,7 +115,9 @@ class _Diary:
         self.report.add(item)
         room = KEPT_REFUSALS if item.outcome in (Outcome.REFUSED, Outcome.NOTED) else KEPT_ITEMS
         if len(self.items) < room:
-            self.items.append(item.as_kept())
+            # Notes and reasons quote names of files, titles and values of the import.
+            kept = storage.kept_fields({"item": item.as_kept()}, recording=self.recording)
+            self.items.append(kept["item"])
         self._now_and_then()
 
     def count(self, size: int) -> None:

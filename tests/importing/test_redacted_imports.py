@@ -10,8 +10,8 @@ from django.db import connection
 
 from history import importing, keys, recorder
 from history.formats import jsonl
-from history.importing import Item, Outcome
-from history.models import ApiKey, Session
+from history.importing import Item, Outcome, jobs, turns
+from history.models import ApiKey, ImportJob, Session
 from history.verification import verify
 from project.accounts.models import User
 from tests.importing.files import (
@@ -107,6 +107,26 @@ def test_credentials_in_every_place_of_a_file_are_redacted(bring: Any, ada: User
     assert [item.outcome for item in items] == [Outcome.IMPORTED]
     assert SECRET not in str(items)
     assert not is_stored(SECRET)
+
+
+def test_the_report_of_an_import_holds_no_credentials(ada: User, settings: Any, tmp_path: Path) -> None:
+    """Its notes name the files that were not there, and so may quote what was imported."""
+    settings.PARLEY_DATA_DIR = tmp_path
+    message = {
+        **{"uuid": "m1", "sender": "human", "text": "hello", "content": [{"type": "text", "text": "hello"}]},
+        **{"created_at": "2024-03-01T10:00:00Z", "attachments": [], "files": [{"file_name": f"{SECRET}.png"}]},
+    }
+    talk = {"uuid": "00000000-0000-4000-8000-000000000002", "name": "", "chat_messages": [message]}
+    empty = {"uuid": "00000000-0000-4000-8000-000000000003", "name": SECRET, "chat_messages": []}
+    content = document([talk | {"created_at": "2024-03-01T10:00:00Z"}, empty | {"created_at": "2024-03-01T10:00:00Z"}])
+    key = keys.create(name="laptop", owner=ada, recording="redacted").api_key
+    job = jobs.create(ada, [(f"{SECRET}.json", len(content))], api_key=key)
+    jobs.add_piece(job, place=0, offset=0, content=content)
+    jobs.start(job)
+    turns.work()
+    job.refresh_from_db()
+    assert (job.state, len(job.items)) == (ImportJob.State.DONE, 2)
+    assert ("[redacted:openai-key].png" in str(job.items), not is_stored(SECRET)) == (True, True), job.items
 
 
 def test_what_people_import_themselves_is_kept_as_it_is(bring: Any) -> None:
