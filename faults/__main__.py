@@ -1,7 +1,8 @@
 """Crashes and crowds for minutes instead of seconds, on SQLite and on PostgreSQL; ends with 1 when something was lost.
 
 python -m faults [--rounds 40] [--sqlite | --postgres]
-    [kill crowd stream histories outage disk worker chunks damage large chat queue redis sockets]
+    [kill crowd stream histories outage disk worker chunks damage large
+     chat moments commands queue redis network sockets]
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from faults import chat, crowd, kill, queue, sockets, stream
+from faults import chat, commands, crowd, kill, moments, network, queue, sockets, stream
 from faults.relay import chunks, damage, disk, large, outage, worker
 from tests.history.elsewhere import Elsewhere, elsewhere_in
 from tests.house.databases import folder_of_this_run
@@ -35,8 +36,11 @@ RELAY: dict[str, Callable[[Path, str, int], str]] = {
     "damage": damage.run,
     "large": large.run,
     "chat": chat.run,
+    "moments": moments.run,
+    "commands": commands.run,
     "queue": queue.run,
     "redis": sockets.run_redis,
+    "network": network.run,
     "sockets": sockets.run_database,
 }
 HISTORIES = "histories"

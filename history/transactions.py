@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 
 _turn = threading.Lock()
 
@@ -71,3 +71,21 @@ def _block() -> Iterator[None]:
     outer = _blocks.open[-1]
     for function, items in work.items():
         outer.setdefault(function, []).extend(items)
+
+
+# BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL
+_SQLITE_AWAY = frozenset({5, 6, 7, 8, 9, 10, 13, 14, 15})
+# Classes of SQLSTATE: connection, rollback (deadlock), resources (disk full), shutdown, system error.
+_POSTGRES_AWAY = frozenset({"08", "40", "53", "57", "58"})
+_READ_ONLY, _LOCK_NOT_AVAILABLE = "25006", "55P03"
+
+
+def is_database_away(error: BaseException) -> bool:
+    """Whether the same may succeed later: stopped, restarting, locked, read-only, disk full. Not: a wrong statement."""
+    cause = error.__cause__
+    code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
+    if code is not None:
+        return code & 0xFF in _SQLITE_AWAY
+    if state:
+        return state[:2] in _POSTGRES_AWAY or state in (_READ_ONLY, _LOCK_NOT_AVAILABLE)
+    return isinstance(error, (OperationalError, InterfaceError))

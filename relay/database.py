@@ -17,16 +17,12 @@ from typing import ParamSpec, TypeVar
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
 
 from history.db.large_values import release_large_values
+from history.transactions import is_database_away
 
 logger = logging.getLogger(__name__)
 
 THREADS = 4
 FIRST_DELAY, LONGEST_DELAY = 0.1, 2.0
-# BUSY, LOCKED, NOMEM, READONLY, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL
-_SQLITE_AWAY = frozenset({5, 6, 7, 8, 9, 10, 13, 14, 15})
-# Classes of SQLSTATE: connection, rollback (deadlock), resources (disk full), shutdown, system error.
-_POSTGRES_AWAY = frozenset({"08", "40", "53", "57", "58"})
-_READ_ONLY, _LOCK_NOT_AVAILABLE = "25006", "55P03"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,17 +58,6 @@ async def in_database_after_outages(work: Callable[P, T], *args: P.args, **kwarg
             return result
 
 
-def is_database_away(error: BaseException) -> bool:
-    """Whether the same may succeed later: stopped, restarting, locked, read-only, disk full. Not: a wrong statement."""
-    cause = error.__cause__
-    code, state = getattr(cause, "sqlite_errorcode", None), getattr(cause, "sqlstate", None)
-    if code is not None:
-        return code & 0xFF in _SQLITE_AWAY
-    if state:
-        return state[:2] in _POSTGRES_AWAY or state in (_READ_ONLY, _LOCK_NOT_AVAILABLE)
-    return isinstance(error, (OperationalError, InterfaceError))
-
-
 def begin_in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> None:
     """The same, but nobody waits for it: `work` has to see to its own errors."""
     _pool.submit(partial(_connected, partial(work, *args, **kwargs)))
@@ -82,6 +67,11 @@ def _connected(work: Callable[[], T]) -> T:
     connection.close_if_unusable_or_obsolete()
     try:
         return work()
+    except DatabaseError as error:
+        if is_database_away(error) and not isinstance(error, OperationalError):
+            # A server that is read-only since a failover raises InternalError; our callers know one class for outages.
+            raise OperationalError(*error.args) from error.__cause__
+        raise
     finally:
         connection.close_at = None  # these threads stay, and so may their connections
         release_large_values()

@@ -205,6 +205,8 @@ class Subscriber:
             message = pubsub.get_message(timeout=0.25)
             now = time.monotonic()
             if message is not None and message["type"] == "subscribe":
+                if not self.is_away:
+                    self.change(is_away=False)  # with a slow Redis, sockets were opened before this
                 self.has_tried.set()
             elif message is not None and message["type"] == "message":
                 process, group, body = message["data"].split(b"\n", 2)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.db import InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -24,6 +24,7 @@ from history.keyring import ApiKeyError, ScopeMissing
 from history.opening import NotPermitted as MayNot
 from history.opening import ReasonNeeded
 from history.retention import UnderHold
+from history.transactions import is_database_away
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ def _known(error: Exception) -> exceptions.APIException | None:
         return Refused(_("It is under hold: release it first."), "under_hold")
     if isinstance(error, HistoryOff):
         return Refused(_("History is off: nothing is written."), "history_off")
-    if isinstance(error, OperationalError | InterfaceError):
+    if isinstance(error, OperationalError | InterfaceError) or (isinstance(error, Error) and is_database_away(error)):
         logger.error("The API could not use the database.", exc_info=error)
         return Unavailable()
     return None

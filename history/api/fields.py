@@ -116,9 +116,12 @@ class CallCursor(_Cursor):
         return CallPlace.read(text)
 
 
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?Z"
+# Days that exist, but for the 29th of February in other years: the schema must not allow what is refused.
+_MONTH_AND_DAY = r"((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31|02-29)"
+_TIME = rf"[1-9][0-9]{{3}}-{_MONTH_AND_DAY}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?Z"
 _MARK = rf"(0|{_TIME})~[0-9]{{1,15}}"
-_SINCE = rf"^(start|{_MARK}(~{_MARK}~([0-9a-f-]{{36}})?)?)$"
+_UUID = "[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}"
+_SINCE = rf"^(start|{_MARK}(~{_MARK}~({_UUID})?)?)$"
 
 
 @extend_schema_field({"type": "string", "pattern": _SINCE})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,12 +13,12 @@ from unittest.mock import patch
 import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as live_settings
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.db.backends.utils import CursorWrapper
 
 from history import keys, recorder
 from history.entries import ModelInput, Text
-from relay import broadcast
+from relay import broadcast, database
 from relay.consumers import sockets as base
 from relay.database import in_database
 from relay.routing import sockets
@@ -104,3 +105,42 @@ async def test_an_event_that_fails_closes_the_socket_with_a_code(talk: Talk) -> 
     created = await program.until(lambda told: told.get("id") == "1")
     await broadcast.tell_session(created["session"]["session_id"], {"type": "run.frame", "run": "no id"})
     assert await socket.receive_output(timeout=10) == {"type": "websocket.close", "code": 4011}
+
+
+READ_ONLY = {
+    "sqlite": ("PRAGMA query_only = ON", "PRAGMA query_only = OFF"),
+    "postgresql": ("SET default_transaction_read_only = on", "SET default_transaction_read_only = off"),
+}
+
+
+async def test_a_database_that_is_read_only_is_unavailable(talk: Talk) -> None:
+    """As after a failover: reading works, and every write is refused."""
+    talk.scripted("First", "Second")
+    await talk.begin("one")
+    await talk.until_ended()
+    key = await in_database(key_for, talk.user, "read", "write", "delete", recording="full", owner_wide=True)
+    socket = WebsocketCommunicator(sockets, "/ws/v1/", headers=[(b"x-api-key", key.encode())])
+    assert (await socket.connect(timeout=10))[0]
+    program = Program(socket)
+    await program.event("welcome")
+    await program.ask("open", session=str(talk.session.pk))
+    begin, end = READ_ONLY[connection.vendor]
+    await asyncio.to_thread(_on_every_thread, begin)
+    for kind in ("send", "rename", "delete"):
+        told = await program.ask(kind, text="two", title="two")
+        assert (told["type"], told["code"]) == ("error", "unavailable"), kind
+    await asyncio.to_thread(_on_every_thread, end)
+    assert (await program.ask("send", text="two"))["run"]
+    await talk.until_ended()
+
+
+def _on_every_thread(statement: str) -> None:
+    together = threading.Barrier(database.THREADS)
+
+    def say() -> None:
+        together.wait(10)
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    for done in [database._pool.submit(database._connected, say) for _ in range(database.THREADS)]:
+        done.result(10)

@@ -13,6 +13,7 @@ import pytest
 from relay import redis_layer
 from relay.layer import PROCESS_GROUP
 from relay.redis_layer import RedisChannelLayer
+from tests.chat.served.proxy import proxy
 from tests.chat.served.redis import RedisServer, redis_server
 
 pytestmark = pytest.mark.any_database
@@ -136,3 +137,23 @@ async def test_a_command_that_ends_at_once_has_published(server: RedisServer) ->
     await asyncio.to_thread(ending.layer.close)
     await listening.until("said", n=7)
     await asyncio.to_thread(listening.layer.close)
+
+
+async def test_a_socket_that_opens_before_the_subscription_reads_the_database(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow Redis: what other processes said before the subscription never arrives."""
+    monkeypatch.setattr(redis_layer, "START_SECONDS", 0.05)
+    monkeypatch.setattr(redis_layer, "ANSWER_SECONDS", 5.0)
+    with proxy(server.port) as network:
+        one, late = Process(server.url), Process(f"redis://127.0.0.1:{network.port}/0")
+        await one.open()
+        with network.silent():
+            await late.open()
+            one.say(1)
+            await one.until("said", n=1)
+        await late.until("resync")
+        one.say(2)
+        await late.until("said", n=2)
+        for process in (one, late):
+            await asyncio.to_thread(process.layer.close)

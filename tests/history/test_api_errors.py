@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection, transaction
 
 from history.api import sessions, transport
 from project.accounts.models import User
-from tests.history.rest import Api
+from tests.history.rest import Api, secret_of
 from tests.talk import chat_of
 
 # A refusal is decided before a database is asked.
@@ -168,3 +168,13 @@ def test_nothing_is_for_a_cache_that_others_share(ada: User) -> None:
     response = Api(ada).call("GET", "/sessions")
     assert response["Cache-Control"] == "private, no-cache"
     assert {"Authorization", "Cookie", "X-Api-Key"} <= {name.strip() for name in response["Vary"].split(",")}
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite raises the same class for every outage")
+def test_a_database_that_is_read_only_is_unavailable(ada: Any) -> None:
+    session = chat_of(ada, "hello")
+    api = Api(key=secret_of(ada, "read", "write", owner_wide=True))
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL transaction_read_only = on")
+        assert api.refused(f"/sessions/{session.pk}", method="PATCH", body={"pinned": True}) == (503, "unavailable")
+        transaction.set_rollback(True)

@@ -103,3 +103,13 @@ def test_a_damaged_key_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixtu
         settings_with(PARLEY_DATA_DIR=str(tmp_path))
     said = capsys.readouterr().err
     assert (stopped.value.code, said.count("\n"), "secret.key" in said) == (2, 1, True)
+
+
+def test_a_postgresql_that_vanishes_without_a_word_is_noticed(tmp_path: Path) -> None:
+    """Its connections are given up, and the URL has the last word."""
+    folder = {"PARLEY_DATA_DIR": str(tmp_path)}
+    found = settings_with(**folder, DATABASE_URL="postgres://ada@db.example/parley?connect_timeout=3&sslmode=require")
+    options = found["DATABASES"]["default"]["OPTIONS"]
+    assert 0 < options["tcp_user_timeout"] <= 30_000
+    assert options["keepalives_idle"] + options["keepalives_interval"] * options["keepalives_count"] <= 30
+    assert (int(options["connect_timeout"]), options["sslmode"]) == (3, "require")

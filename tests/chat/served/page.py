@@ -151,6 +151,11 @@ class Page:
     def notices(self) -> str:
         return self._text_of("notices")
 
+    @property
+    def queue(self) -> str:
+        """Messages that wait, and why."""
+        return self._text_of("queue")
+
     def _text_of(self, element_id: str) -> str:
         element = self.root.find(element_id)
         return element.text.strip() if element else ""
