@@ -14,7 +14,7 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_POST
 
@@ -25,7 +25,7 @@ from history.opening import is_own
 from history.reasons import ReasonField
 from history.retention import UnderHold
 from history.rights import Purpose, sessions_for
-from relay.views.rail import back, bring_back, picked
+from relay.views.rail import MOST_AT_ONCE, back, bring_back, picked
 
 
 class WhyForm(forms.Form):
@@ -44,12 +44,24 @@ def delete_many(request: HttpRequest) -> HttpResponse:
     if others and not form.is_valid():
         return _ask_why(request, sessions, form)
     _delete_each(request, sessions, reason=form.cleaned_data["reason"] if others else "")
+    _note_rest(request)
     return back(request, otherwise="history:browse")
 
 
 def _ask_why(request: HttpRequest, sessions: list[Session], form: WhyForm) -> HttpResponse:
     context = {"sessions": sessions, "form": form, "next": back(request, otherwise="history:browse")["Location"]}
     return render(request, "history/browse/delete.html", context, status=422 if form.is_bound else 200)
+
+
+def _note_rest(request: HttpRequest) -> None:
+    """Say how many of the selected sessions are beyond the limit of one request."""
+    if (rest := len(request.POST.getlist("session")) - MOST_AT_ONCE) > 0:
+        text = ngettext(
+            "%(rest)d selected session is unchanged: at most %(most)d are changed at once. Repeat for the rest.",
+            "%(rest)d selected sessions are unchanged: at most %(most)d are changed at once. Repeat for the rest.",
+            rest,
+        )
+        messages.warning(request, text % {"rest": rest, "most": MOST_AT_ONCE})
 
 
 def _delete_each(request: HttpRequest, sessions: Iterable[Session], *, reason: str) -> None:
@@ -79,4 +91,5 @@ def archive_many(request: HttpRequest, *, archived: bool) -> HttpResponse:
         changes.change(session, archived=archived)
         changed.append(str(session.pk))
     note_archiving(request.session, () if "undo" in request.POST else changed, archived=archived)
+    _note_rest(request)
     return back(request, otherwise="history:browse")

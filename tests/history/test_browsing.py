@@ -491,3 +491,15 @@ def test_hits_of_one_session_between_others_are_one_group(reader: Client, ada: A
     chat_of(ada, "loom two", title="B")
     recorder.append(first, said("loom three"), after=first.head)
     assert sorted(listed(read(reader, "?q=loom"))) == ["A", "B"]
+
+
+@pytest.mark.parametrize("address", ["/history/delete/", "/history/archive/"])
+def test_selecting_more_than_the_limit_says_what_is_unchanged(
+    reader: Client, ada: Any, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setattr("relay.views.rail.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("relay.views.browse.MOST_AT_ONCE", 2)
+    sessions = [chat_of(ada, "one", title=f"Session {number}") for number in range(5)]
+    page = reader.post(address, {"session": [str(session.pk) for session in sessions]}, follow=True)
+    assert "3 selected sessions are unchanged: at most 2 are changed at once." in page.content.decode()
+    assert len(listed(page.content.decode())) == 3
