@@ -153,6 +153,7 @@ def test_its_owner_reads_it_as_a_table_with_links_to_the_messages(client: Client
     assert re.search(r'class="status failed"><span class="dot" aria-hidden="true"></span>failed', html)
     assert "after 60 min of waiting" in html
     assert "Why?" not in html
+    assert not re.search(r">[^<>]*\b(entry|#) ?\d", html), "numbers of the record are for links"
 
 
 def test_staff_who_may_list_see_times_and_a_stranger_nothing(
