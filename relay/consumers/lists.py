@@ -14,11 +14,9 @@ from relay.consumers.sockets import NOT_SIGNED_IN, PersonSocket
 class ListConsumer(PersonSocket):
     async def connect_page(self, user: Any) -> None:
         if not user.is_authenticated:
-            # A browser is told why by a socket that was open: of a refused one it hears 1006, as of a lost network.
-            await self.accept()
-            return await self.close(NOT_SIGNED_IN)
+            await self.end(NOT_SIGNED_IN)
         await self.enter_as(user)
-        return await self.accept()
+        await self.accept()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Nothing is asked for here."""

@@ -39,10 +39,10 @@ class ChatConsumer(PageEvents):
     async def connect_page(self, user: Any) -> None:
         session_id = self.scope["url_route"]["kwargs"]["session_id"]
         if not user.is_authenticated:
-            return await self.close(NOT_SIGNED_IN)
+            await self.end(NOT_SIGNED_IN)
         session = await in_database(find, user, session_id, Purpose.WRITE)
         if session is None:
-            return await self.close(NOT_FOUND)
+            await self.end(NOT_FOUND)
         self.session, self.rate = session, Rate()
         self.view = View(session_id=session.pk, user=user, reader=reader_of(user, self.scope), **self._asked())
         self.watch = Watch()
@@ -53,7 +53,6 @@ class ChatConsumer(PageEvents):
         if broadcast.is_degraded():
             await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
-        return None
 
     def _asked(self) -> dict[str, Any]:
         asked = parse_qs(self.scope.get("query_string", b"").decode("latin-1"))

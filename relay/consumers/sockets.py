@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 from uuid import UUID
 
 from channels.consumer import get_handler_name
@@ -109,8 +109,8 @@ class Socket(AsyncWebsocketConsumer):
             logger.exception("A socket failed.")
             await self.end(FAILED)
 
-    async def end(self, code: int) -> None:
-        """Close with a code, also where the socket was not accepted yet: browsers see no code of a refusal."""
+    async def end(self, code: int) -> NoReturn:
+        """Close with a code, also where the socket was not accepted yet: of a refusal browsers see 1006, as offline."""
         if not self.is_accepted:
             await self.accept()
         await self.close(code)

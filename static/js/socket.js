@@ -4,6 +4,7 @@ const EVERY = 20_000; // from one sign of life to the next
 const PATIENCE = 10_000; // for the answer to it
 const PANEL_EVERY = 1_000; // a program may store many entries a second; the panel need not keep up with each
 const COMES_BACK = [1006, 1011, 1012, 1013]; // close codes after which the extension connects again by itself
+const SIGNED_OUT = 4401;
 
 const chat = document.getElementById("chat");
 const line = document.getElementById("connection");
@@ -12,6 +13,7 @@ const panel = document.getElementById("panel");
 let socket = null;
 let wrapper = null; // the extension's handle on whichever socket is the current one
 let wasOpen = false;
+let ended = ""; // why there will be no connection any more: what is written stays in the text box
 let pressedEarly = null; // a button of the conversation, before there was a connection
 let isStale = false; // what is live on the page is from before the connection was lost
 let heardAt = 0;
@@ -52,7 +54,7 @@ function isOpen() {
   return socket?.readyState === WebSocket.OPEN;
 }
 
-/** @param {"" | "away" | "waiting" | "over"} state */
+/** @param {"" | "away" | "waiting" | "over" | "signed-out"} state */
 function show(state) {
   if (!line) return;
   line.hidden = !state;
@@ -100,7 +102,8 @@ function closed(event) {
   const { code } = event.detail.event;
   // 4000 to 4099: the server restarts, the database is away or this page read too slowly.
   if (code >= 4100) {
-    lost("over");
+    ended = code === SIGNED_OUT ? "signed-out" : "over";
+    lost(ended);
     return;
   }
   lost(document.querySelector("#composer[data-waiting]") ? "waiting" : "away");
@@ -170,6 +173,10 @@ function aboutToSend(event) {
   if ("attachment" in detail.parameters) detail.parameters.attachment = [detail.parameters.attachment].flat();
   if (isOpen()) return;
   event.preventDefault();
+  if (ended) {
+    show(ended);
+    return;
+  }
   const isMessage = event.target.id === "composer";
   // Where there never was a socket, the form goes the plain way. Else it waits: sent twice it would be two messages.
   if (!wasOpen && event.target.matches("form[action]")) {
@@ -210,6 +217,6 @@ if (chat?.hasAttribute("ws-connect")) {
   document.addEventListener("parley:open", sendWhatWaits);
   setInterval(beat, EVERY);
   window.addEventListener("online", beat);
-  window.addEventListener("offline", () => show("away"));
+  window.addEventListener("offline", () => ended || show("away"));
   document.addEventListener("visibilitychange", () => document.hidden || beat());
 }

@@ -482,10 +482,33 @@ def test_words_that_were_refused_come_back_into_the_box(signed_in: Page, convers
     expect(box).to_have_value("too much")
 
 
+def test_a_page_whose_sign_in_ended_says_so_when_it_connects_again(signed_in: Page, conversation: Session) -> None:
+    page, opened = signed_in, list[WebSocketRoute]()
+
+    def pass_on(socket: WebSocketRoute) -> None:
+        opened.append(socket)
+        socket.connect_to_server()
+
+    page.route_web_socket("**/ws/s/**", pass_on)
+    go_and_listen(page, f"/s/{conversation.pk}/")
+    page.context.clear_cookies()
+    page.evaluate("htmx.config.wsReconnectDelay = () => 10")
+    opened[0].close(code=1012)
+    line = page.locator("#connection")
+    expect(line).to_contain_text("You are signed out. Sign in again", use_inner_text=True)
+    box = page.get_by_label("Message", exact=True)
+    box.fill("still here?")
+    box.press("Enter")
+    expect(line).to_contain_text("You are signed out. Sign in again", use_inner_text=True)
+    expect(box).to_have_value("still here?")
+    line.get_by_role("link", name="Sign in again").click()
+    expect(page.get_by_label("Username")).to_be_visible()
+
+
 def test_a_connection_that_the_server_ends_for_good_says_so(signed_in: Page, conversation: Session) -> None:
     page, sockets = signed_in, Sockets(signed_in)
     go_and_listen(page, f"/s/{conversation.pk}/")
-    sockets.opened[0].close(code=4401)
+    sockets.opened[0].close(code=4404)
     expect(page.get_by_text("The server has ended this connection.")).to_be_visible()
     page.get_by_role("link", name="Load the page again").click()
     expect(page.locator("#connection")).to_be_hidden()

@@ -56,6 +56,12 @@ class OpenPage:
         self.html += came
         return came
 
+    async def close_code(self) -> int:
+        """The code with which the server closes the socket, before it says anything else."""
+        closed = await self.socket.receive_output(timeout=10)
+        assert closed["type"] == "websocket.close"
+        return int(closed["code"])
+
     async def nothing_more(self) -> bool:
         return await self.socket.receive_nothing(timeout=0.2)
 
@@ -341,9 +347,9 @@ async def test_whoever_is_picked_answers_that_message(talk: Talk, page: OpenPage
 
 async def test_only_the_owner_from_our_own_pages_gets_in(talk: Talk, bob: User, staff: User) -> None:
     talk.session = await in_database(empty_session, talk.user)
-    for user, origin in ((None, "http://localhost"), (bob, "http://localhost"), (staff, "http://localhost")):
-        _, is_open = await open_page(user, talk.session, origin=origin)
-        assert not is_open
+    for user, code in ((None, 4401), (bob, 4404), (staff, 4404)):
+        page, _ = await open_page(user, talk.session)
+        assert await page.close_code() == code
     _, is_open = await open_page(talk.user, talk.session, origin="http://evil.example")
     assert not is_open
 

@@ -77,8 +77,8 @@ async def test_staff_are_answered_by_their_rights_and_their_page_has_no_socket(
     talk: Talk, ada: User, staff: User, rights: tuple[str, ...], code: str
 ) -> None:
     session, user = await said_by(ada), await in_database(give, staff, rights)
-    _, is_open = await open_page(user, session)
-    assert not is_open
+    page, _ = await open_page(user, session)
+    assert await page.close_code() == 4404
     program = await with_cookie(user)
     assert (await program.ask("history", session=str(session.pk)))["code"] == code
     assert (await program.ask("list"))["sessions"] == []
