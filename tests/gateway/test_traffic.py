@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_the_list_of_models_is_answered_here(relay: Relay, key: str, bare: Bare)
 # How to point them here: docs/clients/.
 
 CLIENTS = Path(live_settings.BASE_DIR) / "docs" / "clients"
-PAGES = ("aider", "claude-code", "codex", "gemini-cli", "langchain", "opencode", "sdks", "vercel-ai-sdk")
+PAGES = sorted(path.stem for path in CLIENTS.glob("*.md"))
 
 
 def page_of(name: str) -> str:
@@ -98,6 +99,7 @@ def test_every_client_has_a_page_that_says_how_what_is_grouped_and_what_is_kept(
     for heading in ("## Pointing it here", "## What is grouped", "## What is kept"):
         assert heading in page
     assert "http://127.0.0.1:8000" in page
+    assert re.search(r"^Tried with .*\d+\.\d+", page, re.MULTILINE)
     assert f"(clients/{name}.md)" in (CLIENTS.parent / "relay.md").read_text(encoding="utf-8")
 
 
