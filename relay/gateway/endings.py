@@ -15,7 +15,7 @@ from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.client import Client
 from relay.gateway.dialing import Reply
-from relay.gateway.unpacking import Unpacking
+from relay.gateway.unpacking import BoundedUnpacking
 
 # How long to wait for the upstream to close after its final event, so that its connection can be used again.
 CLOSING_SECONDS = 0.25
@@ -29,7 +29,7 @@ class ReplyEnd:
     def __init__(self, call: Call, reply: Reply, dialect: str) -> None:
         self.is_delivered = False
         self._over_at: float | None = None
-        self._unpacking: Unpacking | None = None
+        self._unpacking: BoundedUnpacking | None = None
         self._scanner: FinalEventScanner | None = None
         # Some servers stream without the right content type; JSON is the one thing that is certainly not a stream.
         is_stream = reply.is_stream or (call.wants_stream and "json" not in reply.response.content_type)
@@ -38,20 +38,21 @@ class ReplyEnd:
 
     def unpack(self, encoding: str) -> None:
         try:
-            self._unpacking = Unpacking(encoding)
+            self._unpacking = BoundedUnpacking(encoding)
         except UnknownEncoding:
             self._scanner = None
 
     def read(self, chunk: bytes) -> None:
         if self._scanner is None:
             return
-        if self._unpacking is not None:
-            try:
-                chunk = self._unpacking.feed(chunk)
-            except Unreadable:
-                self._scanner = None
-                return
-        self._scanner.feed(chunk)
+        if self._unpacking is None:
+            self._scanner.feed(chunk)
+            return
+        try:
+            for piece in self._unpacking.pieces(chunk):
+                self._scanner.feed(piece)
+        except Unreadable:
+            self._scanner = None
 
     @property
     def is_complete(self) -> bool:

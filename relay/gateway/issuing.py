@@ -16,7 +16,7 @@ from relay.gateway.addresses import ANTHROPIC, CHAT, RESPONSES
 from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.glances import Thing, is_whole
-from relay.gateway.unpacking import Unpacking, in_slices
+from relay.gateway.unpacking import BoundedUnpacking
 
 # Of a line, and of a whole reply: pictures may be in either.
 LONGEST_LINE, LONGEST_REPLY = 256 * 1024, 32 * 1024 * 1024
@@ -146,12 +146,12 @@ class Names:
         self._line = b""
         self._pieces: list[bytes] = []
         self._size = 0
-        self._unpacking: Unpacking | None = None
+        self._unpacking: BoundedUnpacking | None = None
         self.found: list[str] = []
 
     def unpack(self, encoding: str) -> None:
         try:
-            self._unpacking = Unpacking(encoding)
+            self._unpacking = BoundedUnpacking(encoding)
         except UnknownEncoding:
             self._is_unreadable = True
 
@@ -162,7 +162,7 @@ class Names:
             self._add(chunk)
             return
         try:
-            for piece in in_slices(self._unpacking, chunk):
+            for piece in self._unpacking.pieces(chunk):
                 self._add(piece)
         except Unreadable:
             self._is_unreadable = True

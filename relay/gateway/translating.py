@@ -239,9 +239,9 @@ class Translation:
             chunk = self.reply.first or await self._next(end)
             while chunk:
                 self.recording.reply(chunk)
-                plain = unpacking.feed(chunk)
-                end.read(plain)
-                yield plain
+                for plain in unpacking.in_slices(chunk):
+                    end.read(plain)
+                    yield plain
                 chunk = await self._next(end)
         except UnknownEncoding as error:
             raise self._fault(f"The upstream's answer is compressed as {error}, which is not read here.") from None

@@ -16,6 +16,8 @@ from relay.gateway.bodies import UnknownEncoding, Unreadable
 
 # So much at a time: a few bytes may become very many.
 SLICE = 256
+# Answers are shorter. Behind this, the relay does not look for the final event or for names any more.
+MOST_LOOKED_AT = 16 * 1024 * 1024
 
 
 class _Coding(Protocol):
@@ -54,6 +56,30 @@ class Unpacking:
 def in_slices(unpacking: Unpacking, chunk: bytes) -> Iterator[bytes]:
     """Piece by piece, for whoever need not hold all of it or wants to stop at some size."""
     yield from unpacking.in_slices(chunk)
+
+
+class TooLong(Unreadable):
+    """More bytes came out than are wanted."""
+
+
+class BoundedUnpacking:
+    """Unpacks a reply for the relay's own look at it: in pieces of bounded size, and only so many bytes in all.
+
+    The client gets the reply as it came. A few kilobytes may unpack to gigabytes, and this work holds the event loop.
+    """
+
+    __slots__ = ("_left", "_unpacking")
+
+    def __init__(self, encoding: str, *, most: int = MOST_LOOKED_AT) -> None:
+        self._unpacking, self._left = Unpacking(encoding), most
+
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """Raises Unreadable for what cannot be unpacked, and TooLong."""
+        for piece in self._unpacking.in_slices(chunk):
+            self._left -= len(piece)
+            if self._left < 0:
+                raise TooLong("it is too long")
+            yield piece
 
 
 def as_far_as_it_goes(body: bytes, encoding: str, *, limit: int) -> bytes | None:

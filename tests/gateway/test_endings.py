@@ -1,12 +1,18 @@
 """A reply whose final event was delivered is complete, whichever side closes the connection and when."""
 
+import gzip
 import json
+import tracemalloc
+import zlib
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from history.dialects import DIALECTS
 from history.dialects.finality import FinalEventScanner, Finality
 from history.models import ApiKey
+from relay.gateway.endings import ReplyEnd
 from relay.providers import registry
 from tests.doubling import assert_linear
 from tests.gateway.asking import CALLS, asking
@@ -171,3 +177,24 @@ def test_answer_that_goes_on_after_a_reason_to_stop_is_open_again() -> None:
     goes_on = b'data: {"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":null}],"error": {}}\n\n'
     assert scanner.feed(STREAMS["openai-chat"][1]) is Finality.COMPLETE
     assert scanner.feed(goes_on) is Finality.OPEN
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip"])
+def test_small_reply_that_unpacks_to_a_very_large_one_is_not_held(encoding: str) -> None:
+    """The relay looks for its final event, and gives up in bounded memory."""
+    event = b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "' + b"x" * 1_000_000 + b'"}}]}\n\n'
+    packing = zlib.compressobj(wbits=31)
+    packed = b"".join([*(packing.compress(event) for _ in range(200)), packing.flush()])
+    packed = gzip.compress(packed) if "," in encoding else packed
+    call: Any = SimpleNamespace(address=SimpleNamespace(kind="chat"), wants_stream=True)
+    reply: Any = SimpleNamespace(is_stream=True, status=200)
+    end = ReplyEnd(call, reply, "openai-chat")
+    end.unpack(encoding)
+    tracemalloc.start()
+    try:
+        end.read(packed)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 8_000_000
+    assert not end.is_complete
