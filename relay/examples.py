@@ -19,7 +19,7 @@ class Example:
 
 def examples() -> list[Example]:
     return [
-        Example(_("Write a haiku about a quiet library."), _("A question to the model that is picked below.")),
-        Example("/sys_monitor cpu", _("A tool without a model: how busy this machine is.")),
-        Example("/help", _("Everything that works without a model.")),
+        Example(_("Write a haiku about a quiet library."), _("Asks the model selected below.")),
+        Example("/sys_monitor cpu", _("Runs a tool without a model: shows how busy this server is.")),
+        Example("/help", _("Lists commands that need no model.")),
     ]

@@ -27,7 +27,7 @@ def what_happened(error: ProviderError) -> str:
         case "rate_limit":
             return _("Too many requests in a short time.")
         case "overloaded":
-            return _("The provider has too much to do.")
+            return _("The provider is overloaded.")
         case "context_length" | "too_large":
             return _("That was longer than the model can read.")
         case "not_found":
@@ -97,9 +97,15 @@ def advise(error: ProviderError, *, is_staff: bool, variable: str = "") -> Advic
             _("This server’s account at the provider does not work."),
             _("Choose another model, or tell your administrator."),
         )
-    # Beside it stands already that the answer was cut short.
-    what = _("The connection to the provider broke.") if isinstance(error, Cut) else what_happened(error)
-    return Advice(what, what_a_user_can_do(error))
+    return Advice(_what_a_user_reads(error), what_a_user_can_do(error))
+
+
+def _what_a_user_reads(error: ProviderError) -> str:
+    if isinstance(error, Cut):  # beside it the page says already that the answer was cut short
+        return _("The connection to the provider broke.")
+    if error.kind == "not_found":  # addresses are the business of staff
+        return _("The provider does not offer this model at the moment.")
+    return what_happened(error)
 
 
 def what_a_user_can_do(error: ProviderError) -> str:

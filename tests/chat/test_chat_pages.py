@@ -617,6 +617,7 @@ SECRET = "Incorrect API key provided: sk-proj-abc***xyz. Organization org-77."
         ({"kind": "rate_limit"}, "Too many requests in a short time. Try again in a moment. Or choose another model."),
         ({"kind": "context_length"}, "That was longer than the model can read. Send less, summarise"),
         ({"network": "unreachable"}, "Try again, or choose another model."),
+        ({"kind": "not_found"}, "The provider does not offer this model at the moment. Choose another model."),
         ({"kind": "something of tomorrow"}, "The provider failed. Try again, or choose another model."),
         (None, "The provider failed. Try again, or choose another model."),
     ],
