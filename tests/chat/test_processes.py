@@ -208,6 +208,29 @@ def test_sigterm_in_mid_stream_keeps_the_text_at_once_and_ends_in_good_order(
     assert told.ask("open", session=session)["running"] == []
 
 
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_typed_command_survives_the_end_of_its_process(house: House, how: signal.Signals) -> None:
+    """It is not lost, not carried out again by itself, and the page says so at once after a restart."""
+    house.plays(slowly(2, seconds=0), slowly(3, seconds=0))
+    with house.serving("daphne") as victim:
+        program, session, run = begin(house, victim)
+        program.ended(run)
+        page, other = house.page(victim, session), house.page(victim, session)
+        page.say("send", text="/slow 60", after=page.after)
+        other.until(lambda page: "/slow 60" in page.queue, seconds=20)
+        victim.process.popen.send_signal(how)
+        victim.process.popen.wait(20)
+    house.close_sockets()
+    with house.serving("uvicorn") as again:
+        page = house.page(again, session)
+        page.until(lambda page: "The server stopped in the middle" in page.queue, seconds=20)
+        program = house.program(again)
+        program.ask("open", session=session)
+        assert [(row["text"], row["error"]) for row in program.ask("queue")["queued"]] == [("/slow 60", "Interrupted")]
+        program.ended(program.ask("send", text="Go on.")["run"])
+    house.close_sockets()
+
+
 def close_code(socket: ClientConnection) -> int | None:
     """Of the close frame that comes at last; None where there is none."""
     try:
