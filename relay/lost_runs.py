@@ -7,13 +7,13 @@ from datetime import timedelta
 from django.utils import timezone
 
 from history import exchanges
-from history.models import Exchange, Session
+from history.models import Session
 from history.transactions import writing
 from relay import broadcast, run_owners
 from relay.live_runs import running
 from relay.models import QueuedMessage, Run
 from relay.queued_messages import give_back_of_processes, give_back_older_than, hold
-from relay.running import open_exchange_of
+from relay.running import lost_answer_of, open_exchange_of
 
 LIVES_FOR = timedelta(seconds=30)  # without a sign of life, a run counts as lost
 PATIENCE = timedelta(minutes=1)
@@ -50,7 +50,9 @@ def end_orphans() -> None:
             exchange = open_exchange_of(run)
             if exchange is not None:
                 noted = exchanges.partial_of(exchange)
-                exchanges.finish(exchange, noted, end_reason=exchanges.SERVER_LOST, silent_since=timezone.now())
+                # Where the clock was set back, its last sign of life lies ahead.
+                silent = max(timezone.now(), exchange.heartbeat_at + timedelta(microseconds=1))
+                exchanges.finish(exchange, noted, end_reason=exchanges.SERVER_LOST, silent_since=silent)
             if _end_lost(run):
                 broadcast.tell_session_from_thread(run.session, broadcast.CHANGED)
 
@@ -63,8 +65,7 @@ def _is_being_kept(run: Run) -> bool:
 
 def _end_lost(run: Run) -> bool:
     """False where it has come to life again meanwhile."""
-    swept = Exchange.objects.filter(session_id=run.session, after=run.leaf, started_at__gte=run.started_at)
-    leaf = swept.filter(end_reason=exchanges.SERVER_LOST).values_list("message__seq", flat=True).first()
+    leaf = lost_answer_of(run)
     silent = Run.objects.filter(pk=run.pk, ended_at=None, heartbeat_at=run.heartbeat_at)
     with writing():
         is_ended = bool(silent.update(ended_at=timezone.now(), outcome=Run.Outcome.LOST, leaf=leaf or run.leaf))

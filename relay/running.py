@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from uuid import UUID
 
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from history import exchanges
 from history.entries import ModelInput
 from history.models import Exchange, Message, Session
 from relay.models import Run
@@ -28,9 +30,23 @@ def answering(session_ids: Iterable[UUID]) -> set[UUID]:
 
 def open_exchange_of(run: Run) -> Exchange | None:
     """The answer that this run waits for, if it does. Another run may have begun at the same place after it."""
-    waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf)
-    begun = waiting.filter(started_at__gte=run.started_at).order_by("started_at")
-    return next((one for one in begun if one.metadata.get("role") != SUMMARISER), None)
+    waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf).order_by("started_at")
+    return next((one for one in _calls_of(run, waiting) if one.metadata.get("role") != SUMMARISER), None)
+
+
+def lost_answer_of(run: Run) -> int | None:
+    """The entry that was made of the answer of a run whose process is gone."""
+    swept = Exchange.objects.filter(session_id=run.session, after=run.leaf, end_reason=exchanges.SERVER_LOST)
+    return _calls_of(run, swept).values_list("message__seq", flat=True).first()
+
+
+def _calls_of(run: Run, calls: QuerySet[Exchange]) -> QuerySet[Exchange]:
+    """Those that began after the run. After the clock was set back: all of them, where no other run answers there."""
+    begun = calls.filter(started_at__gte=run.started_at)
+    if run.started_at <= timezone.now() or begun.exists():
+        return begun
+    others = Run.objects.filter(session=run.session, leaf=run.leaf, ended_at=None).exclude(pk=run.pk)
+    return begun if others.exists() else calls
 
 
 def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:

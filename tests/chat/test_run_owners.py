@@ -120,3 +120,14 @@ def test_the_time_of_a_lost_answer_ends_with_its_last_sign_of_life(run: Run, ada
     lost_runs.sweep()
     [turn] = panel_of(Session.objects.get(pk=run.session), reader=ada).turns
     assert turn.seconds == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_clock_that_was_set_back_during_the_run_changes_nothing(run: Run) -> None:
+    run.started_at = run.heartbeat_at = timezone.now() + timedelta(hours=1)
+    Exchange.objects.update(heartbeat_at=timezone.now() + timedelta(hours=1))
+    leave_file(run)
+    lost_runs.end_orphans()
+    run.refresh_from_db()
+    answer = Message.objects.get(kind="model_output")
+    assert (answer.content, answer.status) == ("Half an answer", "interrupted")
+    assert (run.outcome, run.leaf) == ("lost", answer.seq)
