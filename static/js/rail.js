@@ -52,11 +52,15 @@ rail.addEventListener("change", (event) => {
   if (event.target.matches(".rail-pick, #rail-selecting")) keepSelection();
 });
 
-// What was selected is done with: the next press on a session opens it.
-document.addEventListener("htmx:afterRequest", ({ detail }) => {
-  if (!detail.successful || !detail.requestConfig.elt.closest(".rail-many")) return;
-  sessionStorage.removeItem(KEPT);
-  showSelection();
+// What was selected is done with: the next press on a session opens it. News may replace the list, and the button in it,
+// before the response arrives; then htmx sends no event that reaches the document.
+document.addEventListener("htmx:beforeRequest", ({ detail: { elt, xhr } }) => {
+  if (!elt.closest(".rail-many")) return;
+  xhr.addEventListener("load", () => {
+    if (xhr.status >= 300) return;
+    sessionStorage.removeItem(KEPT);
+    showSelection();
+  });
 });
 
 // Menus: arrows move in them; where the browser cannot put one beside its button, we do.

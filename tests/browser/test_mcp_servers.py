@@ -33,7 +33,7 @@ def test_staff_set_a_server_look_at_it_and_see_what_it_offers(
     # In a tab of its own: what axe says to the console about Django's style sheets is no fault of ours.
     admin = page.context.new_page()
     admin.goto("/mcp-servers/")
-    expect(admin.get_by_text("There are none yet.")).to_be_visible()
+    expect(admin.get_by_text("No MCP servers yet.")).to_be_visible()
     admin.get_by_role("link", name="Add or change servers").click()
     admin.get_by_role("link", name="Add MCP server").first.click()
     admin.get_by_role("textbox", name="Name:", exact=True).fill("files")

@@ -199,6 +199,27 @@ def test_many_are_selected_with_shift_stay_selected_and_go_together(
     expect(row(page, sessions[2]).locator("a.rail-link")).to_be_visible()
 
 
+def test_selecting_ends_though_the_list_was_replaced_before_the_response(
+    signed_in: Page, sessions: list[Session]
+) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    page.get_by_text("Select", exact=True).click()
+    row(page, sessions[1]).locator(".rail-pick").click()
+    page.evaluate("""document.addEventListener("htmx:beforeRequest", ({ detail }) => {
+        if (detail.elt.closest(".rail-many")) htmx.trigger("#rail-list", "rail:refresh");
+    })""")
+    held: list[Route] = []
+    page.route("**/rail/delete/", lambda route: held.append(route))
+    with page.expect_response("**/rail/?*"):
+        page.locator(".rail-many").get_by_role("button", name="Delete").click()
+    until(page, lambda: bool(held))
+    page.wait_for_timeout(200)  # the list is replaced
+    held[0].continue_()
+    expect(page.locator("#rail-selecting")).not_to_be_checked()
+    assert page.evaluate("sessionStorage.getItem('parley-selected')") is None
+
+
 def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Session], ada: Any) -> None:
     page = signed_in
     other = page.context.new_page()
