@@ -91,7 +91,7 @@ def test_staff_say_why_they_delete_somebody_elses_and_only_its_owner_hides_what_
     bob.is_staff = bob.is_superuser = True
     bob.save()
     retention.hold(session, actor=None, reason="a dispute")
-    with pytest.raises(CommandError, match="say why"):
+    with pytest.raises(CommandError, match="give a reason with --reason"):
         history("delete", session.pk, "--as", "bob", "--yes")
     for who in (("--as", "bob", "--reason", "too old"), ()):
         with pytest.raises(CommandError, match="Under hold and left alone: 1"):
