@@ -482,6 +482,17 @@ def test_words_that_were_refused_come_back_into_the_box(signed_in: Page, convers
     expect(box).to_have_value("too much")
 
 
+def test_only_the_last_answer_can_be_continued(signed_in: Page, ada: Any) -> None:
+    session = chat_of(ada, "one")
+    cut = answered("Beca", status="interrupted", end_reason="server_lost")
+    recorder.append_many(session, [cut, said("two"), cut], after=1)
+    signed_in.goto(f"/s/{session.pk}/")
+    expect(signed_in.get_by_role("button", name="Try again")).to_have_count(2)
+    expect(signed_in.get_by_role("button", name="Continue")).to_have_count(1)
+    last = signed_in.locator("#rows > article").last
+    expect(last.get_by_role("button", name="Continue")).to_be_visible()
+
+
 def test_a_page_whose_sign_in_ended_says_so_when_it_connects_again(signed_in: Page, conversation: Session) -> None:
     page, opened = signed_in, list[WebSocketRoute]()
 
