@@ -181,6 +181,26 @@ def test_a_reference_beside_a_key_that_comes_twice_is_refused(dialect: str, body
         glances.glanced_at(body, dialect)
 
 
+@pytest.mark.parametrize(
+    ("dialect", "body"),
+    [
+        ("openai-responses", b'{"input":[{"content":[{"type":"input_file","file_id":"theirs"}]}]}'),
+        ("openai-chat", b'{"messages":[{"content":[{"type":"file","file":{"file_id":"theirs"}}]}]}'),
+        ("anthropic-messages", b'{"messages":[{"content":[{"source":{"type":"file","file_id":"theirs"}}]}]}'),
+    ],
+)
+def test_a_reference_is_found_however_it_is_written(dialect: str, body: bytes) -> None:
+    for written in (
+        body.replace(b"file_id", b"file\\u005fid"),
+        body.replace(b"file_id", b"\\u0066ile_id"),
+        body.replace(b'":', b'" \n\t:'),
+        body.replace(b"theirs", b"th\\u0065irs"),
+        b'{"zz":NaN,' + body[1:],
+        b'{"pad":"' + b"x" * 100_000 + b'",' + body[1:],
+    ):
+        assert [reference.name for reference in glances.glanced_at(written, dialect)[1]] == ["theirs"], written[:200]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_keys_that_come_twice_pass_where_nothing_is_referred_to(dialect: str) -> None:
     assert glances.glanced_at(b'{"model":"a","model":"b","messages":[]}', dialect)[0]["model"] == "b"
