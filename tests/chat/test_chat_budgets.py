@@ -115,6 +115,23 @@ async def test_a_chat_waits_for_a_running_call_of_a_key(
     assert "Try again when one of them has ended" in (await talk.messages())[-1].content
 
 
+async def test_a_chat_that_waits_can_be_stopped(talk: Talk, settings: Any) -> None:
+    settings.REDIS_URL, settings.PARLEY_CHAT_TOKENS_PER_DAY = "", LIMIT
+    gate = asyncio.Event()
+    provider = talk.scripted([gate, "Hello.", SPENT])
+    first = await talk.begin("Hello?")
+    await talk.until(lambda: len(provider.calls) == 1)
+    await talk.begin("And me?")
+    await asyncio.sleep(0.1)
+    await talk.stop()
+    waited = await talk.until(lambda: Run.objects.filter(session=talk.session.pk).exclude(ended_at=None).first())
+    assert (waited.outcome, len(provider.calls)) == (Run.Outcome.STOPPED, 1)
+    gate.set()
+    talk.session = first
+    assert (await talk.until_ended()).outcome == Run.Outcome.DONE
+    assert await spent_by(talk.user) == EACH
+
+
 async def test_an_answer_that_is_stopped_counts_what_came(talk: Talk, settings: Any) -> None:
     """Else whoever presses Stop before the end, where vendors tell their numbers, would never use up a budget."""
     settings.REDIS_URL, settings.PARLEY_CHAT_TOKENS_PER_DAY = "", 50
