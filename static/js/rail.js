@@ -230,10 +230,20 @@ function refresh() {
   catchUp();
 }
 
-function catchUp() {
-  const isBusy = find(BUSY) || find("#rail-list > ul").scrollTop > 0;
-  if (hasNews && !isBusy) htmx.trigger("#rail-list", "rail:refresh");
+function isBusy() {
+  return find(BUSY) || find("#rail-list > ul").scrollTop > 0;
 }
+
+function catchUp() {
+  if (hasNews && !isBusy()) htmx.trigger("#rail-list", "rail:refresh");
+}
+
+// A menu that was opened while the list was on its way stays open: the list is fetched again afterwards.
+rail.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  if (detail.requestConfig.triggeringEvent?.type !== "rail:refresh" || !isBusy()) return;
+  detail.shouldSwap = false;
+  hasNews = true;
+});
 
 // What comes while the list is on its way is not in it.
 rail.addEventListener("htmx:beforeRequest", (event) => {

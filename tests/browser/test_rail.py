@@ -220,6 +220,25 @@ def test_selecting_ends_though_the_list_was_replaced_before_the_response(
     assert page.evaluate("sessionStorage.getItem('parley-selected')") is None
 
 
+def test_a_menu_stays_open_when_the_list_arrives_and_the_list_follows(signed_in: Page, sessions: list[Session]) -> None:
+    page = signed_in
+    page.goto(f"/s/{sessions[0].pk}/")
+    held: list[Route] = []
+    page.route("**/rail/?*", lambda route: route.continue_() if held else held.append(route))
+    page.evaluate("htmx.trigger('#rail-list', 'rail:refresh')")
+    until(page, lambda: bool(held))
+    row(page, sessions[1]).hover()
+    row(page, sessions[1]).locator(".rail-dots").click()
+    Session.objects.filter(pk=sessions[2].pk).update(title="Changed meanwhile")
+    with page.expect_response("**/rail/?*"):
+        held[0].continue_()
+    page.wait_for_timeout(200)  # a swap would have happened by now
+    expect(row(page, sessions[1]).locator(".rail-menu")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_label("Message", exact=True).focus()
+    expect(row(page, sessions[2]).locator(".rail-title")).to_have_text("Changed meanwhile")
+
+
 def test_another_tab_sees_what_is_done_here(signed_in: Page, sessions: list[Session], ada: Any) -> None:
     page = signed_in
     other = page.context.new_page()
