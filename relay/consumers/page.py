@@ -29,8 +29,8 @@ from relay.conversation import Sent
 from relay.database import in_database
 from relay.errors import RelayError, Unavailable
 from relay.fragments import View
-from relay.gateway.bodies import parsed_apart
 from relay.readers import reader_of
+from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class ChatConsumer(PageEvents):
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         try:
-            intent = await parsed_apart(len(text_data or ""), self._read, text_data)
+            intent = await parse_apart(len(text_data or ""), self._read, text_data)
             if intent is None:
                 return
             await self._check_who()

@@ -27,8 +27,8 @@ from relay.consumers.program_sessions import ProgramSessions, Refused
 from relay.consumers.sockets import DATABASE_AWAY, LOOK_SECONDS, NOT_SIGNED_IN, client_of
 from relay.database import in_database
 from relay.errors import RelayError, Unavailable
-from relay.gateway.bodies import parsed_apart
 from relay.readers import reader_of
+from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ProgramConsumer(ProgramSessions):
         asked = ""
         try:
             with self.reader.reading():
-                intent = await parsed_apart(len(text_data or ""), self._read, text_data)
+                intent = await parse_apart(len(text_data or ""), self._read, text_data)
                 asked = str(intent.fields.get("id", ""))[:100]
                 if not self.rate.allows_one_more():
                     raise Refused("too_fast", _("That was too fast. Wait a few seconds and try again."))

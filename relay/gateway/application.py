@@ -45,6 +45,7 @@ from relay.gateway.refusals import NAMED, Refusal
 from relay.gateway.routes import Upstream
 from relay.gateway.telling import json_headers, of_record
 from relay.gateway.translating import count, translate
+from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ async def _read_body(call: Call, receive: Any) -> None:
     try:
         await _look_into(call)
     except bodies.NotAnObject:
-        raise Refusal(await bodies.parsed_apart(len(call.told), bodies.why_without_model, call.told)) from None
+        raise Refusal(await parse_apart(len(call.told), bodies.why_without_model, call.told)) from None
     except bodies.Unreadable as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
     await ownership.check(call)
@@ -146,18 +147,18 @@ async def _read_body(call: Call, receive: Any) -> None:
 
 async def _look_into(call: Call) -> None:
     size = len(call.told)
-    call.see(*await bodies.parsed_apart(size, glances.glanced_at, call.told, call.address.dialect))
+    call.see(*await parse_apart(size, glances.glanced_at, call.told, call.address.dialect))
     if len(call.refers) > MOST_REFERENCES:
         raise bodies.Unreadable(f"it refers to more than {MOST_REFERENCES} files and items")
     call.recording = mode_of(call.key)
     call.naming = naming.named(call.headers, call.asked, key=call.key.id)
     if naming.BODY_FIELD in call.asked:
-        call.told = call.body = await bodies.parsed_apart(size, bodies.without_field, call.told, naming.BODY_FIELD)
+        call.told = call.body = await parse_apart(size, bodies.without_field, call.told, naming.BODY_FIELD)
         call.has_lost_session_field = call.is_changed = True
 
 
 async def _send_on(call: Call, client: Client) -> None:
-    upstreams = await bodies.parsed_apart(len(call.told), _upstreams, call)
+    upstreams = await parse_apart(len(call.told), _upstreams, call)
     has_choice = len(upstreams) > 1
     if has_choice:
         upstreams = _able(call, whereabouts.those_that_have(call, upstreams))

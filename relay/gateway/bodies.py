@@ -6,17 +6,17 @@ the JSON anew: the field `sessionId`, which is ours, and the model's name where 
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any, NamedTuple, ParamSpec, TypedDict, TypeVar
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import zstandard
 
 from history.dialects.loose import obj
+from relay.runtime.parsing import LARGE
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -24,8 +24,6 @@ READ_HERE = ("gzip", "deflate", "zstd")
 MOST_ENCODINGS = 3
 GZIP = 31  # zlib's word for it
 SLICE = 4 * 1024
-# Parsing more than this happens in a thread: the event loop serves other callers meanwhile.
-LARGE = 64 * 1024
 # Vendors know some hundred top-level fields, and their forms some dozen.
 MOST_FIELDS = 1_000
 MOST_FORM_PARTS = 1_000
@@ -48,9 +46,6 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _PAIRED = 8
 # Within a text the quotes would be escaped.
 _MODEL_WITHIN = re.compile(rb'("model"\s*+:\s*+)"((?:[^"\\]|\\/){1,%d}+)"' % MOST_MODEL_BYTES)
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Glance(TypedDict, total=False):
@@ -89,13 +84,6 @@ class UnknownEncoding(Exception):
 
 class ClientGone(Exception):
     """Nobody waits for an answer any more."""
-
-
-async def parsed_apart(size: int, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a parser: at once for a small body, in a thread for one of more than 64 KB."""
-    if size > LARGE:
-        return await asyncio.to_thread(work, *args, **kwargs)
-    return work(*args, **kwargs)
 
 
 async def read(receive: Receive, *, limit: int) -> bytes:
@@ -397,6 +385,22 @@ def _unpaired_brackets(piece: bytes) -> bytes:
             break
         left = left.replace(b"{}", b"")
     return left
+
+
+def outside_strings(body: bytes) -> Iterator[bytes]:
+    """A JSON text without its strings, in slices. Ends before a string that is not closed."""
+    place = 0
+    while place < len(body):
+        piece = body[place : place + SLICE]
+        found = _WHOLE_STRINGS.match(piece)
+        if not found or not found.end():  # a string that is longer than the slice
+            try:
+                place = _string_end(body, place)
+            except IndexError:
+                return
+            continue
+        yield _STRING.sub(b"", piece[: found.end()])
+        place += found.end()
 
 
 def _string_end(body: bytes, place: int) -> int:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from relay.errors import ProviderError, Unreachable
 from relay.gateway import routes
-from relay.gateway.bodies import parsed_apart
 from relay.gateway.calls import Call
 from relay.gateway.records import Attempt
 from relay.gateway.routes import Upstream
@@ -22,6 +21,7 @@ from relay.providers import plain
 from relay.providers.endpoints import Endpoint
 from relay.providers.plain import Request, Response
 from relay.providers.retries import retry_after
+from relay.runtime.parsing import parse_apart
 
 BUSY_OR_BROKEN = frozenset({408, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 # What another upstream may do better: it is busy, broken, or does not know us any more.
@@ -149,7 +149,7 @@ async def _made(call: Call, upstream: Upstream, endpoint: Endpoint, make: Make) 
     """A body that goes on as it came needs no parsing; one that is changed or translated may."""
     if upstream.is_native(call.address.dialect) and upstream.model in ("", call.model):
         return make(call, upstream, endpoint)
-    return await parsed_apart(len(call.told), make, call, upstream, endpoint)
+    return await parse_apart(len(call.told), make, call, upstream, endpoint)
 
 
 async def _first(reply: Reply) -> bytes:

@@ -20,7 +20,7 @@ import msgspec
 
 from history.dialects.loose import items, obj, string
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
-from relay.gateway.bodies import LARGE, Glance, Unreadable, fields, read_json
+from relay.gateway.bodies import Glance, Unreadable, fields, read_json
 from relay.gateway.references import (
     FIELDS,
     ITEM,
@@ -34,6 +34,7 @@ from relay.gateway.references import (
     Reference,
     VectorStore,
 )
+from relay.runtime.parsing import LARGE
 
 _NOTHING = msgspec.Raw(b"null")
 
@@ -203,7 +204,7 @@ _REFERRING_FIELDS = ("previous_response_id", "conversation")
 def glanced_at(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
     """The fields of a `Glance` and a few more, and what the body refers to, each once. Raises Unreadable.
 
-    A large body belongs into a thread: `bodies.parsed_apart`.
+    A large body belongs into a thread: `relay.runtime.parsing.parse_apart`.
     """
     _seen.begin()
     try:

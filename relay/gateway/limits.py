@@ -16,13 +16,13 @@ from django.conf import settings
 from history.models import ApiKey
 from relay.gateway import accounts, budgets, shared
 from relay.gateway.accounts import Account
-from relay.gateway.bodies import parsed_apart
 from relay.gateway.budgets import Budget, Objection, payer_of
 from relay.gateway.calls import Call
 from relay.gateway.refusals import Refusal
 from relay.gateway.routes import Upstream
 from relay.gateway.usage import BYTES_PER_TOKEN
 from relay.gateway.uses import Use
+from relay.runtime.parsing import parse_apart
 
 # As the dialects name it. In a text the quotes would be escaped; of several the largest counts.
 _MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
@@ -94,7 +94,7 @@ async def reserve(call: Call, upstream: Upstream) -> None:
     found = budgets.budgets_of(payer) if call.is_limited and call.address.kind != "count" else []
     if not found:
         return
-    amount = await parsed_apart(len(call.told), _most_use, call, upstream, found)
+    amount = await parse_apart(len(call.told), _most_use, call, upstream, found)
     objection = await budgets.reserve(payer, call.name, amount, found)
     if objection is not None:
         raise _refusal(objection)

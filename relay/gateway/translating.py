@@ -25,7 +25,7 @@ from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway import continuations, not_carried
 from relay.gateway import headers as heads
 from relay.gateway.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
-from relay.gateway.bodies import UnknownEncoding, Unreadable, parsed_apart
+from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.carrying import pass_back, request
 from relay.gateway.client import Client
@@ -44,6 +44,7 @@ from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider
 from relay.providers.plain import Request
+from relay.runtime.parsing import StreamParser, parse_apart
 
 NOT_CARRIED = "x-parley-not-carried"
 TRANSLATED_TO = "x-parley-translated-to"
@@ -75,7 +76,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     if passes(reply.upstream):
         await pass_back(call, reply, client, recording)
         return
-    lost = await parsed_apart(len(call.told), lambda: dict.fromkeys(not_carried.of_request(decoded(), notes)))
+    lost = await parse_apart(len(call.told), lambda: dict.fromkeys(not_carried.of_request(decoded(), notes)))
     asked = decoded()
     translation = Translation(call=call, reply=reply, client=client, recording=recording, asked=asked, lost=lost)
     try:
@@ -86,7 +87,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
 
 async def count(call: Call, client: Client, recording: Recording) -> None:
     """An upstream of another language cannot count for this caller: our estimate is told in its place."""
-    tokens = await parsed_apart(len(call.told), _estimated, call)
+    tokens = await parse_apart(len(call.told), _estimated, call)
     body = as_bytes(_counted(tokens, call.address.dialect))
     await client.begin(200, json_headers(body) + our_headers(call))
     await client.write(body, is_last=True)
@@ -208,9 +209,10 @@ class Translation:
     async def _events(self) -> AsyncIterator[list[Event]]:
         upstream = self.reply.upstream
         decoder = DIALECTS[upstream.dialect].stream_decoder(upstream.provider.name)
+        parser = StreamParser(decoder.feed)
         async for chunk in self._chunks():
-            yield [self._seen(event) for event in decoder.feed(chunk)]
-        yield [self._seen(event) for event in decoder.close()]
+            yield [self._seen(event) for event in await parser.feed(chunk)]
+        yield [self._seen(event) for event in await parser.close(decoder.close)]
         if not self._has_answered:
             raise _NoAnswer(
                 f"The provider {upstream.provider.name} sent something that is no answer of a model. "

@@ -12,6 +12,7 @@ from history.dialects import DIALECTS
 from history.events import Ended, Event, Failed
 from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
 from relay.providers.endpoints import Endpoint, host_of
+from relay.runtime.parsing import StreamParser
 
 # The vendor has said that it is done; counts may still follow, but nobody waits long for them.
 LINGER_SECONDS = 5.0
@@ -24,6 +25,7 @@ class Answer:
         self.endpoint = endpoint
         self._response, self._first = response, first
         self._decoder = DIALECTS[endpoint.dialect].stream_decoder(endpoint.name)
+        self._parser = StreamParser(self._decoder.feed)
         self._is_over = self._is_read = False
 
     async def events(self) -> list[Event] | None:
@@ -31,9 +33,9 @@ class Answer:
         if self._is_read:
             return None
         if chunk := await self._chunk():
-            return self._decoder.feed(chunk)
+            return await self._parser.feed(chunk)
         self._is_read = True
-        return self._decoder.close()
+        return await self._parser.close(self._decoder.close)
 
     def check(self, event: Event) -> None:
         if isinstance(event, Failed):

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from history.reading import entries_of
 from history.verification import verify
 from relay.gateway.digest import bodies
 from relay.gateway.digest.answers import Answer
+from relay.gateway.digest.json_weight import is_too_heavy
 from tests.digest.relayed import Relay, exchange_of, path_of, reply_bytes, said, sessions
 
 pytestmark = pytest.mark.django_db
@@ -193,3 +195,74 @@ def test_a_stream_that_is_one_line_without_an_end_is_no_answer(relay: Relay) -> 
     assert (row.end_reason, row.metadata["reply_bytes"]) == ("upstream_unreadable", len(line))
     row = send_reply(relay, line + b"x" * MB)
     assert (row.metadata["unread_reply"], row.message) == ("too large", None)
+
+
+START, IN_A_MESSAGE = '{"model":"m","messages":[', '{"model":"m","messages":[{"role":"user","content":['
+BESIDE = START + '{"role":"user","content":"Hi."}],"x":['
+
+
+def tiny(piece: str, *, start: str = BESIDE, end: str = "]}") -> str:
+    """Nearly a megabyte of small values."""
+    return start + ",".join([piece] * ((MB - 200) // (len(piece) + 1))) + end
+
+
+HEAVY = {
+    "messages": tiny('{"role":"user","content":"x"}', start=START),
+    "lists": tiny("[]", start=IN_A_MESSAGE, end="]}]}"),
+    "empty messages": tiny("{}", start=START),
+    "objects": tiny('{"a":1}'),
+    "strings": tiny('"ab"'),
+    "numbers": tiny("1.5"),
+    "fields": '{"model":"m","messages":[],' + ",".join(f'"k{i}":1' for i in range(90_000)) + "}",
+    "parts": tiny('{"type":"text","text":"x"}', start=IN_A_MESSAGE, end="]}]}"),
+}
+
+
+@pytest.mark.parametrize("shape", HEAVY)
+def test_a_request_of_very_many_small_values_is_put_aside(relay: Relay, shape: str) -> None:
+    body = HEAVY[shape].encode()
+    assert len(body) < MB
+    exchange = relay.send(CHAT, body)
+    relay.end(exchange, is_counted=False)
+    most = traced_peak(relay.digest)
+    row = exchange_of(exchange)
+    assert (row.metadata["request_bytes"], row.request_hash) == (len(body), hashlib.sha256(body).hexdigest())
+    assert most < 8 * MB, f"{most / MB:.1f} MB"
+
+
+def test_as_many_messages_as_are_read_stay_within_the_memory(relay: Relay) -> None:
+    messages = [{"role": "user", "content": str(number)} for number in range(1_700)]
+    assert is_too_heavy(json.dumps({"messages": messages * 2}).encode(), most=MB)
+    most = traced_peak(lambda: relay.ask(CHAT, {"model": "m", "messages": messages}, said("Hello.")))
+    assert len(path_of(sessions()[0])) == 1_701
+    assert most < 8 * MB, f"{most / MB:.1f} MB"
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_a_reply_of_very_many_small_values_is_put_aside(relay: Relay, is_stream: bool) -> None:
+    reply = tiny('{"index":0}', start='{"id":"c","model":"m","choices":[').encode()
+    reply = b"data: " + reply + b"\n\ndata: [DONE]\n\n" if is_stream else reply
+    most = traced_peak(lambda: send_reply(relay, reply))
+    assert Exchange.objects.get().metadata["unread_reply"] == "too large"
+    assert most < 8 * MB, f"{most / MB:.1f} MB"
+
+
+def test_texts_with_many_brackets_and_a_stream_of_many_events_are_read(relay: Relay) -> None:
+    code = 'if (a[0] == "{") { f([1, 2, 3]); }\n' * 20_000
+    relay.ask(CHAT, body_of(code), said("Yes."))
+    piece = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
+    end = {"id": "c", "model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    events = [json.dumps(piece)] * 6_000 + [json.dumps(end), "[DONE]"]
+    row = send_reply(relay, "".join(f"data: {event}\n\n" for event in events).encode())
+    assert row.message is not None
+    assert row.message.content_chars == 30_000
+    assert not Message.objects.filter(kind="gap").exists()
+
+
+def traced_peak(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()

@@ -188,6 +188,8 @@ BY_KEY: dict[str, tuple[Attack, set[int]]] = {
         lambda site: site.ask("POST", "/v1/audio/speech", MODEL_FORM, x_api_key=site.key, content_type=FORM),
         {400, 404},
     ),
+    "a large call of MCP": (lambda site: mcp_call(site, b'"' + b"x" * 900_000 + b'"'), {200}),
+    "tiny lists for MCP": (lambda site: mcp_call(site, b"[" + b"[]," * 300_000 + b"0]"), {413}),
     "more than the limit": (lambda site: relayed(site, b" " * (9 * MEGABYTE)), {413}),
     "a gzip bomb": (
         lambda site: relayed(site, gzip.compress(b" " * (64 * MEGABYTE), 1), content_encoding="gzip"),
@@ -198,6 +200,13 @@ BY_KEY: dict[str, tuple[Attack, set[int]]] = {
         {413},
     ),
 }
+
+
+def mcp_call(site: Site, query: bytes) -> Answer:
+    call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"search_history","arguments":{"query":'
+    accept = "application/json, text/event-stream"
+    headers = {"authorization": f"Bearer {site.key}", "content_type": "application/json", "accept": accept}
+    return site.ask("POST", "/mcp", call + query + b"}}}", **headers)
 
 
 def relayed(site: Site, body: bytes | Iterator[bytes], **headers: str) -> Answer:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import closing
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
+
+import pydantic_core
+import pytest
 
 from history import keys, recorder
 from history.models import ApiKey, AuditEvent, Message, Session
@@ -190,3 +194,22 @@ def test_so_many_requests_a_minute_and_no_more(url: str, ada: User, settings: An
     bearer = f"Bearer {key_of(ada)}"
     answers = [posted(url, LIST, authorization=bearer)[0] for _ in range(3)]
     assert answers.count(429) >= 1
+
+
+def test_a_large_body_is_parsed_beside_the_event_loop(url: str, ada: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[tuple[int, str]] = []
+    from_json = pydantic_core.from_json
+
+    def note_thread(body: bytes, **options: Any) -> Any:
+        threads.append((len(body), threading.current_thread().name))
+        return from_json(body, **options)
+
+    monkeypatch.setattr(pydantic_core, "from_json", note_thread)
+    for size in (10, 200_000):
+        called = {"name": "search_history", "arguments": {"query": "x" * size}}
+        body = {**LIST, "method": "tools/call", "params": called}
+        status, answer = posted(url, body, authorization=f"Bearer {key_of(ada)}")
+        assert (status, "result" in json.loads(answer)) == (200, True), answer
+    [small, large] = threads
+    assert (small[1], large[0] > 200_000) == ("mcp", True), "the thread of the server's event loop has this name"
+    assert large[1].startswith("mcp_"), "a thread of the pool for large bodies"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from dataclasses import replace
 
 import pytest
 
-from history.dialects import DIALECTS, LossCode, Switches
+from history.dialects import DIALECTS, LossCode, Switches, loose, streaming
 from history.entries import Reasoning, Text, ToolRequest, Usage
 from history.events import Ended, Started, TextPiece, ToolCallPiece, UsageReported
 from relay.errors import Cut, RequestRefused
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
+from relay.runtime.parsing import LARGE
 from tests.relay.asking import CPU, DISK, answered, ask, context, results, user
 from tests.vendors import KEYS, Play, Vendors, asks, raw, says, thinks
 from tests.vendors.setup import NAMES, endpoint_at
@@ -268,3 +270,24 @@ async def test_options_of_a_call_are_obeyed(vendors: Vendors) -> None:
 
 def _json(value: object) -> bytes:
     return json.dumps(value).encode()
+
+
+@each_dialect
+async def test_a_large_event_is_parsed_beside_the_event_loop(
+    vendors: Vendors, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = threading.get_ident()
+    parsed_here: list[int] = []
+    parsed = loose.parsed
+
+    def note_thread(text: str) -> object:
+        if threading.get_ident() == here:
+            parsed_here.append(len(text))
+        return parsed(text)
+
+    monkeypatch.setattr(streaming, "parsed", note_thread)
+    vendors.plays(dialect, says("x" * 600_000, "y"))
+    asked = await ask(provider_at(vendors, dialect))
+    assert asked.error is None
+    assert asked.output.text == "x" * 600_000 + "y"
+    assert max(parsed_here, default=0) <= LARGE

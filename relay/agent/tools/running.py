@@ -24,6 +24,7 @@ from relay.agent.tools.base import Output, Tool, ToolContext, ToolError
 from relay.agent.tools.registry import Toolbox
 from relay.agent.tools.schemas import BadArguments, checked
 from relay.agent.tools.threads import in_thread
+from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,8 @@ async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolConte
         there = ", ".join(toolbox.names) or "none"
         return call.failed(f"There is no tool called {request.name[:SUMMARY_CHARS]}. There are: {there}.")
     try:
-        arguments = checked(tool.parameters, _read(request.arguments))
+        size = len(request.arguments)
+        arguments = await parse_apart(size, lambda: checked(tool.parameters, _read(request.arguments)))
     except BadArguments as error:
         return call.failed(f"{tool.name} was not called: {error}.")
     try:

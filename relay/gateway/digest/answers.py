@@ -17,6 +17,7 @@ from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
 from history.events import Failed
 from relay.gateway.bodies import UnknownEncoding, Unreadable
+from relay.gateway.digest.json_weight import is_reply_too_heavy
 from relay.gateway.digest.references import items_in
 from relay.gateway.records import Accepted, Ended
 from relay.gateway.unpacking import Unpacking, in_slices
@@ -37,6 +38,8 @@ NOT_KEPT = "not_kept"
 # Bytes of the reply were damaged in the journal.
 DAMAGED = "damaged"
 TOO_LARGE = "too large"
+# So much of a stream at a time: its events need not be in memory together.
+CHUNK = 64 * 1024
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _REQUEST_IDS = ("request-id", "x-request-id", "x-goog-request-id", "anthropic-request-id")
 
@@ -81,8 +84,10 @@ def answered_by(asked: Accepted, ended: Ended) -> By:
 
 
 def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes], *, missing: int = 0, most: int) -> Answer:
-    """`missing` bytes behind these are lost. A reply of more than `most` bytes once it is unpacked is not read."""
+    """`missing` bytes behind these are lost. A reply that takes more memory than one of `most` bytes is not read."""
     body, unread = plain(b"".join(pieces), ended, most=most)
+    if is_reply_too_heavy(body, most=most):
+        return too_large(asked, ended)
     by = answered_by(asked, ended)
     if ended.status >= 400:
         body = _without_our_key(body, by.provider)
@@ -94,7 +99,9 @@ def read_answer(asked: Accepted, ended: Ended, pieces: Sequence[bytes], *, missi
         folded.feed(dialect.decode_error(ended.status, body))
     elif body:
         decoder = dialect.stream_decoder(by.provider)
-        folded.feed_all([*decoder.feed(body), *decoder.close()])
+        for start in range(0, len(body), CHUNK):
+            folded.feed_all(decoder.feed(body[start : start + CHUNK]))
+        folded.feed_all(decoder.close())
     is_empty = not ended.reply_size
     reason = _reason(folded, ended, is_readable=bool(body) or is_empty)
     if missing and ended.reason == DONE and ended.status < 400:

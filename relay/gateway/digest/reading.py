@@ -21,6 +21,7 @@ from history.dialects.vocabulary import Said
 from history.dialects.writing import taking_text
 from history.entries import ModelOutput, ToolRequest, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
+from relay.gateway.digest.json_weight import is_too_heavy
 from relay.gateway.digest.side_calls import new_words, side_call
 from relay.gateway.naming import session_id
 from relay.gateway.records import Accepted
@@ -188,9 +189,15 @@ def largest_body() -> int:
     return int(settings.PARLEY_MAX_DIGEST_MB * 1024 * 1024)
 
 
+def is_too_large(body: bytes) -> bool:
+    """Whether parsing takes too much memory: by its size, or because it consists of very many small values."""
+    most = largest_body()
+    return len(body) > most or is_too_heavy(body, most=most)
+
+
 def without_large_body(record: Accepted) -> Accepted:
     """A reader that leaves out large bodies counts the head of the record, too: this is the exact limit."""
-    if len(record.body) <= largest_body():
+    if not is_too_large(record.body):
         return record
     digest = hashlib.sha256(record.body).hexdigest()
     return msgspec.structs.replace(record, body=b"", skipped=len(record.body), skipped_hash=digest)

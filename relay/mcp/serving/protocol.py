@@ -6,7 +6,10 @@ has one of its own: then it does not matter that Daphne has no lifespan, nor whi
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +22,10 @@ from history.entries import ToolRequest
 from history.models import ApiKey
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.running import run_call
+from relay.gateway.digest.json_weight import is_too_heavy
+from relay.mcp.serving.application import Refused
 from relay.mcp.serving.tools import HOW_TO_OPEN, READS, tools_for
+from relay.runtime.parsing import LARGE
 
 BODY_BYTES = 1024 * 1024
 AT_ONCE = 16
@@ -34,9 +40,67 @@ INSTRUCTIONS = (
 logging.getLogger("mcp").setLevel(logging.WARNING)
 
 _under_way: set[object] = set()
+# Their own: a tool may take its time, and parsing must not wait for it.
+_threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="mcp")
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
+    """The SDK parses a body in the loop that it is called in, so a large one gets a thread with a loop of its own."""
+    if _announced_size(scope) > BODY_BYTES:  # refused by the SDK before it is sent
+        await _answer(scope, receive, send)
+        return
+    messages, size = await _body(receive)
+    if not LARGE < size <= BODY_BYTES:
+        await _answer(scope, _Replay(messages, receive), send)
+        return
+    loop = asyncio.get_running_loop()
+    body = b"".join(message.get("body", b"") for message in messages)
+    if await loop.run_in_executor(_threads, partial(is_too_heavy, body, most=BODY_BYTES)):
+        raise Refused(413, "The request has too many lists and objects.")
+    for message in await loop.run_in_executor(_threads, _answer_beside, scope, messages):
+        await send(message)
+
+
+def _announced_size(scope: Any) -> int:
+    sizes = [value for name, value in scope["headers"] if name == b"content-length"]
+    return int(sizes[0]) if sizes and sizes[0].isdigit() else 0
+
+
+async def _body(receive: Any) -> tuple[list[Any], int]:
+    """The messages of a request, and how many bytes they have. Of one that is too large, no more than that shows."""
+    messages, size, is_whole = [], 0, False
+    while not is_whole and size <= BODY_BYTES:
+        message = await receive()
+        messages.append(message)
+        size += len(message.get("body", b""))
+        is_whole = not message.get("more_body", False)
+    return messages, size
+
+
+class _Replay:
+    """ASGI's `receive` that first gives what was received before."""
+
+    def __init__(self, messages: list[Any], receive: Any = None) -> None:
+        self._messages, self._receive = iter(messages), receive
+
+    async def __call__(self) -> Any:
+        for message in self._messages:
+            return message
+        return await (self._receive() if self._receive is not None else asyncio.Event().wait())
+
+
+def _answer_beside(scope: Any, messages: list[Any]) -> list[Any]:
+    """All messages of the response: it is one JSON document."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(_answer(scope, _Replay(messages), send))
+    return sent
+
+
+async def _answer(scope: Any, receive: Any, send: Any) -> None:
     manager = StreamableHTTPSessionManager(
         _server, json_response=True, stateless=True, max_request_body_size=BODY_BYTES
     )

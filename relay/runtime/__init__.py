@@ -1,0 +1,1 @@
+"""Ways to run work beside the event loop."""
