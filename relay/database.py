@@ -12,9 +12,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from history.db.large_values import release_large_values
 from history.transactions import is_database_away
@@ -22,12 +24,16 @@ from history.transactions import is_database_away
 logger = logging.getLogger(__name__)
 
 THREADS = 4
+THREAD_NAMES = "relay database"
+# How long a thread waits for a locked row before it reports an outage, as SQLite's busy timeout does. Without it, four
+# commands in one session that is locked (a rebuild, a removal) would hold up every conversation of the process.
+LOCK_SECONDS = 20.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 2.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="relay database")
+_pool = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix=THREAD_NAMES)
 
 
 async def in_database(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -87,3 +93,12 @@ def close_connections() -> None:
 
     for done in [_pool.submit(close) for _ in range(THREADS)]:
         done.result(10)
+
+
+def _limit_locks(connection: BaseDatabaseWrapper, **_named: Any) -> None:
+    if connection.vendor == "postgresql" and threading.current_thread().name.startswith(THREAD_NAMES):
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = {LOCK_SECONDS * 1000:.0f}")
+
+
+connection_created.connect(_limit_locks)

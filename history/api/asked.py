@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema_serializer
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -39,8 +39,16 @@ class Asked(Plain):
         return {**dict.fromkeys(fields), **asked.validated_data}
 
 
+# Blanks alone are not a reason.
+@extend_schema_field(
+    {"type": "string", "minLength": 1, "maxLength": LONGEST, "pattern": r"^[^\u0000]*[^\s\u0000][^\u0000]*$"}
+)
+class Reason(serializers.CharField):
+    """Why somebody else's session is read."""
+
+
 class ReasonAsked(Asked):
-    reason = serializers.CharField(
+    reason = Reason(
         required=False,
         max_length=LONGEST,
         help_text="Why you want to read what is not yours; its owner can see it. Or the header `X-Parley-Reason`.",

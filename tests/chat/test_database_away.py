@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import psycopg
 import pytest
 from channels.testing import WebsocketCommunicator
 from django.conf import settings as live_settings
@@ -144,3 +145,21 @@ def _on_every_thread(statement: str) -> None:
 
     for done in [database._pool.submit(database._connected, say) for _ in range(database.THREADS)]:
         done.result(10)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one lock, with a limit of its own")
+async def test_a_session_that_stays_locked_holds_up_no_other(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk.scripted("First", "Second")
+    await talk.begin("one")
+    await talk.until_ended()
+    monkeypatch.setattr(database, "LOCK_SECONDS", 0.3)
+    await asyncio.to_thread(database.close_connections)
+    with psycopg.connect(live_settings.DATABASE_URL, dbname=connection.settings_dict["NAME"]) as other:
+        other.execute("SELECT 1 FROM history_session WHERE id = %s FOR UPDATE", [talk.session.pk])
+        sends = [asyncio.create_task(talk.send(f"{number}", after=0)) for number in range(database.THREADS + 1)]
+        for send in sends:
+            with pytest.raises(OperationalError):
+                await asyncio.wait_for(send, 10)
+        other.rollback()
+    assert (await talk.send("two")).run
+    await talk.until_ended()

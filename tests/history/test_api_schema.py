@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
 import pytest
@@ -19,9 +19,9 @@ from history.api.schema import schema
 from history.entries import Summary
 from history.models import ImportJob, Session
 from project.accounts.models import User
-from tests.history.rest import secret_of
+from tests.history.rest import Api, secret_of
 from tests.house.processes import ROOT
-from tests.talk import answered, call, result, results, said
+from tests.talk import answered, call, chat_of, result, results, said
 
 DOCS = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
 OPERATIONS = {
@@ -169,3 +169,21 @@ def sent(command: str, place: dict[str, str]) -> tuple[str, int]:
     )
     with urlopen(request, timeout=10) as response:
         return request.get_method(), response.status
+
+
+def test_what_the_schema_says_of_reasons_and_cursors_is_what_is_refused(ada: Any) -> None:
+    """Texts that are refused for their form do not fit the pattern, and others do."""
+    api, session = Api(ada), chat_of(ada, "hello")
+    found = schema()["paths"]
+    reason, since = (
+        next(one["schema"]["pattern"] for one in found[path]["get"]["parameters"] if one["name"] == name)
+        for path, name in [("/api/history/sessions/{session_id}/messages", "reason"), ("/api/history/export", "since")]
+    )
+    asked = [(f"/sessions/{session.pk}/messages?reason=", reason, text) for text in (" ", "\t\n", "\0", "a", " b ")]
+    asked += [
+        ("/export?report=true&since=", since, text)
+        for text in ("start", "0~1", "2026-02-30T00:00:00Z~1", "2026-13-01T00:00:00Z~1", "2026-11-30T23:59:59.5Z~7")
+    ]
+    for path, pattern, text in asked:
+        status = api.call("GET", path + quote(text)).status_code
+        assert (status == 400) == (re.search(pattern, text) is None), (path, text, status)
