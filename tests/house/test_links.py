@@ -38,7 +38,7 @@ def test_a_link_signs_in_once(client: Client, ada: User) -> None:
     second = Client()
     again = second.post(path)
     assert again.status_code == 410
-    assert "does not open any more" in again.content.decode()
+    assert "is no longer valid" in again.content.decode()
     assert not is_signed_in(second)
 
 
