@@ -194,11 +194,11 @@ def test_a_page_takes_as_many_queries_however_long_the_session_is(
     reader: Client, ada: Any, length: int, django_assert_max_num_queries: Any
 ) -> None:
     session = long_chat(ada, length)
-    # The signed-in user (3), session, page, versions, costs, run, queue, rail (with what was just deleted or archived),
-    # panel, who read it, what continues it, plan, tree.
-    with django_assert_max_num_queries(26):
+    # The signed-in user (3), session, page, versions, costs, run, its end, queue, rail (with what was just deleted or
+    # archived), panel, who read it, what continues it, plan, tree.
+    with django_assert_max_num_queries(27):
         read(reader, session)
-    with django_assert_max_num_queries(33):
+    with django_assert_max_num_queries(34):
         read(reader, session, at=length // 2, internal=1)
 
 
