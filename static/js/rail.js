@@ -230,8 +230,22 @@ function refresh() {
   catchUp();
 }
 
+// Requests of a person for another list, such as the archive. A refresh would replace the list that they are meant for,
+// and their response would be lost.
+let requests = 0;
+
+rail.addEventListener("htmx:beforeRequest", ({ detail: { elt, target, xhr } }) => {
+  if (target.id !== "rail-list" || elt.id === "rail-list") return;
+  htmx.trigger("#rail-list", "htmx:abort");
+  requests += 1;
+  xhr.addEventListener("loadend", () => {
+    requests -= 1;
+    catchUp();
+  });
+});
+
 function isBusy() {
-  return find(BUSY) || find("#rail-list > ul").scrollTop > 0;
+  return requests > 0 || find(BUSY) || find("#rail-list > ul").scrollTop > 0;
 }
 
 function catchUp() {
