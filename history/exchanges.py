@@ -29,6 +29,7 @@ from django.utils import timezone
 from history import bodies, counters, projections, recorder, redaction, rows, storage, tallies
 from history.assembly import Assembler
 from history.branches import behind_notes
+from history.db.large_values import execute_bound
 from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
 from history.errors import HistoryOff, NoSuchEntry
 from history.many import among
@@ -283,8 +284,7 @@ def _write_partials(partials: Mapping[UUID, str | None]) -> None:
     with writing():
         if texts:
             sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
-            with connection.cursor() as cursor:
-                cursor.executemany(sql, texts)
+            execute_bound(sql, texts)
         if silent:
             Exchange.objects.filter(pk__in=among(silent), ended_at=None).update(heartbeat_at=moment)
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from history import paths, projections, redaction, rows, search, tallies
 from history.append_only import writable
+from history.db.large_values import LARGE, execute_bound
 from history.drafts import Draft, Row, look_up, stand_at
 from history.entries import CONVERSATION, LEAVES, MESSAGES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
@@ -138,10 +139,22 @@ def store_blobs(blobs: Sequence[Blob]) -> None:
     """Bytes under their hash; who stored the same ones before has done the work. In one order, against deadlocks."""
     missing = sorted(blobs, key=lambda blob: blob.pk)
     for _ in range(3):
-        Blob.objects.bulk_create(missing, ignore_conflicts=True)
+        _insert_blobs(missing)
         missing = _gone(missing)
         if not missing:
             return
+
+
+def _insert_blobs(blobs: Sequence[Blob]) -> None:
+    if connection.vendor == "postgresql" and any(blob.size > LARGE for blob in blobs):
+        names = [field.attname for field in Blob._meta.concrete_fields]
+        sql = (
+            f"INSERT INTO {Blob._meta.db_table} ({', '.join(names)}) "  # noqa: S608  names of ours
+            f"VALUES ({', '.join(['%s'] * len(names))}) ON CONFLICT DO NOTHING"
+        )
+        execute_bound(sql, [[getattr(blob, name) for name in names] for blob in blobs])
+    else:
+        Blob.objects.bulk_create(blobs, ignore_conflicts=True)
 
 
 def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:

@@ -9,7 +9,7 @@ next query opens another one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db import connection
@@ -35,6 +35,27 @@ def release_large_values() -> None:
     if _seen.is_large and not connection.in_atomic_block:
         _seen.is_large = False
         connection.close()
+
+
+def execute_bound(sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Run a statement once for each row, with values that go to PostgreSQL beside the statement.
+
+    Django's cursor writes values into the text of the statement: a process that stored an answer of 16 MB grew by
+    258 MB for a moment, and by some 130 MB this way. For statements that return no rows, and whose columns give
+    every value its type.
+    """
+    if connection.vendor != "postgresql":
+        with connection.cursor() as cursor:
+            cursor.executemany(sql, rows)
+        return
+    from psycopg import Cursor
+
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    with connection.wrap_database_errors, Cursor(connection.connection) as cursor:
+        for values in rows:
+            _seen.is_large = _seen.is_large or _has_large(values)
+            cursor.execute(sql, values)
 
 
 def _note_large_values(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
