@@ -99,30 +99,28 @@ def _paused(postgres: Any) -> Iterator[None]:
                 os.kill(pid, signal.SIGCONT)
 
 
-@contextmanager
-def _refusing(admin: str, url: str) -> Iterator[None]:
+def _refusing(admin: str, url: str) -> AbstractContextManager[None]:
     """As without a free connection: those that are open end, and new ones are refused."""
-    name = urlsplit(url).path.lstrip("/")
-    _say(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-    _end_connections(admin, name)
-    try:
-        yield
-        time.sleep(random.uniform(0.3, 6))  # noqa: S311
-    finally:
-        _say(admin, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+    return _altered(admin, url, "ALLOW_CONNECTIONS false", back="ALLOW_CONNECTIONS true")
+
+
+def _read_only(admin: str, url: str) -> AbstractContextManager[None]:
+    """As on a replica after a failover: reading works, every write is refused."""
+    back = "RESET default_transaction_read_only"
+    return _altered(admin, url, "SET default_transaction_read_only = on", back=back)
 
 
 @contextmanager
-def _read_only(admin: str, url: str) -> Iterator[None]:
-    """As on a replica after a failover: reading works, every write is refused."""
+def _altered(admin: str, url: str, change: str, *, back: str) -> Iterator[None]:
+    """The database with another setting. It holds for new connections, so the open ones are ended."""
     name = urlsplit(url).path.lstrip("/")
-    _say(admin, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    _say(admin, f'ALTER DATABASE "{name}" {change}')
     _end_connections(admin, name)
     try:
         yield
         time.sleep(random.uniform(0.3, 6))  # noqa: S311
     finally:
-        _say(admin, f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        _say(admin, f'ALTER DATABASE "{name}" {back}')
         _end_connections(admin, name)
 
 

@@ -53,9 +53,8 @@ def execute_bound(sql: str, rows: Sequence[Sequence[Any]]) -> None:
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     with connection.wrap_database_errors, Cursor(connection.connection) as cursor:
-        for values in rows:
-            _seen.is_large = _seen.is_large or _has_large(values)
-            cursor.execute(sql, values)
+        _seen.is_large = _seen.is_large or any(map(_has_large, rows))
+        cursor.executemany(sql, rows)
 
 
 def _note_large_values(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:

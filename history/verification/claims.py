@@ -45,15 +45,7 @@ class Claims:
             self.kept_marks[row.seq] = row.on_path
             return
         asks, answers = call_ids(entry)
-        moved = self.replay.add(
-            row.seq,
-            row.parent_seq,
-            row.kind,
-            is_internal=row.is_internal,
-            moved=row.moved_head,
-            asks=asks,
-            answers=answers,
-        )
+        moved = self.replay.add(row, asks=asks, answers=answers)
         if moved != row.moved_head:
             yield self._wrong(row.seq, "wrong_move", "it is wrong about whether it became the head")
         yield from self._check_print(row, entry)

@@ -90,15 +90,7 @@ class _Account:
 
     def _replay(self, message: Message, entry: Entry) -> None:
         asks, answers = call_ids(entry)
-        moved = self.replay.add(
-            message.seq,
-            message.parent_seq,
-            message.kind,
-            is_internal=message.is_internal,
-            moved=message.moved_head,
-            asks=asks,
-            answers=answers,
-        )
+        moved = self.replay.add(message, asks=asks, answers=answers)
         if moved != message.moved_head:
             self.wrong_moves[moved].append(message.seq)
 

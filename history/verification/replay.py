@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from history.entries import CONVERSATION, LEAVES, MESSAGES, HeadMoved, ModelOutput, ToolResults
 
@@ -27,6 +28,21 @@ class Call:
     answer_index: int | None = None
 
 
+class EntryRow(Protocol):
+    """The columns of a message that are replayed."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def parent_seq(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def is_internal(self) -> bool: ...
+    @property
+    def moved_head(self) -> bool: ...
+
+
 @dataclass
 class Replay:
     trimmed_through: int = 0
@@ -40,25 +56,16 @@ class Replay:
     def __post_init__(self) -> None:
         self.head = None if self.trimmed_through else 0
 
-    def add(
-        self,
-        seq: int,
-        parent: int,
-        kind: str,
-        *,
-        is_internal: bool,
-        moved: bool,
-        asks: Sequence[str],
-        answers: Sequence[str],
-    ) -> bool:
+    def add(self, row: EntryRow, *, asks: Sequence[str], answers: Sequence[str]) -> bool:
         """The next entry; returns whether it moved the head."""
-        self._make_room(seq, parent, kind, is_message=kind in MESSAGES and not is_internal)
+        seq, parent, kind = row.seq, row.parent_seq, row.kind
+        self._make_room(seq, parent, kind, is_message=kind in MESSAGES and not row.is_internal)
         if kind == HeadMoved.kind:
             self._move(parent)
             return True
         if kind in LEAVES:
             return False
-        moves = moved if self.head is None and parent <= self.trimmed_through else parent == self.head
+        moves = row.moved_head if self.head is None and parent <= self.trimmed_through else parent == self.head
         if moves:
             self.head = seq
             self._flags[self._place(seq)] |= ON_PATH

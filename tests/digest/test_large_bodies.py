@@ -18,7 +18,7 @@ from history.reading import entries_of
 from history.verification import verify
 from relay.gateway.digest import bodies
 from relay.gateway.digest.answers import Answer
-from relay.gateway.digest.json_weight import is_too_heavy
+from relay.gateway.json_weight import is_too_heavy
 from tests.digest.relayed import Relay, exchange_of, path_of, reply_bytes, said, sessions
 
 pytestmark = pytest.mark.django_db

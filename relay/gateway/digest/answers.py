@@ -17,8 +17,8 @@ from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
 from history.events import Failed
 from relay.gateway.bodies import UnknownEncoding, Unreadable
-from relay.gateway.digest.json_weight import is_reply_too_heavy
 from relay.gateway.digest.references import items_in
+from relay.gateway.json_weight import is_reply_too_heavy
 from relay.gateway.records import Accepted, Ended
 from relay.gateway.unpacking import Unpacking, in_slices
 from relay.gateway.usage import counted, estimated, is_streamed

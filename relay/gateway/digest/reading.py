@@ -21,8 +21,8 @@ from history.dialects.vocabulary import Said
 from history.dialects.writing import taking_text
 from history.entries import ModelOutput, ToolRequest, ToolResults
 from relay.gateway.digest.clients import client_of, parent_of
-from relay.gateway.digest.json_weight import is_too_heavy
 from relay.gateway.digest.side_calls import new_words, side_call
+from relay.gateway.json_weight import is_too_heavy
 from relay.gateway.naming import session_id
 from relay.gateway.records import Accepted
 

@@ -22,7 +22,7 @@ from history.entries import ToolRequest
 from history.models import ApiKey
 from relay.agent.tools.base import ToolContext
 from relay.agent.tools.running import run_call
-from relay.gateway.digest.json_weight import is_too_heavy
+from relay.gateway.json_weight import is_too_heavy
 from relay.mcp.serving.application import Refused
 from relay.mcp.serving.tools import HOW_TO_OPEN, READS, tools_for
 from relay.runtime.parsing import LARGE
