@@ -176,15 +176,15 @@ async def _send_on(call: Call, client: Client) -> None:
     try:
         await _carried(call, upstreams, client, recording)
     except ProviderError as error:
-        recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
+        await recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
         raise Refusal(error.message, error.kind, headers=(*_retry(error), *of_record(call))) from None
     except Refusal as refusal:
-        recording.end("refused", error=refusal.message)
+        await recording.end("refused", error=refusal.message)
         refusal.headers += of_record(call)
         raise
     except asyncio.CancelledError:
         why = _why_ended(leaving)
-        recording.end("stopped" if why or not client.is_gone else "client_gone", error=why)
+        await recording.end("stopped" if why or not client.is_gone else "client_gone", error=why)
         if not leaving.has_let_go():
             raise
         if why and not client.has_begun:
@@ -196,13 +196,14 @@ async def _send_on(call: Call, client: Client) -> None:
         revocations.unwatch(call.key.pk, leaving)
         stopping.unwatch(leaving)
         leaving.close()
-        recording.end("client_gone" if client.is_gone else "server_lost")
+        await recording.end("client_gone" if client.is_gone else "server_lost")
         if recording.edges is not None:
             ownership.note_issued(call, recording.beginning)
             if has_choice and recording.upstream is not None:
                 whereabouts.note(call, recording.upstream, recording.beginning)
         if recording.names is not None:
-            ownership.remember(call, recording.names.end())
+            names = recording.names
+            ownership.remember(call, await parse_apart(names.unread_size, names.end))
 
 
 def _why_ended(leaving: Leaving) -> str:

@@ -50,12 +50,12 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
     try:
         if 300 <= reply.status < 400 and reply.status != UNCHANGED:
             # Whoever followed it would show our caller's key to a stranger.
-            recording.end("upstream_error", **_told(reply))
+            await recording.end("upstream_error", **_told(reply))
             raise Refusal("The upstream sends us to another address: check its base URL.", "server", status=502)
         if call.address.kind == "chat" and reply.status < 300 and (problem := await reply.problem()):
             if reply.first:
                 recording.reply(reply.first)
-            recording.end(UNREADABLE, **_told(reply), error=problem)
+            await recording.end(UNREADABLE, **_told(reply), error=problem)
             raise unreadable(problem)
         headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
         if reply.is_stream:
@@ -65,11 +65,11 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
         await _pass_on(reply, client, recording, end)
     except asyncio.CancelledError:
         if end.is_delivered:  # clients hang up as soon as they have read the final event
-            recording.end("done", **_told(reply))
+            await recording.end("done", **_told(reply))
         raise
     except Cut as cut:
         # The caller must see that it is not whole: the connection ends without its proper end.
-        recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
+        await recording.end("timeout" if cut.kind == "timeout" else "upstream_cut", **_told(reply), error=cut.message)
         if not client.has_begun:
             raise Refusal(cut.message, cut.kind) from None
         client.cut()
@@ -90,7 +90,7 @@ async def _pass_on(reply: Reply, client: Client, recording: Recording, end: Repl
         end.note_delivery(client)
         chunk = await end.next(reply)
     done = "done" if end.is_delivered or not client.is_gone else "client_gone"
-    recording.end(done if reply.status < 400 else "upstream_error", **_told(reply))
+    await recording.end(done if reply.status < 400 else "upstream_error", **_told(reply))
     await client.write(chunk, is_last=True)
 
 

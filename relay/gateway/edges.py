@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from relay.gateway.unpacking import as_far_as_it_goes
+from contextlib import suppress
+
+from relay.gateway.bodies import UnknownEncoding, Unreadable
+from relay.gateway.unpacking import Unpacking, as_far_as_it_goes
 
 EDGE_BYTES = 16 * 1024
 # Of a reply as it came, and of the same unpacked.
@@ -41,7 +44,13 @@ class Edges:
         """The head as it can be read."""
         if not encoding:
             return self.head
-        return (as_far_as_it_goes(self.head, encoding, limit=MOST_PLAIN) or b"")[:EDGE_BYTES]
+        plain = b""
+        with suppress(UnknownEncoding, Unreadable):
+            for piece in Unpacking(encoding).in_slices(self.head):
+                plain += piece
+                if len(plain) > EDGE_BYTES:
+                    break
+        return plain[:EDGE_BYTES]
 
     @property
     def size(self) -> int:

@@ -17,9 +17,10 @@ from relay.gateway.bodies import UnknownEncoding, Unreadable
 from relay.gateway.calls import Call
 from relay.gateway.glances import Thing, is_whole
 from relay.gateway.unpacking import BoundedUnpacking
+from relay.runtime.parsing import LARGE
 
-# Of a line, and of a whole reply: pictures may be in either.
-LONGEST_LINE, LONGEST_REPLY = 256 * 1024, 32 * 1024 * 1024
+# Of a whole reply, or of the long lines of a stream: pictures may be in either.
+LONGEST_REPLY = 32 * 1024 * 1024
 # What replies and conversations are called: nothing else goes by such a name.
 OF_REPLIES = ("resp_", "conv_")
 LISTED = ("/v1/responses/", "/v1/conversations")
@@ -135,17 +136,26 @@ def _has_tools_of_the_vendor(tools: Any) -> bool:
 
 
 class Names:
-    """Fed with a reply as it passes by; `found` is complete once it has ended."""
+    """Fed with a reply as it passes by; `found` is complete once it has ended.
 
-    __slots__ = ("_is_stream", "_is_unreadable", "_line", "_look", "_pieces", "_size", "_unpacking", "found")
+    Lines of more than 64 KB, and a whole reply, are read by `end`, which may run in a thread.
+    """
+
+    __slots__ = (
+        *("_is_stream", "_is_unreadable", "_line", "_line_size", "_look", "_pieces", "_unpacking", "_unread", "found"),
+        "unread_size",
+    )
 
     def __init__(self, look: _Look) -> None:
         self._look = look
         self._is_stream: bool | None = None
         self._is_unreadable = False
-        self._line = b""
+        # The line of a stream that has no end yet, in the pieces in which it came.
+        self._line: list[bytes] = []
+        self._line_size = 0
         self._pieces: list[bytes] = []
-        self._size = 0
+        self._unread: list[bytes] = []
+        self.unread_size = 0
         self._unpacking: BoundedUnpacking | None = None
         self.found: list[str] = []
 
@@ -168,10 +178,8 @@ class Names:
             self._is_unreadable = True
 
     def end(self) -> list[str]:
-        if self._is_stream:
-            self._read(self._line)
-        else:
-            self._read(b"".join(self._pieces))
+        for said in (*self._unread, b"".join(self._line or self._pieces)):
+            self._read(said)
         return self.found
 
     def _add(self, chunk: bytes) -> None:
@@ -179,21 +187,32 @@ class Names:
             self._is_stream = opening != b"{"
         if self._is_stream:
             self._add_lines(chunk)
-        elif self._size < LONGEST_REPLY:
+        elif self.unread_size < LONGEST_REPLY:
             self._pieces.append(chunk)
-            self._size += len(chunk)
+            self.unread_size += len(chunk)
 
     def _add_lines(self, chunk: bytes) -> None:
         end = chunk.rfind(b"\n") + 1
-        if not end:
-            if len(self._line) < LONGEST_LINE:
-                self._line += chunk
-            return
-        said, self._line = self._line + chunk[:end], chunk[end:]
-        if self._look.mark in said:
-            for line in said.split(b"\n"):
-                if self._look.mark in line:
-                    self._read(line)
+        if end:
+            said = b"".join((*self._line, chunk[:end]))
+            self.unread_size -= self._line_size
+            self._line, self._line_size = [], 0
+            if self._look.mark in said:
+                self._read_lines(said)
+        if (rest := chunk[end:]) and self.unread_size < LONGEST_REPLY:
+            self._line.append(rest)
+            self._line_size += len(rest)
+            self.unread_size += len(rest)
+
+    def _read_lines(self, said: bytes) -> None:
+        for line in said.split(b"\n"):
+            if self._look.mark not in line:
+                continue
+            if len(line) > LARGE:
+                self._unread.append(line)
+                self.unread_size += len(line)
+            else:
+                self._read(line)
 
     def _read(self, said: bytes) -> None:
         try:

@@ -90,7 +90,7 @@ class Whole:
     async def end(self) -> None:
         if failed := self.assembler.failed:
             reason = "upstream_error"
-            self.of.recording.end(reason, **self.of.told(), error=failed.message)
+            await self.of.recording.end(reason, **self.of.told(), error=failed.message)
             raise self.of.refusal(failed.message, failed.kind)
         dialect = DIALECTS[self.of.call.address.dialect]
         reply = dialect.encode_reply(

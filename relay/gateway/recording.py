@@ -20,7 +20,7 @@ from history.models import ApiKey
 from relay.gateway import accounts, limits
 from relay.gateway.addresses import RESPONSES
 from relay.gateway.calls import Call
-from relay.gateway.edges import Copy, Edges
+from relay.gateway.edges import MOST_PLAIN, Copy, Edges
 from relay.gateway.headers import Pairs
 from relay.gateway.issuing import Names, names_to_note
 from relay.gateway.journal import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
@@ -29,6 +29,7 @@ from relay.gateway.routes import Upstream
 from relay.gateway.usage import name_in, usage_of, usage_told
 from relay.gateway.uses import Use
 from relay.prices import cost_of, price_of
+from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
 
@@ -125,16 +126,16 @@ class Recording:
         if self.is_kept:
             self.journal.reply(self.call.exchange, chunk)
 
-    def end(
+    async def end(
         self, reason: str, *, status: int = 0, headers: Pairs | None = None, error: str = "", **metadata: Any
     ) -> None:
         if self._has_ended:
             return
-        self._has_ended = True
-        counters.ended["relay", reason] += 1
         is_used = self.size > 0 and status < 400 and self.call.address.kind != "count"
         if is_used and self.is_counted_here:
-            self._try_to_count(is_done=reason == "done")
+            await self._try_to_count(is_done=reason == "done")
+        self._has_ended = True
+        counters.ended["relay", reason] += 1
         limits.settle(self.call)
         if self._instead is not None:
             metadata |= self._instead
@@ -172,28 +173,33 @@ class Recording:
         """All that must be known of a reply whose caller left in the middle of it."""
         return [("content-encoding", self.encoding)] if self.encoding else []
 
-    def _try_to_count(self, *, is_done: bool) -> None:
+    async def _try_to_count(self, *, is_done: bool) -> None:
+        # A few compressed bytes may be very many.
+        size = MOST_PLAIN if self.encoding else self.size
         try:
-            self._count(is_done=is_done)
+            self.usage = await parse_apart(size, self._read_usage, is_done=is_done)
+            self._count()
         except Exception:  # the reply is on its way: whatever a count trips over, its end is told and written
             logger.exception("What the call %s used cannot be counted.", self.call.name)
 
-    def _count(self, *, is_done: bool) -> None:
+    def _read_usage(self, *, is_done: bool) -> Usage | None:
         upstream, call = self.upstream, self.call
         if upstream is None or not isinstance(self.edges, Copy):
-            return
-        if call.address.kind == "chat":
-            self.usage = usage_of(
-                upstream.dialect,
-                self.edges,
-                encoding=self.encoding,
-                request_size=len(call.told),
-                reply_size=self.size,
-                is_done=is_done,
-            )
-        else:
-            self.usage = usage_told(upstream.dialect, self.edges, encoding=self.encoding)
-        if self.usage is not None:
+            return None
+        if call.address.kind != "chat":
+            return usage_told(upstream.dialect, self.edges, encoding=self.encoding)
+        return usage_of(
+            upstream.dialect,
+            self.edges,
+            encoding=self.encoding,
+            request_size=len(call.told),
+            reply_size=self.size,
+            is_done=is_done,
+        )
+
+    def _count(self) -> None:
+        upstream, call = self.upstream, self.call
+        if upstream is not None and self.usage is not None:
             name, model = upstream.provider.name, upstream.model
             has_money_budget = limits.has_money_budget(call)
             self.cost = cost_of(self.usage, provider=name, model=model, has_money_budget=has_money_budget)

@@ -91,7 +91,7 @@ async def count(call: Call, client: Client, recording: Recording) -> None:
     body = as_bytes(_counted(tokens, call.address.dialect))
     await client.begin(200, json_headers(body) + our_headers(call))
     await client.write(body, is_last=True)
-    recording.end("done", status=200, estimated=True)
+    await recording.end("done", status=200, estimated=True)
 
 
 def _estimated(call: Call) -> int:
@@ -145,16 +145,16 @@ class Translation:
     async def tell(self) -> None:
         if 300 <= self.reply.status < 400:
             wrong = "The upstream sends us to another address: check its base URL."
-            self.recording.end("upstream_error", **self.told(), error=wrong)
+            await self.recording.end("upstream_error", **self.told(), error=wrong)
             raise self.refusal(wrong, "server", status=502)
         if "html" in self.reply.response.content_type and self.reply.status < 300:
-            raise self._unreadable(await self.reply.problem())
+            raise await self._unreadable(await self.reply.problem())
         await (self.refuse() if self.reply.status >= 400 else self.carry())
 
     async def refuse(self) -> None:
         """An error of the vendor, in the caller's envelope."""
         failed = DIALECTS[self.reply.upstream.dialect].decode_error(self.reply.status, await self._beginning())
-        self.recording.end("upstream_error", **self.told())
+        await self.recording.end("upstream_error", **self.told())
         headers = self.reply.response.headers
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
         if failed.retry_after is not None and "retry-after" not in headers:
@@ -190,8 +190,8 @@ class Translation:
                 await outlet.take(events)
         except ProviderError as error:
             if isinstance(error, _NoAnswer) and not self.client.has_begun:
-                raise self._unreadable(error.message) from None
-            self.recording.end(_end_after(error), **self.told(), error=error.message)
+                raise await self._unreadable(error.message) from None
+            await self.recording.end(_end_after(error), **self.told(), error=error.message)
             if not self.client.has_begun:
                 raise self.refusal(error.message, error.kind) from None
             if isinstance(error, Cut):
@@ -202,9 +202,9 @@ class Translation:
             await outlet.take([failed])
         if failed is None:  # before its last words are sent, as in `carrying`
             continuations.remember(self.call, self.asked, answer.output())
-            self.recording.end("done", **self.told())
+            await self.recording.end("done", **self.told())
         await outlet.end()
-        self.recording.end("upstream_error", **self.told())
+        await self.recording.end("upstream_error", **self.told())
 
     async def _events(self) -> AsyncIterator[list[Event]]:
         upstream = self.reply.upstream
@@ -250,8 +250,8 @@ class Translation:
         except Unreadable as error:
             raise self._fault(f"The upstream's answer cannot be unpacked: {error}.") from None
 
-    def _unreadable(self, problem: str) -> Refusal:
-        self.recording.end(UNREADABLE, **self.told(), error=problem)
+    async def _unreadable(self, problem: str) -> Refusal:
+        await self.recording.end(UNREADABLE, **self.told(), error=problem)
         refusal = unreadable(problem)
         refusal.headers += ((NOT_CARRIED, self.not_carried),) if self.lost else ()
         return refusal

@@ -47,6 +47,7 @@ def test_after_every_send_and_stop_the_focus_is_in_the_text_box(signed_in: Page,
     box(page).fill("And now?")
     page.get_by_role("button", name="Send", exact=True).click()
     expect(page.locator("article.answer .prose").last).to_have_text("Two.")
+    expect(page.get_by_role("button", name="Stop", exact=True)).to_be_hidden()
     expect(box(page)).to_be_focused()
     say(page, "And then?")
     page.get_by_role("button", name="Stop", exact=True).click()

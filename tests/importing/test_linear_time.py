@@ -6,10 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import transaction
 
+from history import recorder
+from history.entries import Entry
 from history.formats.base import Conversation, FormatError, Refused
 from history.formats.readers import READERS
+from project.accounts.models import User
 from tests.doubling import assert_linear
+from tests.formats.exported import everything, restored, wipe
 from tests.importing.files import (
     chatgpt,
     chatgpt_node,
@@ -25,6 +30,7 @@ from tests.importing.files import (
     tool_result,
     tool_use,
 )
+from tests.talk import answered, call, result, results, said
 
 Make = Callable[[int], bytes]
 
@@ -332,6 +338,34 @@ def test_reading_a_file_takes_linear_time(name: str, shape: str) -> None:
     assert name == reader_of(small).NAME
     assert all(isinstance(found, Conversation) for found in _read(small))
     assert_linear(_read, make, size=size)
+
+
+def _chain(n: int) -> list[Entry]:
+    return [said(f"x{i}") if i % 2 == 0 else answered(f"x{i}") for i in range(n)]
+
+
+def _calls(n: int) -> list[Entry]:
+    found = [result(f"c{i}") for i in reversed(range(n))]
+    return [said("x"), answered("", *(call(f"c{i}") for i in range(n))), results(*found)]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("entries", [_chain, _calls])
+def test_restoring_an_export_takes_linear_time(ada: User, entries: Callable[[int], list[Entry]]) -> None:
+    def export(n: int) -> bytes:
+        wipe()
+        recorder.append_many(recorder.start_session(owner=ada), entries(n), after=0)
+        file = everything()
+        wipe()
+        return file
+
+    def restore(file: bytes) -> None:
+        with transaction.atomic():
+            [told] = restored(file)
+            assert told.outcome == "imported"
+            transaction.set_rollback(True)
+
+    assert_linear(restore, export, size=200)
 
 
 def _read(content: bytes) -> list[Conversation | Refused]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -19,6 +20,7 @@ from history import recorder
 from history.entries import ToolResult
 from history.models import ToolCall
 from project.accounts.models import User
+from relay.agent.tools import running
 from relay.agent.tools.base import Tool, ToolContext, ToolError, tool
 from relay.agent.tools.registry import Toolbox
 from relay.agent.tools.running import AT_ONCE, answer_all, run_call, run_calls
@@ -36,6 +38,10 @@ def add(context: ToolContext, a: int, b: int = 1) -> str:
 async def add_in_the_loop(context: ToolContext, a: int) -> str:
     await asyncio.sleep(0)
     return f"{a + 1} in {threading.current_thread().name}"
+
+
+def _length(context: ToolContext, text: str) -> str:
+    return str(len(text))
 
 
 def box(*tools: Tool) -> Toolbox:
@@ -70,6 +76,21 @@ class TestOneCall:
         here = threading.current_thread().name
         assert (await outcome('{"a": 1}', name="add_in_the_loop")).text == f"2 in {here}"
         assert (await outcome_of(lambda context: threading.current_thread().name)).text == "tool"
+
+    async def test_large_arguments_are_parsed_beside_the_event_loop(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        threads: list[tuple[int, bool]] = []
+        here, read = threading.get_ident(), running._read
+
+        def note_thread(arguments: str) -> Any:
+            threads.append((len(arguments), threading.get_ident() == here))
+            return read(arguments)
+
+        monkeypatch.setattr(running, "_read", note_thread)
+        for size in (10, 200_000):
+            arguments = json.dumps({"text": "x" * size})
+            assert (await outcome(arguments, name="made", tools=made(_length))).text == str(size)
+        [small, large] = threads
+        assert (small[1], large[0] > 200_000, large[1]) == (True, True, False)
 
     @pytest.mark.parametrize("nothing", ["", "  ", "{}"])
     async def test_a_call_without_arguments_may_write_nothing(self, nothing: str) -> None:
