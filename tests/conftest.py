@@ -191,6 +191,7 @@ def _is_the_same_on_each(path: Path) -> bool:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--database-only", action="store_true", help="leave out what is the same on every database")
     parser.addoption("--pictures", action="store_true", help="keep pictures of the pages that browser tests see")
+    parser.addoption("--update-snapshots", action="store_true", help="record what tests/snapshots compares with")
 
 
 @pytest.hookimpl(trylast=True)

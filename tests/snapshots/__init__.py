@@ -1,0 +1,1 @@
+"""Snapshots of the public interface: URLs, settings, schema, protocols, error codes, commands, exports."""

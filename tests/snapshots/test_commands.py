@@ -1,0 +1,64 @@
+"""Management commands with their subcommands and arguments, and the targets of the Makefile."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.core.management import BaseCommand, get_commands, load_command_class
+
+from tests.snapshots.conftest import Snapshot
+
+pytestmark = pytest.mark.any_database
+
+OUR_APPS = ("project", "project.accounts", "history", "relay")
+# Arguments that every command of Django has.
+COMMON = {action.dest for action in BaseCommand().create_parser("manage.py", "any")._actions}
+BUILT_IN = (str, int, float)
+
+
+def test_commands_and_their_arguments_are_as_recorded(snapshot: Snapshot) -> None:
+    names = [(app, name) for name, app in get_commands().items() if app in OUR_APPS]
+    parsers = {name: load_command_class(app, name).create_parser("manage.py", name) for app, name in names}
+    snapshot("commands.json", {name: _structure(parser) for name, parser in parsers.items()})
+
+
+def test_make_targets_are_as_recorded(snapshot: Snapshot) -> None:
+    makefile = (Path(settings.BASE_DIR) / "Makefile").read_text(encoding="utf-8")
+    targets = sorted(set(re.findall(r"^([a-z][a-z-]*):(?!=)", makefile, re.MULTILINE)))
+    snapshot("make_targets.txt", "\n".join(targets) + "\n")
+
+
+def _structure(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """Options by their names, positional arguments in their order, subcommands."""
+    own = [action for action in parser._actions if action.dest not in COMMON]
+    subcommands = next((one for one in own if isinstance(one, argparse._SubParsersAction)), None)
+    arguments = [one for one in own if one is not subcommands]
+    found: dict[str, Any] = {
+        "options": {" ".join(one.option_strings): _argument(one) for one in arguments if one.option_strings},
+        "arguments": [{"name": one.dest, **_argument(one)} for one in arguments if not one.option_strings],
+    }
+    if exclusive := [
+        [" ".join(one.option_strings) or one.dest for one in group._group_actions]
+        for group in parser._mutually_exclusive_groups
+    ]:
+        found["exclusive"] = exclusive
+    if subcommands is not None:
+        found["subcommands"] = {name: _structure(inner) for name, inner in subcommands.choices.items()}
+    return found
+
+
+def _argument(action: argparse.Action) -> dict[str, Any]:
+    told = {
+        "action": type(action).__name__.strip("_").removesuffix("Action").lower(),
+        "default": None if action.default is None else repr(action.default),
+        "choices": sorted(map(str, action.choices)) if action.choices else None,
+        "nargs": action.nargs,
+        "required": action.required or None,
+        "type": action.type.__name__ if action.type in BUILT_IN else "custom" if action.type else None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
