@@ -47,14 +47,9 @@ def form_of(agent: Agent, **changes: Any) -> dict[str, Any]:
 
 
 def migrate() -> None:
-    """As the first start does; other tests may have emptied the database since."""
-    migration = import_module("relay.migrations.0003_default_agent")
+    """Run the data step of the first migration again: other tests may have emptied the database since."""
+    migration = import_module("relay.migrations.0001_initial")
     migration.create_default_agent(apps, SimpleNamespace(connection=connection))
-    give_tools()
-
-
-def give_tools() -> None:
-    import_module("relay.migrations.0011_first_agents_tools").add_tools(apps, SimpleNamespace(connection=connection))
 
 
 @pytest.fixture(autouse=True)
@@ -69,20 +64,6 @@ class TestTheFirstAgent:
         assert (agent.name, agent.label, agent.is_default) == ("assistant", "Assistant", True)
         assert set(all_tools().names) - set(agent.tools) == {"call_agent", "read_caller"}
         assert agent.instruction
-
-    @pytest.mark.parametrize("later", [[], ["edit_notebook"], ["edit_notebook", "compress_chat_history"]])
-    def test_one_of_an_earlier_release_keeps_a_plan_and_a_notebook_from_now_on(self, later: list[str]) -> None:
-        first = ["sys_monitor", "current_time", "search_history", "read_session"]
-        Agent.objects.update(tools=[*first, *later, "finish_task", "ask_user"])
-        give_tools()
-        added = ["edit_notebook", "update_plan", "compress_chat_history"]
-        assert Agent.objects.get().tools == [*first, *added, "finish_task", "ask_user"]
-
-    def test_where_somebody_has_chosen_its_tools_they_stay(self) -> None:
-        for tools in (["current_time"], [], ["sys_monitor", "call_agent"]):
-            Agent.objects.update(tools=tools)
-            give_tools()
-            assert Agent.objects.get().tools == tools
 
     def test_whoever_has_agents_gets_no_further_one(self) -> None:
         Agent.objects.update(name="mine", is_default=False)
