@@ -1,0 +1,361 @@
+"""Messages of the sockets: commands and the fields that they read, answers, events, error codes and close codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from channels.testing import WebsocketCommunicator
+from django.conf import settings as live_settings
+from django.db import OperationalError
+from django.test import Client
+
+from history import keys, recorder
+from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry
+from history.events import ToolCallPiece
+from history.opening import NotPermitted, ReasonNeeded
+from project.accounts.models import User
+from relay.consumers import limits
+from relay.consumers.intents import Intent
+from relay.consumers.page_verbs import VERBS
+from relay.consumers.program_commands import COMMANDS
+from relay.conversation import NotPossible
+from relay.database import in_database
+from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
+from relay.routing import sockets
+from tests.chat.conftest import Talk
+from tests.snapshots.conftest import Snapshot
+from tests.talk import chat_of
+
+pytestmark = pytest.mark.any_database
+
+DOCS = Path(live_settings.BASE_DIR) / "docs" / "websocket.md"
+SUMMARY = "## Goal\nTo weave a long carpet.\n## Next step\nWeave on, row by row."
+# One value for every field that any action of a page reads.
+FIELDS = {
+    "text": "",
+    "attachment": [],
+    "agent": "",
+    "model": "",
+    "after": 0,
+    "leaf": 1,
+    "version": 1,
+    "seq": 1,
+    "to": 1,
+}
+RAISED: dict[str, Callable[[], Exception]] = {
+    "an agent that does not exist": lambda: NoSuchAgent("none"),
+    "a model that does not exist": lambda: NoSuchModel("none"),
+    "not possible now": lambda: NotPossible("no"),
+    "an entry that is gone": NoSuchEntry,
+    "an attachment that is gone": NoSuchBlob,
+    "an attachment that is refused": lambda: AttachmentRefused("kind", name="x"),
+    "history is off": HistoryOff,
+    "over the allowance": lambda: OverAllowance(what="messages_per_minute", until=datetime(2026, 1, 1, tzinfo=UTC)),
+    "the rest of the allowance is reserved": lambda: BudgetReserved(what="tokens_per_day"),
+    "the server stops": Unavailable,
+    "the database is away": lambda: OperationalError("gone"),
+    "another user's session without a reason": lambda: ReasonNeeded("why?"),
+    "another user's session without the right": NotPermitted,
+    "a defect": lambda: RuntimeError("defect"),
+}  # fmt: skip
+
+
+class Program:
+    """A client of `/ws/v1/` that keeps every message."""
+
+    def __init__(self, socket: WebsocketCommunicator) -> None:
+        self.socket, self.received = socket, list[dict[str, Any]]()
+
+    async def ask(self, kind: str, **fields: Any) -> dict[str, Any]:
+        request = str(uuid4())
+        await self.socket.send_to(json.dumps({"type": kind, "id": request, **fields}))
+        return await self.until(lambda told: told.get("id") == request or told["type"] == "error")
+
+    async def until(self, is_it: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        while True:
+            told = json.loads(await self.socket.receive_from(timeout=10))
+            self.received.append(told)
+            if is_it(told):
+                return dict(told)
+
+    async def event(self, kind: str) -> dict[str, Any]:
+        return await self.until(lambda told: told["type"] == kind)
+
+
+class ReadFields(dict[str, Any]):
+    """The fields of a message, which notes those that are read."""
+
+    def __init__(self, fields: Mapping[str, Any], read: set[str]) -> None:
+        super().__init__(fields)
+        self.read = read
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+
+@pytest.fixture
+def read_fields(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
+    """The names of the fields that each command has read."""
+    read: dict[str, set[str]] = {}
+    parse = Intent.read
+
+    def parse_and_note(text: str, **options: Any) -> Intent:
+        intent = parse(text, **options)
+        return Intent(intent.type, ReadFields(intent.fields, read.setdefault(intent.type, set())))
+
+    monkeypatch.setattr(Intent, "read", parse_and_note)
+    monkeypatch.setattr(limits, "INTENTS", 10_000)
+    return read
+
+
+@asynccontextmanager
+async def connected(user: User, *scopes: str, **fields: Any) -> AsyncIterator[Program]:
+    key = await in_database(lambda: keys.create(name="program", owner=user, scopes=scopes, **fields))
+    socket = WebsocketCommunicator(sockets, "/ws/v1/", headers=[(b"authorization", f"Bearer {key.secret}".encode())])
+    assert (await socket.connect(timeout=10))[0]
+    program = Program(socket)
+    await program.event("welcome")
+    yield program
+    await socket.disconnect(timeout=10)
+
+
+async def test_messages_of_the_program_socket_are_as_recorded(
+    talk: Talk, read_fields: dict[str, set[str]], snapshot: Snapshot
+) -> None:
+    async with connected(talk.user, "read", "write", "delete", recording="full", owner_wide=True) as program:
+        first_run = await _converse(talk, program)
+        await _wait_in_the_queue(talk, program)
+        await _summarise(talk, program)
+    answers: dict[str, Any] = {}
+    for told in program.received:
+        kind = "answers" if told["type"] in COMMANDS else "events"
+        answers.setdefault(kind, {}).setdefault(told["type"], {})
+        _merge(answers[kind][told["type"]], told)
+    assert set(answers["answers"]) == set(COMMANDS)
+    steps = [told["type"] for told in program.received if told.get("run") == first_run and "n" in told]
+    snapshot(
+        "socket_v1.json",
+        {
+            **answers,
+            "commands": {name: sorted(read) for name, read in read_fields.items()},
+            "order": [kind for kind, _ in groupby(steps)],
+        },
+    )
+
+
+async def _converse(talk: Talk, program: Program) -> str:
+    """Returns the first run, in which a tool is called."""
+    call = ToolCallPiece(part="c", call_id="c", name="current_time", arguments="{}")
+    question = ToolCallPiece(part="q", call_id="q", name="ask_user", arguments='{"question": "Which?"}')
+    await talk.agent(tools=["current_time", "ask_user"])
+    gate = asyncio.Event()
+    talk.scripted(
+        ["A moment.", call], "Noon.", "One.", "Two.", ["The beginning", gate], "The end.", [question], "So be it."
+    )
+    await program.ask("ping")
+    await program.ask("history")
+    first = await program.ask("send", text="How late is it?")
+    await program.event("run.ended")
+    edited = await program.ask("edit", seq=first["seq"], text="Count.")
+    ended = await program.event("run.ended")
+    await program.ask("regenerate", seq=ended["leaf"])
+    await program.event("run.ended")
+    running = await program.ask("send", text="Tell me.")
+    await program.event("run.pieces")
+    other = (await program.ask("create", title="Another"))["session"]["session_id"]
+    await program.ask("switch", session=first["session_id"])
+    await program.ask("open", session=other)
+    await program.ask("open", session=first["session_id"])
+    await program.ask("stop", run=running["run"])
+    await program.event("run.ended")
+    await program.ask("continue")
+    await program.event("run.ended")
+    await program.ask("send", text="Ask me.")
+    ended = await program.event("run.ended")
+    await program.ask("answer", seq=ended["leaf"], call_id="q", text="The second.")
+    await program.event("run.ended")
+    await program.ask("send", text="/help")
+    await program.ask("fork", seq=edited["seq"])
+    await program.ask("rename", title="Counting")
+    await program.ask("history", format="text")
+    await program.ask("history", count=1)
+    await program.ask("list", count=1)
+    await program.ask("list")
+    await program.ask("rollback", to=first["seq"])
+    await program.ask("delete")
+    await program.ask("no such command")
+    await program.ask("history", session=first["session_id"])
+    return str(first["run"])
+
+
+async def _wait_in_the_queue(talk: Talk, program: Program) -> None:
+    gate = asyncio.Event()
+    talk.scripted([gate, "One."], "Two.")
+    started = await program.ask("send", text="First.")
+    await program.ask("send", text="Second.", after=started["seq"])
+    await program.ask("send", text="Third.", after=started["seq"])
+    waiting = await program.ask("queue")
+    await program.ask("unqueue", queued=waiting["queued"][-1]["queued"])
+    await program.ask("stop")
+    await program.event("run.ended")
+    await program.ask("send_queued")
+    await program.event("run.ended")
+
+
+async def _summarise(talk: Talk, program: Program) -> None:
+    talk.scripted(SUMMARY)
+    long = ["one row, and then another one " * 30] * 8
+    session = await in_database(lambda: chat_of(talk.user, *long))
+    await program.ask("open", session=str(session.pk))
+    await program.ask("compress")
+    ended = await program.event("run.ended")
+    await program.ask("undo_summary", seq=ended["leaf"])
+
+
+def _merge(shape: dict[str, Any], value: Mapping[str, Any]) -> None:
+    """Field names with the types of all their values; lists of lists are named by their first item."""
+    for name, item in value.items():
+        if isinstance(item, dict):
+            _merge(shape.setdefault(f"{name}.", {}), item)
+        elif isinstance(item, list) and item and isinstance(item[0], dict):
+            for one in item:
+                _merge(shape.setdefault(f"{name}[]", {}), one)
+        elif isinstance(item, list):
+            kinds = {f"list: {one[0]} {len(one)}" if isinstance(one, list) else f"list: {_type(one)}" for one in item}
+            shape[name] = " | ".join(sorted({*shape.get(name, "").split(" | "), *(kinds or {"list"})} - {""}))
+        else:
+            shape[name] = " | ".join(sorted({*shape.get(name, "").split(" | "), _type(item)} - {""}))
+
+
+def _type(value: Any) -> str:
+    return "number" if type(value) in (int, float) else "null" if value is None else type(value).__name__
+
+
+async def test_error_codes_of_the_program_socket_are_as_recorded(
+    talk: Talk, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    codes: dict[str, Any] = {}
+    monkeypatch.setattr(limits, "INTENTS", 10_000)
+    async with connected(talk.user, "read", "write", recording="full") as program:
+        for what, error in RAISED.items():
+
+            async def fail(*_: Any, error: Callable[[], Exception] = error) -> Any:
+                raise error()
+
+            monkeypatch.setitem(COMMANDS, "ping", fail)
+            codes[what] = _error(await program.ask("ping"))
+        codes["an unknown command"] = _error(await program.ask("fly"))
+        codes["a field of the wrong type"] = _error(await program.ask("send", text=7))
+        codes["an unknown session"] = _error(await program.ask("open", session=str(uuid4())))
+        codes["the scope delete is missing"] = _error(await program.ask("delete"))
+        settings.CHAT_HISTORY_ENABLED = False
+        codes["a new session while history is off"] = _error(await program.ask("create"))
+        settings.CHAT_HISTORY_ENABLED = True
+    async with connected(talk.user, "read", "write", recording="metadata") as program:
+        codes["a key that records no texts"] = _error(await program.ask("send", text="Hello"))
+    monkeypatch.setattr(limits, "INTENTS", 1)
+    async with connected(talk.user, "read") as program:
+        await program.ask("list")
+        codes["too many commands"] = _error(await program.ask("list"))
+    snapshot("socket_v1_errors.json", codes)
+
+
+def _error(told: dict[str, Any]) -> dict[str, Any]:
+    assert told["type"] == "error"
+    assert told["message"]
+    return {name: value for name, value in told.items() if name not in ("type", "id", "message")}
+
+
+async def test_actions_of_the_page_socket_are_as_recorded(
+    talk: Talk, read_fields: dict[str, set[str]], snapshot: Snapshot
+) -> None:
+    talk.scripted(*["Hello."] * 5)
+    session = await in_database(lambda: chat_of(talk.user, "One?", "One.", "Two?", "Two."))
+    page = await _page(talk.user, session.pk)
+    for action in sorted(VERBS, key="ping".__eq__):
+        await page.send_to(json.dumps({"type": action, **FIELDS}))
+    await _until_answered(page)
+    await page.disconnect(timeout=10)
+    assert set(read_fields) == set(VERBS)
+    snapshot("socket_page.json", {name: sorted(read) for name, read in read_fields.items()})
+
+
+async def _until_answered(page: WebsocketCommunicator) -> None:
+    """The pong is the answer to the last action."""
+    while "pong" not in str(await page.receive_from(timeout=10)):
+        pass
+
+
+async def _page(user: User, session_id: Any, **headers: str) -> WebsocketCommunicator:
+    cookie = await in_database(_cookie, user)
+    sent = {"origin": "http://localhost", "host": "localhost", "cookie": cookie, **headers}
+    pairs = [(name.encode(), value.encode()) for name, value in sent.items()]
+    socket = WebsocketCommunicator(sockets, f"/ws/s/{session_id}/", headers=pairs)
+    await socket.connect(timeout=10)
+    return socket
+
+
+def _cookie(user: User) -> str:
+    client = Client()
+    client.force_login(user)
+    name = live_settings.SESSION_COOKIE_NAME
+    return f"{name}={client.cookies[name].value}"
+
+
+async def test_close_codes_of_refused_sockets_are_as_recorded(talk: Talk, bob: User, snapshot: Snapshot) -> None:
+    session = await in_database(lambda: recorder.start_session(owner=bob))
+    found = {
+        "program without a key": await _refusal("/ws/v1/"),
+        "program with an unknown key": await _refusal("/ws/v1/", authorization="Bearer parley_unknown1_" + "x" * 43),
+        "page of another origin": await _refusal(f"/ws/s/{session.pk}/", origin="http://other.example"),
+        "page without a sign-in": await _refusal(f"/ws/s/{session.pk}/", origin="http://localhost"),
+        "page with a key": await _refusal(f"/ws/s/{session.pk}/", authorization=await _secret(bob)),
+        "page of another user's session": await _refusal(
+            f"/ws/s/{session.pk}/", origin="http://localhost", cookie=await in_database(_cookie, talk.user)
+        ),
+        "list without a sign-in": await _refusal("/ws/lists/", origin="http://localhost"),
+        "unknown path": await _refusal("/ws/none/", origin="http://localhost"),
+    }
+    snapshot("socket_close_codes.json", found)
+
+
+async def _secret(user: User) -> str:
+    return f"Bearer {(await in_database(lambda: keys.create(name='key', owner=user, scopes=['read']))).secret}"
+
+
+async def _refusal(path: str, **headers: str) -> list[Any]:
+    """What the server sends until it closes the socket."""
+    pairs = [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()]
+    socket = WebsocketCommunicator(sockets, path, headers=pairs)
+    await socket.send_input({"type": "websocket.connect"})
+    told = [await socket.receive_output(timeout=10)]
+    while told[-1]["type"] != "websocket.close":
+        told.append(await socket.receive_output(timeout=10))
+    await socket.send_input({"type": "websocket.disconnect", "code": 1000})
+    await socket.wait(timeout=10)
+    return [one["type"] if one["type"] != "websocket.close" else one["code"] for one in told]
+
+
+def test_documented_messages_and_codes_are_as_recorded(snapshot: Snapshot) -> None:
+    """The first cells of every table; of commands and events also their fields."""
+    tables: dict[str, Any] = {}
+    for table in re.findall(r"(?:^\|.*\n)+", DOCS.read_text(encoding="utf-8"), re.MULTILINE):
+        head, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+        for row in rows:
+            for name in re.findall(r"`([\w.]+)`", row[0]) or re.findall(r"^\d{4}$", row[0].strip()):
+                fields = sorted(set(re.findall(r"`(\w+)", row[1]))) if head[0] == "type" else []
+                tables.setdefault(head[0], {})[name] = fields
+    snapshot(
+        "socket_documented.json", {head: rows for head, rows in tables.items() if head in ("type", "error", "code")}
+    )
