@@ -130,10 +130,12 @@ def test_reply_headers_of_the_relay_are_as_recorded(relay: Relay, key: str, snap
         "named in the other header": {"x_crs_session_id": "job-1"},
         "new": {"x_parley_new_session": "true"},
         "new in the other header": {"x_crs_new_session": "true"},
+        "new in the body": {},
     }
     masks, told = Masks(), {}
     for name, headers in requests.items():
-        asked = ask(relay, path, body, x_api_key=key, **headers)
+        sent = body | ({"sessionId": "new"} if name == "new in the body" else {})
+        asked = ask(relay, path, sent, x_api_key=key, **headers)
         ours = {name: value for name, value in asked.headers.items() if name.startswith(("x-parley-", "x-crs-"))}
         told[name] = {"status": asked.status, "headers": masks(ours)}
     snapshot("relay_reply_headers.json", told)
