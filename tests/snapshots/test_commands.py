@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.core.management import BaseCommand, get_commands, load_command_class
+from django.core.management import BaseCommand, call_command, get_commands, load_command_class
 
+from history import keys
+from project.accounts.models import User
+from relay.models import Agent
 from tests.snapshots.conftest import Snapshot
+from tests.snapshots.samples import sample
+from tests.snapshots.shapes import merge_shape
 
 pytestmark = pytest.mark.any_database
 
@@ -31,6 +38,30 @@ def test_make_targets_are_as_recorded(snapshot: Snapshot) -> None:
     makefile = (Path(settings.BASE_DIR) / "Makefile").read_text(encoding="utf-8")
     targets = sorted(set(re.findall(r"^([a-z][a-z-]*):(?!=)", makefile, re.MULTILINE)))
     snapshot("make_targets.txt", "\n".join(targets) + "\n")
+
+
+@pytest.mark.django_db
+def test_json_output_of_commands_is_as_recorded(ada: User, snapshot: Snapshot) -> None:
+    session = sample(ada)
+    keys.create(name="laptop", owner=ada)
+    Agent.objects.create(name="assistant", is_default=True)
+    calls: dict[str, list[Any]] = {
+        "history list": [],
+        "history show": [session.pk],
+        "history search": ["disk"],
+        "history delete": [session.pk],
+        "history purge": [],
+        "history verify": [],
+        "history lint": [session.pk],
+        "keys list": [],
+        "agents list": [],
+    }
+    shapes: dict[str, Any] = {}
+    for name, arguments in calls.items():
+        out = StringIO()
+        call_command(*name.split(), *map(str, arguments), "--json", stdout=out, stderr=StringIO())
+        merge_shape(shapes, {name: json.loads(out.getvalue())})
+    snapshot("command_output.json", shapes)
 
 
 def _structure(parser: argparse.ArgumentParser) -> dict[str, Any]:

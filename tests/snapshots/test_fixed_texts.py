@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
 import pytest
 
@@ -20,13 +18,12 @@ from relay import notebooks
 from relay.agent.tools.registry import all_tools
 from relay.database import in_database
 from tests.chat.conftest import Talk
+from tests.snapshots.samples import BEGUN, SESSION
 from tests.snapshots.test_sockets import connected
 from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.any_database
 
-SESSION = UUID("11111111-2222-4333-8444-555555555555")
-BEGUN = datetime(2025, 12, 31, 10, 0, tzinfo=UTC)
 ENVIRONMENT = """\
 This is Parley. We are setting up the context for our chat.
 Today's date is <date> (formatted according to the user's locale).

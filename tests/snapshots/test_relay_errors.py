@@ -10,7 +10,7 @@ import pytest
 
 from history import keys, recorder
 from history.dialects import DIALECTS
-from history.events import ErrorKind, Failed
+from history.events import ErrorKind, Failed, Started, TextPiece
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
@@ -65,6 +65,14 @@ def test_error_envelopes_of_each_kind_are_as_recorded(snapshot: Snapshot) -> Non
         for name, dialect in DIALECTS.items()
     }
     snapshot("relay_error_kinds.json", encoded)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_stream_that_fails_half_way_ends_as_recorded(snapshot: Snapshot, dialect: str) -> None:
+    encoder = DIALECTS[dialect].stream_encoder(model="model", reply_id="<id>")
+    sent = encoder.feed(Started(model="model")) + encoder.feed(TextPiece(part="text", text="Half"))
+    sent += encoder.feed(Failed(message="<message>", kind="overloaded"))
+    snapshot(f"relay_failed_stream_{dialect}.txt", sent.decode())
 
 
 def test_paths_of_the_relay_answer_as_recorded(relay: Relay, key: str, snapshot: Snapshot) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from django.test import Client
 from history import retention
 from history.api import sessions
 from project.accounts.models import User
+from relay.database import close_connections
 from relay.mcp.serving import application as mcp
 from tests.history.rest import Api, secret_of
 from tests.snapshots.conftest import Snapshot
@@ -89,6 +91,7 @@ async def test_refusals_of_the_mcp_server_are_as_recorded(snapshot: Snapshot) ->
         "unknown key": ("POST", {"authorization": "Bearer parley_unknown1_" + "x" * 43}),
     }
     found = {name: await _mcp_refusal(method, headers) for name, (method, headers) in requests.items()}
+    await asyncio.to_thread(close_connections)
     snapshot("mcp_refusals.json", found)
 
 

@@ -34,6 +34,7 @@ from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchM
 from relay.routing import sockets
 from tests.chat.conftest import Talk
 from tests.snapshots.conftest import Snapshot
+from tests.snapshots.shapes import merge_shape
 from tests.talk import chat_of
 
 pytestmark = pytest.mark.any_database
@@ -141,7 +142,7 @@ async def test_messages_of_the_program_socket_are_as_recorded(
     for told in program.received:
         kind = "answers" if told["type"] in COMMANDS else "events"
         answers.setdefault(kind, {}).setdefault(told["type"], {})
-        _merge(answers[kind][told["type"]], told)
+        merge_shape(answers[kind][told["type"]], told)
     assert set(answers["answers"]) == set(COMMANDS)
     steps = [told["type"] for told in program.received if told.get("run") == first_run and "n" in told]
     snapshot(
@@ -221,25 +222,6 @@ async def _summarise(talk: Talk, program: Program) -> None:
     await program.ask("compress")
     ended = await program.event("run.ended")
     await program.ask("undo_summary", seq=ended["leaf"])
-
-
-def _merge(shape: dict[str, Any], value: Mapping[str, Any]) -> None:
-    """Field names with the types of all their values; lists of lists are named by their first item."""
-    for name, item in value.items():
-        if isinstance(item, dict):
-            _merge(shape.setdefault(f"{name}.", {}), item)
-        elif isinstance(item, list) and item and isinstance(item[0], dict):
-            for one in item:
-                _merge(shape.setdefault(f"{name}[]", {}), one)
-        elif isinstance(item, list):
-            kinds = {f"list: {one[0]} {len(one)}" if isinstance(one, list) else f"list: {_type(one)}" for one in item}
-            shape[name] = " | ".join(sorted({*shape.get(name, "").split(" | "), *(kinds or {"list"})} - {""}))
-        else:
-            shape[name] = " | ".join(sorted({*shape.get(name, "").split(" | "), _type(item)} - {""}))
-
-
-def _type(value: Any) -> str:
-    return "number" if type(value) in (int, float) else "null" if value is None else type(value).__name__
 
 
 async def test_error_codes_of_the_program_socket_are_as_recorded(
