@@ -106,15 +106,14 @@ def test_refusals_of_the_relay_are_as_recorded(
         "broken encoding": ask(relay, path, b"{}", x_api_key=key, content_encoding="gzip"),
         "another user's session": ask(relay, path, body, x_api_key=key, x_parley_session_id=str(theirs.pk)),
         "unknown session": ask(relay, path, body, x_api_key=key, x_parley_session_id=str(uuid4())),
-        "within the limit": ask(relay, path, body, x_api_key=limited),
-        "over the limit": ask(relay, path, body, x_api_key=limited),
+        # Three, because another minute of the clock may begin between two.
+        "over the limit": max((ask(relay, path, body, x_api_key=limited) for _ in range(3)), key=_status),
     }
     settings.PARLEY_RELAY_BODY_MB = 0
     found["too large"] = ask(relay, path, body, x_api_key=key)
     told = {name: _told(asked) for name, asked in found.items()}
     # How long to wait depends on the second in which the test runs.
     told["over the limit"]["headers"]["retry-after"] = "<seconds>"
-    told["within the limit"] = {"status": told["within the limit"]["status"]}
     snapshot(f"relay_refusals_{dialect}.json", told)
 
 
@@ -151,6 +150,10 @@ def test_reply_headers_of_the_relay_are_as_recorded(relay: Relay, key: str, snap
 
 def _key(owner: User, **fields: Any) -> str:
     return keys.create(name="other", owner=owner, **fields).secret
+
+
+def _status(asked: Asked) -> int:
+    return asked.status
 
 
 def _told(asked: Asked) -> dict[str, Any]:

@@ -65,8 +65,8 @@ def test_errors_of_the_rest_api_are_as_recorded(
     settings.CHAT_HISTORY_ENABLED = False
     found["history is off"] = Api(key=secret_of(ada, "import")).call("POST", "/import", b"x")
     settings.CHAT_HISTORY_ENABLED, settings.PARLEY_API_REQUESTS_PER_MINUTE = True, 1
-    api.call("GET", "/sessions")
-    found["too many requests"] = api.call("GET", "/sessions")
+    # Three, because another minute of the clock may begin between two.
+    found["too many requests"] = max((api.call("GET", "/sessions") for _ in range(3)), key=_status)
     settings.PARLEY_API_REQUESTS_PER_MINUTE = 0
     for what, error in (("database away", OperationalError("gone")), ("a defect", RuntimeError("defect"))):
         monkeypatch.setattr(sessions.Sessions, "get", _raising(error))
@@ -106,6 +106,10 @@ def _raising(error: Exception) -> Any:
         raise error
 
     return fail
+
+
+def _status(response: Any) -> int:
+    return int(response.status_code)
 
 
 def _told(response: Any) -> dict[str, Any]:
