@@ -38,7 +38,7 @@ help:
 	@echo "make faults        outages and crashes (long)"
 	@echo "make messages      collect texts for translation, compile translations"
 	@echo "make screenshots   take the pictures of the README"
-	@echo "make prices        generate relay/prices.toml from the package genai-prices"
+	@echo "make prices        generate relay/usage/prices.toml from the package genai-prices"
 	@echo "make requirements  pin versions and hashes; UPGRADE=1 takes the newest allowed ones"
 	@echo "make audit         look up known vulnerabilities of the pinned packages"
 	@echo "make clean         remove everything that can be made again; data/ stays"

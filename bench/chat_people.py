@@ -33,7 +33,7 @@ def _address(name: str) -> Address:
     from django.conf import settings
     from django.contrib.auth import get_user_model
 
-    from history import recorder
+    from history.record import recorder
 
     person = get_user_model().objects.create_user(name)
     session = recorder.start_session(owner=person)

@@ -20,9 +20,9 @@ from project import asgi
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from bench.chat_text import TOKENS_PER_SECOND, tokens
+from history.answers.events import Ended, Event, Started, TextPiece
 from history.context import Context
 from history.dialects import CallOptions
-from history.events import Ended, Event, Started, TextPiece
 from relay.providers import registry
 from relay.providers.base import CallNotes, Model
 from relay.providers.scripted import ScriptedProvider

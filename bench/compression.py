@@ -92,11 +92,12 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
     from django.contrib.auth import get_user_model
 
     from history.models import Session
-    from relay import conversation, live_runs, runs
-    from relay.agent.calls import room_of
-    from relay.agent.settings import find_agent
-    from relay.database import in_database
+    from relay import conversation
+    from relay.agents.requests import room_of
+    from relay.agents.settings import find_agent
+    from relay.live import run_task, runs
     from relay.providers import registry, sessions
+    from relay.runtime.async_db import in_database
 
     registry.use(registry.Router([provider]))
     told = Told(await in_database(lambda: room_of(provider.models[0], find_agent(""))))
@@ -109,7 +110,7 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
         else:
             head = await in_database(lambda pk: Session.objects.get(pk=pk).head, session.pk)
             await conversation.send(user, session, draft=conversation.Draft(text=text), after=head)
-        await asyncio.gather(*(live.task for live in [*live_runs.running.values()] if live.task))
+        await asyncio.gather(*(live.task for live in [*run_task.running.values()] if live.task))
     told.seconds = time.monotonic() - began
     told.most = provider.most
     await in_database(_look_back, session, told)
@@ -121,9 +122,9 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
 
 def _look_back(session: Any, told: Told) -> None:
     """Nothing erred, and what was said, asked and shortened meanwhile."""
-    from history import selectors
     from history.context import ContextOptions, render_context
     from history.models import Exchange, Message
+    from history.record import selectors
     from relay.models import Run
 
     messages = Message.objects.filter(session=session)
@@ -154,7 +155,7 @@ class _Watched:
         self.models = tuple(replace(model, window=window, context_tokens=None) for model in inner.models)
 
     async def call(self, context: Any, options: Any, *, notes: Any = None) -> AsyncGenerator[Any, None]:
-        from history.tokens import estimate_context
+        from history.context.tokens import estimate_context
 
         told = estimate_context(context.entries, system=context.system, tools=context.tools)
         self.most = max(self.most, told)
@@ -187,12 +188,12 @@ def _cost_of_compressing(messages: int) -> float:
     """Seconds to plan and store a summary of the newest 200 messages, of which all before are summarised already."""
     from django.contrib.auth import get_user_model
 
-    from history import recorder
-    from history.compression import Written, entries_of_plan
+    from history.context.compression import Written, entries_of_plan
     from history.entries import ModelInput, ModelOutput, Summary, Text
-    from relay.agent.compression import plan_for
-    from relay.agent.settings import AgentSettings
-    from relay.agent.turn import Turn, Wish
+    from history.record import recorder
+    from relay.agents.compression import plan_for
+    from relay.agents.settings import AgentSettings
+    from relay.agents.turn import CompressionRequest, Turn
     from relay.providers.base import Model
 
     user = get_user_model().objects.create_user(f"bench-cost-{messages}")
@@ -205,7 +206,7 @@ def _cost_of_compressing(messages: int) -> float:
         recorder.append(session, Summary(first=1, last=messages - 200, summary=SUMMARY), after=messages)
         turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=AgentSettings())
         began = time.perf_counter()
-        job = plan_for(turn, turn.leaf, model=Model(name="m", window=200_000), wish=Wish(why="asked"))
+        job = plan_for(turn, turn.leaf, model=Model(name="m", window=200_000), wish=CompressionRequest(why="asked"))
         written = [Written(stretch=one, text=SUMMARY) for one in job.plan.stretches]
         entries = entries_of_plan(job.plan, written, job.policy, why="asked", agent="")
         recorder.append_behind(session, entries, after=turn.leaf)

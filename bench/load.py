@@ -16,11 +16,11 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from history import recorder, storage
-from history.drafts import Draft
+from history.db.transactions import writing
 from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, Usage
 from history.models import Session
-from history.transactions import writing
+from history.record import recorder, writer
+from history.record.row_builder import Draft
 
 LONG_SESSION = 10_000
 SHORT_SESSION = 10
@@ -118,15 +118,15 @@ def fill(owners: Sequence[Any], talk: Talk, messages: int) -> list[Session]:
     """A session of so many entries for each of these owners, all of them in a few statements."""
     with writing():
         sessions = [_started(owner, talk) for owner in owners]
-        drafts = {pk: Draft(session) for pk, session in storage.lock(session.pk for session in sessions).items()}
+        drafts = {pk: Draft(session) for pk, session in writer.lock(session.pk for session in sessions).items()}
         for session in sessions:
             draft = drafts[session.pk]
             for entry in talk.turns(messages, begun=session.created_at):
                 draft.add(entry, after=draft.leaf)
                 if len(draft.pending()) >= ENTRIES_TOGETHER:
-                    storage.flush([draft])
-        storage.flush(list(drafts.values()))
-        storage.save_sessions([draft.session for draft in drafts.values()])
+                    writer.flush([draft])
+        writer.flush(list(drafts.values()))
+        writer.save_sessions([draft.session for draft in drafts.values()])
     return list(Session.objects.filter(pk__in=drafts).order_by("pk")) if len(owners) == 1 else []
 
 

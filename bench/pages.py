@@ -15,20 +15,22 @@ from django.test import RequestFactory
 from bench.load import Loaded, Talk, fill, vocabulary
 from bench.measure import Line, Table, in_turns
 from history.models import Message, Session
+from history.pages.browse import views as browse_views
+from history.pages.charts import views as charts_views
+from history.pages.timeline import views as timeline_views
 from history.record import daily_check
-from history.views import browse, charts, timeline
 
 GOAL = 3.0
 WORDS = vocabulary()
 PAGES = (
-    ("history, the list", browse.history, "/history/"),
-    ("history, by model", browse.history, "/history/?model=gpt"),
-    ("history, by a source that nobody has", browse.history, "/history/?source=import"),
-    ("history, with errors, of a month", browse.history, "/history/?error=1&since=2026-03-01&until=2026-03-31"),
-    ("history, two words", browse.history, f"/history/?q={WORDS[2]}+{WORDS[30]}"),
-    ("history, by tool", browse.history, "/history/?tool=sys_monitor"),
-    ("charts of a year by model", charts.charts, "/charts/?range=1y&by=model"),
-    ("charts of everything", charts.charts, "/charts/?range=all"),
+    ("history, the list", browse_views.history, "/history/"),
+    ("history, by model", browse_views.history, "/history/?model=gpt"),
+    ("history, by a source that nobody has", browse_views.history, "/history/?source=import"),
+    ("history, with errors, of a month", browse_views.history, "/history/?error=1&since=2026-03-01&until=2026-03-31"),
+    ("history, two words", browse_views.history, f"/history/?q={WORDS[2]}+{WORDS[30]}"),
+    ("history, by tool", browse_views.history, "/history/?tool=sys_monitor"),
+    ("charts of a year by model", charts_views.charts, "/charts/?range=1y&by=model"),
+    ("charts of everything", charts_views.charts, "/charts/?range=all"),
 )
 
 
@@ -63,8 +65,8 @@ def counting(table: Table) -> None:
 def timelines(loaded: Loaded, table: Table, rounds: int) -> None:
     alike = Session.objects.filter(message_count__gte=40, message_count__lt=100).first() or loaded.short
     long, short = in_turns(
-        _page(timeline.timeline, "/", loaded.large_owner, session_id=loaded.long.pk),
-        _page(timeline.timeline, "/", alike.owner, session_id=alike.pk),
+        _page(timeline_views.timeline, "/", loaded.large_owner, session_id=loaded.long.pk),
+        _page(timeline_views.timeline, "/", alike.owner, session_id=alike.pk),
         rounds=max(5, rounds // 4),
     )
     note = f"{long * 1e3:.1f} ms against {short * 1e3:.1f} ms"

@@ -18,12 +18,13 @@ from django.utils import timezone
 
 from bench.load import Loaded, Talk, vocabulary
 from bench.measure import Line, Table, in_turns, memory_growth, p95_in_turns
-from history import recorder, search, selectors
-from history.bodies import unpack
+from history import search
+from history.access.permissions import Purpose, sessions_for
 from history.context import ContextOptions, render_context
+from history.db.packing import unpack
 from history.entries import ModelInput, Text
 from history.models import Session
-from history.rights import Purpose, sessions_for
+from history.record import recorder, selectors
 
 PAGE_SQL = """
 SELECT seq, parent_seq, kind, body FROM history_message WHERE session_id = %s AND on_path ORDER BY seq DESC LIMIT 20

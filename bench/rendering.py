@@ -3,9 +3,10 @@
 --seconds N    how long to look (60)
 --seed N       where to begin (1)
 
-Texts have 20,000 characters; the cost of longer ones grows with their length (tests/history/test_markdown_doubling.py).
-Marks of Markdown are put together at random, repeated, laid in lines and mixed; the slowest found are then measured in
-turns with an ordinary answer of the same length. Nothing is taken from the cache.
+Texts have 20,000 characters; the cost of longer ones grows with their length
+(tests/history/markdown/test_linear_time.py). Marks of Markdown are put together at random, repeated, laid in lines and
+mixed; the slowest found are then measured in turns with an ordinary answer of the same length. Nothing is taken from
+the cache.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from django.conf import settings
 
 from faults import chat, commands, crowd, kill, moments, network, queue, sockets, stream
 from faults.relay import chunks, damage, disk, large, outage, worker
+from tests.databases import folder_of_this_run
 from tests.history.elsewhere import Elsewhere, elsewhere_in
-from tests.house.databases import folder_of_this_run
 from tests.on_postgres import postgres
 
 FAULTS: dict[str, Callable[[Elsewhere, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
@@ -119,7 +119,7 @@ def report(engine: str, name: str, run: Callable[[], str]) -> int:
 
 def histories(rounds: int) -> str:
     """The model-based test with new random steps each time, and found failures made small."""
-    test = [sys.executable, "-m", "pytest", "tests/history/test_model_based.py"]
+    test = [sys.executable, "-m", "pytest", "tests/history/record/test_model_based.py"]
     environment = os.environ | {"PARLEY_STEPS": str(max(2, rounds // 4))}
     ended = subprocess.run(test, env=environment, check=False)  # noqa: S603 - our own test
     assert ended.returncode == 0, "the record and the model disagree; the steps are shown above"

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from faults.relay.outage import database_away
-from tests.chat.served.house import HASTY, house_in, slowly, words
-from tests.chat.served.program import Program
+from tests.relay.served.house import HASTY, house_in, slowly, words
+from tests.relay.served.program import Program
 
 WORDS = 20
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from tests.chat.served import House, Program, house_in
-from tests.chat.served.house import HASTY, Server, slowly
+from tests.relay.served import House, Program, house_in
+from tests.relay.served.house import HASTY, Server, slowly
 from tests.vendors import asks
 
 SOCKETS, COMMANDS = 4, 12

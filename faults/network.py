@@ -12,10 +12,10 @@ from pathlib import Path
 
 from redis import Redis
 
-from tests.chat.served import House, Program, house_in
-from tests.chat.served.house import APPLICATION, HASTY, Server, slowly, words
-from tests.chat.served.proxy import Proxy, proxy
-from tests.chat.served.redis import RedisServer, redis_server
+from tests.relay.served import House, Program, house_in
+from tests.relay.served.house import APPLICATION, HASTY, Server, slowly, words
+from tests.relay.served.proxy import Proxy, proxy
+from tests.relay.served.redis import RedisServer, redis_server
 
 WORDS = 120
 LONG_SECONDS = (2.0, 12.0)

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from faults.relay.outage import database_away
-from tests.chat.served import House, Program, house_in
-from tests.chat.served.house import APPLICATION, HASTY, Server, slowly, words
-from tests.chat.served.redis import RedisServer, redis_server
+from tests.relay.served import House, Program, house_in
+from tests.relay.served.house import APPLICATION, HASTY, Server, slowly, words
+from tests.relay.served.redis import RedisServer, redis_server
 
 WORDS = 120
 # Longer than the channel layer waits with its usual patience.

@@ -36,13 +36,13 @@ if _modules["requests"] is None:
 # Only now: these import models, which need the applications to be set up.
 from channels.routing import ProtocolTypeRouter  # noqa: E402
 
-from project import background  # noqa: E402
-from project.pacing import paced, paced_socket  # noqa: E402
+from project.background import jobs  # noqa: E402
 from project.server import uvicorn as under_uvicorn  # noqa: E402
 from project.server.bodies import limit_bodies  # noqa: E402
+from project.server.flow_control import paced, paced_socket  # noqa: E402
 from project.server.frames import limit_frames  # noqa: E402
 from relay.gateway import application as gateway  # noqa: E402
-from relay.mcp.serving import application as mcp  # noqa: E402
+from relay.mcp_server import application as mcp  # noqa: E402
 from relay.routing import sockets  # noqa: E402
 
 
@@ -61,7 +61,7 @@ async def live(scope: Any, receive: Any, send: Any) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.shutdown":
-            await background.drain()
+            await jobs.drain()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return
@@ -89,7 +89,7 @@ gc.freeze()
 gc.set_threshold(3_000, 5, 5)
 give_back_memory()
 
-background.start_with_daphne()
+jobs.start_with_daphne()
 if "daphne.cli" in sys.modules:
     # The `daphne` command imports us before it makes its server: let it make one that keeps the limits.
     from daphne.cli import CommandLineInterface
@@ -102,7 +102,7 @@ protocols = ProtocolTypeRouter({"websocket": sockets, "lifespan": live})
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    background.ensure_started()
+    jobs.ensure_started()
     if scope["type"] == "http":
         # Before anything else, because it has to see what the server itself gave us.
         await http(scope, receive, paced(send))

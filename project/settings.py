@@ -16,12 +16,12 @@ import django_stubs_ext
 from csp.constants import NONE, SELF
 from django.utils.translation import gettext_lazy as _
 
-from project.env import Environment, local_url
-from project.keyfiles import key_from
-from relay.prices import Price, WrongPrices, read_prices
+from project.config.env import Environment, local_url
+from project.config.secret_files import key_from
 from relay.providers.endpoints import Endpoint, is_address, is_key
 from relay.providers.rules import Rule
-from relay.providers.written import WrongFile, read_file
+from relay.providers.toml_config import WrongFile, read_file
+from relay.usage.prices import Price, WrongPrices, read_prices
 
 django_stubs_ext.monkeypatch()
 
@@ -192,8 +192,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "project.compression.CompressionMiddleware",
-    "project.staticfiles.StaticFilesMiddleware",
+    "project.server.gzip.CompressionMiddleware",
+    "project.server.static_files.StaticFilesMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -205,7 +205,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "history.views.opening.OpeningMiddleware",
+    "history.pages.reasons.views.OpeningMiddleware",
     "project.views.NotAllowedMiddleware",
 ]
 ROOT_URLCONF = "project.urls"
@@ -267,7 +267,7 @@ CACHES: dict[str, dict[str, Any]]
 if REDIS_URL:
     CHANNEL_LAYERS = {
         "default": {
-            "BACKEND": "relay.redis_layer.RedisChannelLayer",
+            "BACKEND": "relay.runtime.redis_layer.RedisChannelLayer",
             "CONFIG": {"url": REDIS_URL, "capacity": _CAPACITY},
         }
     }
@@ -280,7 +280,9 @@ if REDIS_URL:
         }
     }
 else:
-    CHANNEL_LAYERS = {"default": {"BACKEND": "relay.layer.LocalChannelLayer", "CONFIG": {"capacity": _CAPACITY}}}
+    CHANNEL_LAYERS = {
+        "default": {"BACKEND": "relay.runtime.memory_layer.LocalChannelLayer", "CONFIG": {"capacity": _CAPACITY}}
+    }
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
 
 # People
@@ -361,7 +363,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = PARLEY_DATA_DIR / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "project.staticfiles.HashedWhenCollected"},
+    "staticfiles": {"BACKEND": "project.server.static_files.HashedWhenCollected"},
 }
 WHITENOISE_USE_FINDERS = True
 MEDIA_ROOT = PARLEY_DATA_DIR / "media"
@@ -377,7 +379,7 @@ _OUR_HANDLER = {"handlers": ["stderr"], "level": PARLEY_LOG_LEVEL, "propagate": 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"()": "project.logs.LineFormatter"}},
+    "formatters": {"line": {"()": "project.config.logging.LineFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
     # The servers' own loggers too: an access log would otherwise show one-time links.

@@ -5,7 +5,8 @@ from django.urls import include, path
 
 from project import views
 from project.accounts.views import admin_signin
-from relay.views import chat, metrics
+from relay.pages.chat import views as chat_views
+from relay.status import views as status_views
 
 # Under /api/ in its own form, elsewhere as pages.
 handler400 = views.bad_request
@@ -14,11 +15,11 @@ handler404 = views.not_found
 handler500 = views.server_error
 
 urlpatterns = [
-    path("", chat.new_chat, name="home"),
-    path("s/<uuid:session_id>/", chat.session_page, name="session"),
+    path("", chat_views.new_chat, name="home"),
+    path("s/<uuid:session_id>/", chat_views.session_page, name="session"),
     path("healthz", views.healthz, name="healthz"),
     path("readyz", views.readyz, name="readyz"),
-    path("metrics", metrics.metrics, name="metrics"),
+    path("metrics", status_views.metrics, name="metrics"),
     path("accounts/", include("project.accounts.urls")),
     path("help/", include("project.help.urls")),
     path("admin/login/", admin_signin),

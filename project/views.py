@@ -10,8 +10,8 @@ from django.views import defaults
 from django.views.decorators.cache import never_cache
 
 from history.api.errors import failure, is_api
-from project import readiness
-from relay.gateway import stopping
+from project.server import readiness
+from relay.gateway.call import stopping
 
 
 @never_cache

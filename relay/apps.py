@@ -9,12 +9,14 @@ class RelayConfig(AppConfig):
     def ready(self) -> None:
         from django.contrib.auth.signals import user_logged_out
 
-        from history import changes
         from history.formats.jsonl import register_section
-        from relay import hearing, persons, signed_in
-        from relay.agents_in_exports import SECTION
+        from history.sessions import actions
+        from relay.agents.export_section import SECTION
+        from relay.live import sign_outs
+        from relay.pages import session_listener
+        from relay.privacy import personal_data
 
         register_section(SECTION)
-        persons.register()
-        changes.listen(hearing.session_changed)
-        user_logged_out.connect(signed_in.note_sign_out)
+        personal_data.register()
+        actions.listen(session_listener.session_changed)
+        user_logged_out.connect(sign_outs.note_sign_out)

@@ -7,7 +7,7 @@ from typing import Any, cast
 from channels.routing import URLRouter
 from django.urls import path, re_path
 
-from relay.consumers.doors import Doors, refuse
+from relay.consumers.authentication import Doors, refuse
 from relay.consumers.lists import ListConsumer
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer

@@ -1,8 +1,8 @@
-"""Generate `relay/prices.toml` from the package genai-prices: `make prices`.
+"""Generate `relay/usage/prices.toml` from the package genai-prices: `make prices`.
 
 genai-prices (MIT) collects what vendors publish. It is a development dependency: Parley reads the generated table and
-never imports the package. Prices that it lacks or that need another name are in `relay/prices_own.toml`, written by
-hand and looked at first.
+never imports the package. Prices that it lacks or that need another name are in `relay/usage/prices_own.toml`, written
+by hand and looked at first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from genai_prices.types import (
     TieredPrices,
 )
 
-TARGET = Path(__file__).parents[1] / "relay" / "prices.toml"
+TARGET = Path(__file__).parents[1] / "relay" / "usage" / "prices.toml"
 # Vendors charge by the names of their models; a reseller's price holds for a provider of that name alone.
 MAKERS = ("anthropic", "openai", "google", "deepseek", "mistral", "x-ai", "cohere", "moonshotai", "minimax", "zai")
 RESELLERS = ("azure", "cerebras", "fireworks", "groq", "openrouter", "perplexity", "together")

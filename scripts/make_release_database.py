@@ -55,7 +55,8 @@ from django.core.management import call_command  # noqa: E402
 from django.db import connection, connections  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from history import exchanges, keys, recorder, retention, sharing  # noqa: E402
+from history import retention  # noqa: E402
+from history.access import keys  # noqa: E402
 from history.entries import (  # noqa: E402
     DebugLog,
     Gap,
@@ -72,12 +73,14 @@ from history.entries import (  # noqa: E402
     Usage,
 )
 from history.models import ApiKey, ImportJob, Session, ShareLink, TokenCalibration  # noqa: E402
+from history.record import exchanges, recorder  # noqa: E402
+from history.transcripts import share_links  # noqa: E402
 from project.accounts.models import User  # noqa: E402
 from project.accounts.roles import Role, give_role  # noqa: E402
-from relay import notebooks  # noqa: E402
 from relay.models import Agent, Allowance, McpServer, QueuedMessage, Run, Spending  # noqa: E402
-from tests.digest import relayed  # noqa: E402
-from tests.importing.files import claude_code, lines, text  # noqa: E402
+from relay.tools import notebooks  # noqa: E402
+from tests.history.importing.files import claude_code, lines, text  # noqa: E402
+from tests.relay.digest import relayed  # noqa: E402
 from tests.talk import answered, call, chat_of, result, results, said  # noqa: E402
 
 PICTURE = bytes.fromhex(
@@ -126,7 +129,7 @@ def fill() -> dict[str, object]:
     return {
         "password": PASSWORD,
         "api_key": laptop.secret,
-        "share_token": sharing.token_of(link),
+        "share_token": share_links.token_of(link),
         "sessions": {"branches": str(branches.pk), "tool_calls": str(tools.pk), "relayed": str(relayed_session.pk)},
     }
 
@@ -206,8 +209,8 @@ def add_marks(ada: User, grace: User, branches: Session) -> ShareLink:
     retention.hold(both, actor=grace, reason="Needed for an audit")
     retention.hide(both, actor=ada)
     retention.erase(erased, actor=ada, reason="Personal")
-    sharing.revoke(sharing.share(held, by=ada), by=ada)
-    return sharing.share(branches, by=ada, follows=True)
+    share_links.revoke(share_links.share(held, by=ada), by=ada)
+    return share_links.share(branches, by=ada, follows=True)
 
 
 def add_attachments(lin: User) -> None:

@@ -22,15 +22,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis.internal.conjecture import providers as hypothesis_values
 from pytest_django import DjangoDbBlocker
 
-from history import exchanges
 from history.dialects import DIALECTS
+from history.record import exchanges
 from project.accounts.models import User
-from relay.gateway import shared, stopping
+from relay.gateway.call import stopping
+from relay.gateway.limits import redis_limits
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests import on_postgres
-from tests.house import databases
-from tests.house.processes import HERMETIC, VENDOR_VARIABLES
+from tests import databases, on_postgres
+from tests.processes import HERMETIC, VENDOR_VARIABLES
 from tests.vendors import Vendors
 from tests.vendors.setup import endpoint_at
 
@@ -46,23 +46,6 @@ hypothesis_settings.load_profile("parley")
 # It would take texts out of whichever of our modules are loaded, and so have other examples in another order of files.
 hypothesis_values._get_local_constants = lambda: hypothesis_values._local_constants
 
-LONG_FILES = frozenset(
-    f"test_{name}.py"
-    for name in (
-        "processes", "servers", "model_based", "commands_changing", "digester_processes", "carrying", "limits", "sdks",
-        "api_schemathesis", "jsonl_histories", "serve", "pacing", "backup", "live", "retention", "providers_local",
-        "providers_trouble", "traps", "summaries",
-    )
-)  # fmt: skip
-
-# Folders and files whose tests ask for no database.
-WITHOUT_DATABASE = frozenset({"compression", "dialects", "linting", "vendors"}) | {
-    f"test_{name}.py"
-    for name in (
-        "context", "context_properties", "entries", "halves", "redaction", "redaction_modes", "repair",
-        "repair_properties", "search_words", "titles", "tokens",
-    )
-}  # fmt: skip
 SAME_ON_EACH = re.compile(r"^pytestmark = .*any_database", re.MULTILINE)
 
 # Those of pytest-django, and ours that give processes a database of their own.
@@ -183,8 +166,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def _is_the_same_on_each(path: Path) -> bool:
-    if path.name in WITHOUT_DATABASE:
-        return True
     return path.suffix == ".py" and SAME_ON_EACH.search(path.read_text()) is not None
 
 
@@ -197,19 +178,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long files first, so that no core waits for another's at the end. On a second database, what asks for one."""
-    items.sort(key=lambda item: item.path.name not in LONG_FILES)
+    items.sort(key=lambda item: item.get_closest_marker("runs_first") is None)
     if not config.getoption("--database-only"):
-        _check_folders_without_database(items)
         return
     asking = [item for item in items if _asks_for_a_database(item)]
     config.hook.pytest_deselected(items=[item for item in items if not _asks_for_a_database(item)])
     items[:] = asking
-
-
-def _check_folders_without_database(items: list[pytest.Item]) -> None:
-    for item in items:
-        if {item.path.name, item.path.parent.name} & WITHOUT_DATABASE and _asks_for_a_database(item):
-            raise pytest.UsageError(f"{item.nodeid} asks for a database: let it live elsewhere.")
 
 
 def _asks_for_a_database(item: pytest.Item) -> bool:
@@ -263,8 +237,8 @@ def store(settings: Any, tmp_path: Path) -> Iterator[redis.Redis]:
     (folder := tmp_path / "redis").mkdir()
     with on_postgres.redis(folder) as url:
         settings.REDIS_URL = url
-        shared._plain_client.cache_clear()
+        redis_limits._plain_client.cache_clear()
         with redis.Redis.from_url(url) as client:
             yield client
-        shared._plain_client().close()
-        shared._plain_client.cache_clear()
+        redis_limits._plain_client().close()
+        redis_limits._plain_client.cache_clear()

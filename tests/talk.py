@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from history import recorder
 from history.entries import ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.models import Session
+from history.record import recorder
 
 
 def said(text: str, **fields: Any) -> ModelInput:

@@ -9,8 +9,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.db.models.signals import pre_delete
 
-from history import append_only
-from history.models import AuditEvent, Blob, Exchange, Message, Session, ToolCall
+from history.models import AuditEvent, Blob, Exchange, Message, Session, ToolCall, append_only
 
 __all__ = ["by_hand"]
 

@@ -58,9 +58,9 @@ def _fill() -> str:
     django.setup()
     from django.utils import timezone
 
-    from history import recorder
     from history.entries import ModelInput, ModelOutput, Text, ToolRequest, ToolResult, ToolResults, Usage
     from history.models import Session
+    from history.record import recorder
     from project.accounts.models import User
 
     owner = User.objects.create_superuser("admin")

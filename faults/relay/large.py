@@ -7,7 +7,7 @@ from pathlib import Path
 
 from faults.relay.callers import ask
 from faults.relay.house import House, house
-from tests.house.processes import wait_for
+from tests.processes import wait_for
 
 MOST_GROWTH = 64 * 1024  # KB
 # The relay holds a request while it sends it: as it came, read, and as it is sent.
@@ -51,7 +51,7 @@ def peak_memory(here: House) -> int:
             session = int(status.with_name("stat").read_text().rpartition(")")[2].split()[3])
         except (OSError, ValueError):
             continue
-        if b"relay.gateway.digest" in command and here.process is not None and session == here.process.popen.pid:
+        if b"relay.digest" in command and here.process is not None and session == here.process.popen.pid:
             return _peak(status)
     raise AssertionError("the digester does not run as a process of its own")
 

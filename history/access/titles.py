@@ -1,7 +1,8 @@
 """Titles that a viewer may see. A title is mostly the first words of a conversation, so it is text.
 
-Staff who list other users' sessions see a neutral name until they have opened one with a reason (`history.opening`).
-`rights.sessions_for` puts this on every queryset that reaches beyond the viewer's own sessions.
+Staff who list other users' sessions see a neutral name until they have opened one with a reason
+(`history.access.reasons`). `rights.sessions_for` puts this on every queryset that reaches beyond the viewer's own
+sessions.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from history.access.permissions import Purpose, Viewer, may_with_others
+from history.access.reasons import opened_by_reason, person_of
 from history.models import Session
-from history.opening import opened_by_reason, person_of
-from history.rights import Purpose, Viewer, may_with_others
 
 
 @dataclass(frozen=True)

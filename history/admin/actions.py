@@ -21,14 +21,16 @@ from django.utils.http import content_disposition_header
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from history import audit, changes, retention
+from history import retention
+from history.access import audit
+from history.access.permissions import Purpose, may_with_others, sessions_for
+from history.access.reason_field import ReasonField
+from history.db.transactions import writing
 from history.errors import HistoryError
 from history.exporting import Selection, begin
 from history.formats.all_exporters import EXPORTERS
 from history.models import Exchange, Session, ShareLink
-from history.reasons import ReasonField
-from history.rights import Purpose, may_with_others, sessions_for
-from history.transactions import writing
+from history.sessions import actions as changes
 
 MOST_AT_ONCE = 500
 
@@ -43,7 +45,7 @@ class WhyForm(forms.Form):
     )
 
 
-class ExportForm(WhyForm):
+class AdminExportForm(WhyForm):
     format = forms.ChoiceField(
         label=_("Format"), choices=[(name, exporter.label) for name, exporter in EXPORTERS.items()]
     )
@@ -115,7 +117,7 @@ EXPORT = Deed(
     words=_("Export"),
     meaning=_("One file, or an archive of one file for each session. Owners see who took their sessions out, and why."),
     purpose=Purpose.EXPORT,
-    form=ExportForm,
+    form=AdminExportForm,
 )
 
 

@@ -15,10 +15,10 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from history import sharing
+from history.access.permissions import Purpose, may_with_others, rows_for
 from history.admin.looking import LookingAdmin, recent
 from history.models import ApiKey, AuditEvent, ShareLink
-from history.rights import Purpose, may_with_others, rows_for
+from history.transcripts import share_links
 
 
 @admin.register(AuditEvent)
@@ -104,6 +104,6 @@ class ShareLinkAdmin(LookingAdmin[ShareLink]):
 
     @admin.action(description=_("Revoke selected links"), permissions=["revoke"])
     def revoke_chosen(self, request: HttpRequest, queryset: QuerySet[ShareLink]) -> None:
-        ended = sum(sharing.revoke(link, by=request.user) for link in queryset)
+        ended = sum(share_links.revoke(link, by=request.user) for link in queryset)
         told = ngettext("%(count)d link was revoked.", "%(count)d links were revoked.", ended) % {"count": ended}
         self.message_user(request, told, messages.SUCCESS)

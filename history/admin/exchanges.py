@@ -16,11 +16,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 
+from history.access.permissions import Purpose, may_with_others, rows_for
 from history.admin.looking import LookingAdmin, recent
-from history.call_facts import facts_of
 from history.models import Exchange
-from history.rights import Purpose, may_with_others, rows_for
 from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
+from history.transcripts.exchange_facts import facts_of
 
 TEXTS = ("partial", "inputs", "metadata", "error", "session__metadata")
 

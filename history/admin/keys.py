@@ -18,7 +18,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from history import audit, keys
+from history.access import audit, keys
 from history.models import ApiKey
 
 LIMITS = tuple(keys.Limits.__annotations__)

@@ -20,12 +20,13 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from history import audit, recorder
+from history.access import audit
+from history.access.permissions import Purpose, find, may_with_others
 from history.admin.actions import WhyForm
+from history.db.transactions import writing
 from history.errors import CannotLink, HistoryError, NoSuchEntry
 from history.models import Session
-from history.rights import Purpose, find, may_with_others
-from history.transactions import writing
+from history.record import recorder
 
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
 
@@ -55,18 +56,18 @@ class ForkForm(WhyForm):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LinkChange:
     words: Any
     meaning: Any
     form: type[WhyForm]
 
 
-LINK = Change(
+LINK = LinkChange(
     _("Link"),
     _("Two sessions are read as one transcript. No entry moves, and the link can be taken back."),
     LinkForm,
 )
-FORK = Change(
+FORK = LinkChange(
     _("Fork"),
     _("Its owner gets a new session that begins as a copy of this one. The two share nothing afterwards."),
     ForkForm,
@@ -135,7 +136,7 @@ class SessionLinks(admin.ModelAdmin[Session]):
         self.message_user(request, gettext("This is the new session."), messages.SUCCESS)
         return _page_of(copy)
 
-    def _asked_for(self, request: HttpRequest, session: Session, change: Change, form: WhyForm) -> HttpResponse:
+    def _asked_for(self, request: HttpRequest, session: Session, change: LinkChange, form: WhyForm) -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
             "title": change.words,

@@ -14,14 +14,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
+from history.access.permissions import Purpose, may_with_others, rows_for
+from history.access.reasons import open_for_reading, opened
 from history.admin.looking import LookingAdmin, M, recent
 from history.markdown import render
 from history.models import Message, Session, ToolCall
-from history.opening import open_for_reading, opened
-from history.previews import entries_in_brief
-from history.rights import Purpose, may_with_others, rows_for
 from history.search import Filters
 from history.search.lists import found_messages
+from history.transcripts.previews import entries_in_brief
 
 BEGINNING = 160
 NAMES = ("role", "status", "model", "agent", "tool")

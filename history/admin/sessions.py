@@ -14,16 +14,16 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
+from history.access.permissions import Purpose, may, may_with_others, sessions_for
 from history.admin.actions import SessionActions
 from history.admin.linking import SessionLinks
 from history.admin.looking import LOOKED_AT, LookingAdmin, recent
-from history.listing import ids_titled, sessions_beginning_with
 from history.models import ApiKey, Session, ToolCall
-from history.numbers import whole_number
-from history.rights import Purpose, may, may_with_others, sessions_for
+from history.pages.session_access import session_or_404, transcript_or_404
+from history.record.listing import ids_titled, sessions_beginning_with
 from history.search.lists import found_sessions
 from history.templatetags.reading import recognised
-from history.views.served import session_or_404, transcript_or_404
+from history.text.numbers import whole_number
 
 TITLES = 1_000
 """Titles have no index: so many of the newest are looked through."""

@@ -13,9 +13,9 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
-from history import keys
-from history.api.errors import KeyRefused, NotPermitted
-from history.keyring import ApiKeyError, ScopeMissing, holds
+from history.access import keys
+from history.access.key_cache import ApiKeyError, ScopeMissing, holds
+from history.api.errors import KeyRefused, PermissionRefused
 from history.models import ApiKey
 
 BEARER = "bearer "
@@ -45,7 +45,7 @@ class CookieAuthentication(SessionAuthentication):
         try:
             super().enforce_csrf(request)
         except Exception as error:
-            raise NotPermitted(str(error), "csrf") from error
+            raise PermissionRefused(str(error), "csrf") from error
 
 
 class MayAsk(BasePermission):

@@ -19,12 +19,12 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from history.access.key_cache import ApiKeyError, ScopeMissing
+from history.access.reasons import NotPermitted as MayNot
+from history.access.reasons import ReasonNeeded
+from history.db.transactions import is_database_away
 from history.errors import HistoryOff
-from history.keyring import ApiKeyError, ScopeMissing
-from history.opening import NotPermitted as MayNot
-from history.opening import ReasonNeeded
 from history.retention import UnderHold
-from history.transactions import is_database_away
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class BadRequest(exceptions.APIException):
     default_code = "invalid"
 
 
-class NotPermitted(exceptions.PermissionDenied):
+class PermissionRefused(exceptions.PermissionDenied):
     """They may know that it is there, but not do this with it."""
 
     default_code = "not_permitted"
@@ -62,13 +62,13 @@ class Changed(exceptions.APIException):
     default_detail = gettext_lazy("It has changed since you read it: read it again.")
 
 
-class Refused(exceptions.APIException):
+class ConflictError(exceptions.APIException):
     """It makes sense, and they may, but not now."""
 
     status_code = status.HTTP_409_CONFLICT
 
 
-class TooLarge(exceptions.APIException):
+class RequestTooLarge(exceptions.APIException):
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_code = "too_large"
 
@@ -110,13 +110,13 @@ def _known(error: Exception) -> exceptions.APIException | None:
     if isinstance(error, Http404):
         return NoSuchThing()
     if isinstance(error, PermissionDenied | MayNot):
-        return NotPermitted()
+        return PermissionRefused()
     if isinstance(error, ReasonNeeded):
-        return NotPermitted(_("Reason required: this belongs to another user."), "reason_needed")
+        return PermissionRefused(_("Reason required: this belongs to another user."), "reason_needed")
     if isinstance(error, UnderHold):
-        return Refused(_("It is under hold: release it first."), "under_hold")
+        return ConflictError(_("It is under hold: release it first."), "under_hold")
     if isinstance(error, HistoryOff):
-        return Refused(_("History is off: nothing is written."), "history_off")
+        return ConflictError(_("History is off: nothing is written."), "history_off")
     if isinstance(error, OperationalError | InterfaceError) or (isinstance(error, Error) and is_database_away(error)):
         logger.error("The API could not use the database.", exc_info=error)
         return Unavailable()

@@ -7,16 +7,16 @@ from uuid import UUID
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history import opening, rights
+from history.access import permissions, reasons
+from history.access.permissions import Purpose
 from history.api.access import open_session, session_for
 from history.api.answers import ExchangeAnswer
-from history.api.asked import OneAsked
 from history.api.errors import NoSuchThing
 from history.api.etags import tagged
+from history.api.query import OneAsked
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
 from history.models import EarlierTry, Exchange
-from history.rights import Purpose
 
 
 class OneExchange(ApiView):
@@ -46,7 +46,7 @@ def _found(request: Request, name: str) -> Exchange:
     except ValueError:
         raise NoSuchThing from None
     exchange = found.first()
-    reach = rights.reach_of(viewer_of(request), Purpose.LIST)
+    reach = permissions.reach_of(viewer_of(request), Purpose.LIST)
     if exchange is None or reach is None:
         raise NoSuchThing
     if exchange.session_id is not None:
@@ -66,4 +66,4 @@ def _may_read(request: Request, exchange: Exchange) -> bool:
         return exchange.owner_id == request.user.pk
     if reason_of(request):
         open_session(request, exchange.session_id)
-    return exchange.session_id in opening.opened(viewer_of(request), [exchange.session_id])
+    return exchange.session_id in reasons.opened(viewer_of(request), [exchange.session_id])

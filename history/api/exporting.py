@@ -13,8 +13,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history.api.asked import ExportAsked, list_filters
 from history.api.errors import NoSuchThing
+from history.api.query import ExportAsked, list_filters
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
 from history.exporting import CannotExport, Export, NothingSelected, Selection, begin

@@ -12,8 +12,8 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from history.calls import CallPlace
-from history.listing import Cursor
+from history.record.listing import ListCursor
+from history.record.tool_calls import CallPlace
 
 NAME_CHARS = 200
 SEARCHED_CHARS = 2_000
@@ -90,17 +90,17 @@ _CALL_PLACE = r"^-?[0-9]{1,16}\.[0-9a-f]{32}\.[0-9]{1,15}$"
 
 
 @extend_schema_field({"type": "string", "pattern": _PLACE})
-class Place(_Cursor):
+class CursorField(_Cursor):
     """In a list of sessions: a time in microseconds, and an id."""
 
     form = _PLACE
 
-    def read(self, text: str) -> Cursor:
+    def read(self, text: str) -> ListCursor:
         at, _dot, session = text.partition(".")
-        return Cursor(_EPOCH + timedelta(microseconds=int(at)), UUID(session))
+        return ListCursor(_EPOCH + timedelta(microseconds=int(at)), UUID(session))
 
 
-def place_of(cursor: Cursor | None) -> str | None:
+def place_of(cursor: ListCursor | None) -> str | None:
     if cursor is None:
         return None
     return f"{(cursor.at - _EPOCH) // timedelta(microseconds=1)}.{cursor.session.hex}"
@@ -141,7 +141,7 @@ class Name(serializers.CharField):
         super().__init__(**optional | limits | options)
 
 
-class Words(serializers.CharField):
+class SearchField(serializers.CharField):
     """To search for. No text is an error, not even none."""
 
     def __init__(self, **options: Any) -> None:

@@ -19,14 +19,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from history.api.answers import ImportAnswer
-from history.api.asked import Asked, ImportAsked
-from history.api.errors import NoSuchThing, TooLarge
+from history.api.errors import NoSuchThing, RequestTooLarge
 from history.api.etags import tagged
+from history.api.query import ImportAsked, QueryParameters
 from history.api.schema import documented
 from history.api.views import ApiView, viewer_of
 from history.importing import jobs
 from history.models import ApiKey, ImportJob
-from history.recorder import refuse_when_off
+from history.record.recorder import refuse_when_off
 
 CHUNK = 1_048_576
 BYTES = "application/octet-stream"
@@ -67,13 +67,13 @@ class OneImport(ApiView):
         "read_import",
         "Read an import",
         ImportAnswer,
-        asked=Asked,
+        asked=QueryParameters,
         path=("import_id",),
         has_tag=True,
         description="How far it is; when it is done, what became of each conversation.",
     )
     def get(self, request: Request, import_id: str) -> Response:
-        Asked.of(request)
+        QueryParameters.of(request)
         try:
             job = jobs.jobs_of(viewer_of(request)).filter(pk=UUID(import_id)).first()
         except ValueError:
@@ -93,10 +93,10 @@ def _taken(request: Request, *, name: str) -> ImportJob:
                 raise ValidationError({"body": [_("There is nothing in it.")]})
             job = jobs.create(request.user, [(name, size)], api_key=_key_of(request))
             jobs.take_file(job, place=0, path=path)
-        except jobs.TooLarge as error:
-            raise TooLarge(_too_large()) from error
+        except jobs.UploadTooLarge as error:
+            raise RequestTooLarge(_too_large()) from error
         except jobs.TooMany as error:
-            raise TooLarge(_("Too much that you sent before is not imported yet.")) from error
+            raise RequestTooLarge(_("Too much that you sent before is not imported yet.")) from error
         finally:
             path.unlink(missing_ok=True)
     jobs.start(job)
@@ -112,7 +112,7 @@ def _copied(source: Any, target: IO[bytes]) -> int:
     while content := source.read(CHUNK):
         size += len(content)
         if size > jobs.limit():
-            raise TooLarge(_too_large())
+            raise RequestTooLarge(_too_large())
         target.write(content)
     target.flush()
     return size

@@ -10,22 +10,22 @@ from rest_framework.response import Response
 
 from history.api.access import open_session
 from history.api.answers import MessagesAnswer, WholeMessageAnswer
-from history.api.asked import MessagesAsked, OneAsked
 from history.api.errors import NoSuchThing
 from history.api.etags import is_known, tag_of, tagged, unchanged
 from history.api.fields import LARGEST
+from history.api.query import MessagesAsked, OneAsked
 from history.api.schema import documented
 from history.api.views import ApiView
-from history.bodies import MissingBlob, clean_deep
+from history.db.packing import MissingBlob, clean_deep
 from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, entry_to_json
 from history.models import Message, Session, ToolCall
-from history.selectors import Page, entries_of, messages_of
+from history.record.selectors import Page, entries_of, messages_of
 
 # A conversation as one reads it: results stand with the calls that they answer.
 TOLD = frozenset(kind.kind for kind in (ModelInput, ModelOutput, SystemInstructionSet, Summary, Gap))
 
 
-class Messages(ApiView):
+class MessageListView(ApiView):
     @documented(
         "read_messages",
         "Read messages",

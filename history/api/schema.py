@@ -13,9 +13,9 @@ from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from history.api.answers import Error
-from history.api.asked import Asked, ReasonAsked
 from history.api.examples import samples_of
 from history.api.fields import LARGEST
+from history.api.query import QueryParameters, ReasonAsked
 
 View = TypeVar("View", bound=Callable[..., Any])
 
@@ -59,7 +59,7 @@ def documented(
     summary: str,
     answer: Any,
     *,
-    asked: type[Asked],
+    asked: type[QueryParameters],
     description: str,
     path: Iterable[str] = (),
     body: Any = None,

@@ -9,9 +9,9 @@ from django.contrib.auth import get_user_model
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history import opening
+from history.access import reasons
 from history.api.answers import SearchAnswer
-from history.api.asked import SearchAsked
+from history.api.query import SearchAsked
 from history.api.schema import documented
 from history.api.views import ApiView, viewer_of
 from history.models import ApiKey
@@ -39,7 +39,7 @@ class Search(ApiView):
             "count": results.count if asked["count"] else None,
             "facets": _named(facets(viewer, words, filters=filters)) if asked["facets"] else None,
         }
-        readable = opening.opened(viewer, {hit.session_id for hit in results.hits})
+        readable = reasons.opened(viewer, {hit.session_id for hit in results.hits})
         return Response(SearchAnswer(told, context={"opened": readable}).data)
 
 

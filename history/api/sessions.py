@@ -9,19 +9,20 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history import changes, rights
+from history.access import permissions
+from history.access.permissions import Purpose
 from history.api.access import session_for
 from history.api.answers import SessionAnswer, SessionsAnswer
-from history.api.asked import Asked, Change, OneAsked, SessionsAsked, list_filters
 from history.api.errors import NoSuchThing
 from history.api.etags import answer_with_tag, refuse_if_changed, tagged
 from history.api.fields import place_of
+from history.api.query import OneAsked, QueryParameters, SessionChange, SessionsAsked, list_filters
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
-from history.listing import list_sessions
 from history.models import Session
-from history.rights import Purpose
+from history.record.listing import list_sessions
 from history.search import sessions_with
+from history.sessions import actions
 
 
 class Sessions(ApiView):
@@ -43,7 +44,7 @@ class Sessions(ApiView):
 
 def _asked_for(request: Request, asked: Mapping[str, Any]) -> tuple[QuerySet[Session], bool]:
     viewer = viewer_of(request)
-    sessions = rights.sessions_for(viewer, Purpose.LIST)
+    sessions = permissions.sessions_for(viewer, Purpose.LIST)
     if not asked["q"]:
         return sessions, False
     found, is_all = sessions_with(viewer, asked["q"])
@@ -57,32 +58,32 @@ class OneSession(ApiView):
         "read_session",
         "Read a session",
         SessionAnswer,
-        asked=Asked,
+        asked=QueryParameters,
         path=("session_id",),
         has_tag=True,
         description="What a list shows of it; no texts.",
     )
     def get(self, request: Request, session_id: str) -> Response:
-        Asked.of(request)
+        QueryParameters.of(request)
         return tagged(request, _told(session_for(request, session_id, Purpose.LIST)))
 
     @documented(
         "change_session",
         "Change a session",
         SessionAnswer,
-        asked=Asked,
+        asked=QueryParameters,
         path=("session_id",),
-        body=Change,
+        body=SessionChange,
         statuses=(412, 413, 415),
         description="Title, pin and archive. With `If-Match` only if it is still what you have read.",
     )
     def patch(self, request: Request, session_id: str) -> Response:
-        Asked.of(request)
+        QueryParameters.of(request)
         session = session_for(request, session_id, Purpose.WRITE)
-        change = Change(data=request.data)
+        change = SessionChange(data=request.data)
         change.is_valid(raise_exception=True)
         refuse_if_changed(request, _told(session))
-        changes.change(session, **change.validated_data)
+        actions.change(session, **change.validated_data)
         return answer_with_tag(_told(session_for(request, session.pk, Purpose.WRITE)))
 
     @documented(
@@ -100,7 +101,7 @@ class OneSession(ApiView):
         OneAsked.of(request)
         session = session_for(request, session_id, Purpose.DELETE)
         refuse_if_changed(request, _told(session))
-        if not changes.delete(session, by=viewer_of(request), reason=reason_of(request)):
+        if not actions.delete(session, by=viewer_of(request), reason=reason_of(request)):
             raise NoSuchThing  # somebody else was faster
         return Response(status=204)
 

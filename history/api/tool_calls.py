@@ -9,16 +9,16 @@ from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from history import opening, rights
+from history.access import permissions, reasons
+from history.access.permissions import Purpose
 from history.api.access import open_session, session_for
 from history.api.answers import ToolCallsAnswer
-from history.api.asked import ToolCallsAsked
 from history.api.etags import tagged
+from history.api.query import ToolCallsAsked
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
-from history.calls import CallFilters, list_calls
 from history.models import Session
-from history.rights import Purpose
+from history.record.tool_calls import CallFilters, list_calls
 
 
 class ToolCalls(ApiView):
@@ -36,13 +36,13 @@ class ToolCalls(ApiView):
         filters = CallFilters(tool=asked["tool"], status=asked["status"], since=asked["from"], until=asked["to"])
         page = list_calls(_sessions(request, asked), filters=filters, after=asked["cursor"], limit=asked["limit"])
         told = {"tool_calls": page.calls, "cursor": page.next_after and str(page.next_after)}
-        readable = opening.opened(viewer_of(request), {call.session_id for call in page.calls})
+        readable = reasons.opened(viewer_of(request), {call.session_id for call in page.calls})
         return tagged(request, ToolCallsAnswer(told, context={"opened": readable}).data)
 
 
 def _sessions(request: Request, asked: Mapping[str, Any]) -> QuerySet[Session]:
     """Calls of one session may be asked for with a reason, and then their texts are shown."""
-    served = rights.sessions_for(viewer_of(request), Purpose.LIST)
+    served = permissions.sessions_for(viewer_of(request), Purpose.LIST)
     if asked["from"]:
         served = served.filter(last_activity_at__gte=asked["from"])
     if not asked["session"]:

@@ -13,7 +13,7 @@ from rest_framework.parsers import BaseParser
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
-from history.api.errors import TooLarge
+from history.api.errors import RequestTooLarge
 
 BODY_BYTES = 65_536
 
@@ -39,7 +39,7 @@ class SmallJson(BaseParser):
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         content = stream.read(BODY_BYTES + 1)
         if len(content) > BODY_BYTES:
-            raise TooLarge(_("The body has more than %(most)d bytes.") % {"most": BODY_BYTES})
+            raise RequestTooLarge(_("The body has more than %(most)d bytes.") % {"most": BODY_BYTES})
         try:
             return json.loads(content, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:  # which UnicodeDecodeError is

@@ -15,7 +15,7 @@ from history.api.errors import handled
 from history.api.throttling import PerMinute
 from history.api.transport import OneForm, SmallJson
 from history.models import ApiKey
-from history.selectors import Viewer
+from history.record.selectors import Viewer
 
 REASON_HEADER, CSRF_HEADER = "X-Parley-Reason", "X-CSRFToken"
 

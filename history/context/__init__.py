@@ -10,6 +10,7 @@ Because a turn is prepared without a look at any other, the newest part of a pat
 """
 
 from history.context.curation import InvalidContextError, curate, is_valid, validate
+from history.context.entries import ContextEntry, Role
 from history.context.in_json import context_to_bytes, context_to_json, entry_view
 from history.context.messages import SYSTEM_CHANNEL, Renderable, dropped_entry, to_context
 from history.context.rendering import environment_text, reaches_far_enough, render_context
@@ -25,7 +26,6 @@ from history.context.views import (
     is_task_finished,
     validated_view,
 )
-from history.context_entries import ContextEntry, Role
 
 __all__ = [
     "FINISH_TOOL",

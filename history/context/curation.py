@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from history.context_entries import ContextEntry, Role
+from history.context.entries import ContextEntry, Role
+from history.context.repair import Code, Remark, unpaired
 from history.entries import OtherPart, Text
-from history.repair import Code, Remark, unpaired
 
 
 class InvalidContextError(ValueError):

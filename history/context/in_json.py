@@ -6,8 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from history.context.entries import ContextEntry
 from history.context.values import RENDERER_VERSION, Context
-from history.context_entries import ContextEntry
 from history.entries import ModelInput, ToolResults, ToolsOffered, entry_to_json
 
 _NO_TIME = datetime.fromtimestamp(0, UTC)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from history.context.turns import Turn, turn_of
+from history.context.entries import ContextEntry, Role
+from history.context.repair import Code, Remark
+from history.context.tokens import calibrate
+from history.context.turns import ContextTurn, turn_of
 from history.context.values import ContextOptions
-from history.context_entries import ContextEntry, Role
-from history.repair import Code, Remark
-from history.tokens import calibrate
 
 
 @dataclass(slots=True)
 class _Choice:
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ContextTurn] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     hit_a_limit: bool = False
 
@@ -24,7 +24,7 @@ class _Choice:
         return self
 
 
-def choose(turns: Iterator[Turn], *, fixed: int, options: ContextOptions) -> _Choice:
+def choose(turns: Iterator[ContextTurn], *, fixed: int, options: ContextOptions) -> _Choice:
     """The newest turns that fit all limits, oldest first. The newest one is kept whatever it costs."""
     choice = _Choice()
     tokens, messages = fixed, 0
@@ -49,7 +49,7 @@ def _is_above(amount: int, limit: int | None) -> bool:
     return limit is not None and amount > limit
 
 
-def _cut_inside(turn: Turn, choice: _Choice, options: ContextOptions) -> Turn:
+def _cut_inside(turn: ContextTurn, choice: _Choice, options: ContextOptions) -> ContextTurn:
     """The newest turn within ``max_messages``: what began it, and as many of its last steps as there is room for.
 
     A step is a message, or calls and their results together, so that the cut never separates them.

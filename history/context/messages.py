@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from history.context_entries import ContextEntry, Role
+from history.context.entries import ContextEntry, Role
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Part, Summary, Text, ToolResults
 
 # What may become a message to a model: to pass a debug log or a notebook edit is an error of type.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from history.context.curation import validate
+from history.context.entries import ContextEntry, Role
 from history.context.limits import choose
+from history.context.repair import Code, Remark, RepairReport, with_opening, with_unique_ids
+from history.context.tokens import calibrate, estimate_context, estimate_text
 from history.context.turns import turns_newest_first
 from history.context.values import NO_NOTEBOOK, Context, ContextOptions, Snapshot
-from history.context_entries import ContextEntry, Role
 from history.entries import Text
-from history.repair import Code, Remark, Report, with_opening, with_unique_ids
-from history.tokens import calibrate, estimate_context, estimate_text
 
 
 def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
@@ -27,7 +27,7 @@ def render_context(snapshot: Snapshot, options: ContextOptions) -> Context:
         entries=entries,
         system=system_text(snapshot, options),
         tools=snapshot.tools,
-        report=Report((*remarks, *chosen.remarks)),
+        report=RepairReport((*remarks, *chosen.remarks)),
         tokens=calibrate(fixed + sum(turn.tokens for turn in chosen.turns), factor=options.calibration),
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from history.context.entries import ContextEntry
 from history.context.messages import is_instruction
 from history.context.values import Snapshot
-from history.context_entries import ContextEntry
 from history.entries import (
     Gap,
     ModelInput,

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from history.context.curation import curate
+from history.context.entries import ContextEntry
 from history.context.messages import SYSTEM_CHANNEL, Renderable, gap_note, is_empty_failure, to_context
+from history.context.repair import Code, Remark, pair, with_opening
 from history.context.summaries import Masks, masked_results, pieces_of, with_masks
+from history.context.tokens import estimate_entry
 from history.context.values import Snapshot
-from history.context_entries import ContextEntry
 from history.entries import Entry, Gap, ModelInput, ModelOutput, Node, Summary, ToolResults
-from history.repair import Code, Remark, pair, with_opening
-from history.tokens import estimate_entry
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ContextTurn:
     """A turn ready to be sent, and the remarks on how it became so."""
 
     entries: tuple[ContextEntry, ...]
@@ -25,13 +25,13 @@ class Turn:
     tokens: int
 
 
-def turn_of(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> Turn:
+def turn_of(entries: tuple[ContextEntry, ...], remarks: Sequence[Remark]) -> ContextTurn:
     """Counted as if it were the oldest that is sent, when an opening may have to be put before it."""
     tokens = sum(estimate_entry(entry) for entry in with_opening(entries, remarks=[]))
-    return Turn(entries, tuple(remarks), tokens)
+    return ContextTurn(entries, tuple(remarks), tokens)
 
 
-def turns_newest_first(snapshot: Snapshot) -> Iterator[Turn]:
+def turns_newest_first(snapshot: Snapshot) -> Iterator[ContextTurn]:
     """Each turn is prepared when it is asked for, so that what the limits leave out costs next to nothing."""
     masked = masked_results(snapshot.nodes)
     is_followed = False
@@ -109,7 +109,7 @@ def may_begin_turn(entry: Entry) -> bool:
     return isinstance(entry, Summary) and not entry.within_turn
 
 
-def prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_followed: bool) -> Turn:
+def prepare(pieces: Sequence[Node], masked: Masks, *, session_id: str, is_followed: bool) -> ContextTurn:
     remarks: list[Remark] = []
     messages = list(messages_of(pieces, masked, session_id=session_id, remarks=remarks))
     entries = pair(curate(messages, remarks=remarks), remarks=remarks, is_followed=is_followed)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from history.context_entries import ContextEntry
+from history.context.entries import ContextEntry
+from history.context.repair import RepairReport
 from history.entries import Node, ToolDefinition
-from history.repair import Report
 
 RENDERER_VERSION = "2"
 
@@ -89,5 +89,5 @@ class Context:
     entries: tuple[ContextEntry, ...]
     system: str = ""
     tools: tuple[ToolDefinition, ...] = ()
-    report: Report = field(default_factory=Report)
+    report: RepairReport = field(default_factory=RepairReport)
     tokens: int = 0

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from history.context.curation import curate
+from history.context.entries import ContextEntry
 from history.context.messages import to_context
 from history.context.rendering import environment_of, render_context
 from history.context.summaries import masked_results, pieces_of
 from history.context.turns import messages_of
 from history.context.values import ContextOptions, Snapshot
-from history.context_entries import ContextEntry
 from history.entries import Gap, ModelInput, ModelOutput, Node, ToolResults
 
 

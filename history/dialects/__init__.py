@@ -7,17 +7,17 @@ named in `losses`. docs/dialects.md lists the rules and the tests that show them
 """
 
 from history.dialects import anthropic_messages, gemini_generate, openai_chat, openai_responses
-from history.dialects.vocabulary import CallOptions as CallOptions
-from history.dialects.vocabulary import DecodedRequest as DecodedRequest
-from history.dialects.vocabulary import Dialect as Dialect
-from history.dialects.vocabulary import DialectError as DialectError
-from history.dialects.vocabulary import Encoded as Encoded
-from history.dialects.vocabulary import Loss as Loss
-from history.dialects.vocabulary import LossCode as LossCode
-from history.dialects.vocabulary import StreamDecoder as StreamDecoder
-from history.dialects.vocabulary import StreamEncoder as StreamEncoder
-from history.dialects.vocabulary import Switches as Switches
-from history.dialects.vocabulary import context_of as context_of
+from history.dialects.types import CallOptions as CallOptions
+from history.dialects.types import DecodedRequest as DecodedRequest
+from history.dialects.types import Dialect as Dialect
+from history.dialects.types import DialectError as DialectError
+from history.dialects.types import Encoded as Encoded
+from history.dialects.types import Loss as Loss
+from history.dialects.types import LossCode as LossCode
+from history.dialects.types import StreamDecoder as StreamDecoder
+from history.dialects.types import StreamEncoder as StreamEncoder
+from history.dialects.types import Switches as Switches
+from history.dialects.types import context_of as context_of
 
 DIALECTS: dict[str, Dialect] = {
     "openai-chat": openai_chat,

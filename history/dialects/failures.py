@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from string import ascii_letters, digits
 from typing import Any
 
-from history.dialects.loose import parsed
-from history.events import ErrorKind
+from history.answers.events import ErrorKind
+from history.dialects.json_access import parsed
 
 STATUS_OF_KIND: dict[ErrorKind, int] = {
     "invalid_request": 400,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from history.dialects.loose import parsed
+from history.dialects.json_access import parsed
 from history.dialects.sse import ServerSentEvent, SSEDecoder
 
 

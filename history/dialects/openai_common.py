@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from history.context import Context
-from history.context_entries import ContextEntry, Role
-from history.dialects.loose import compact, items, obj, string, truth, without_empty
-from history.dialects.reading import Reading, extra_of
-from history.dialects.vocabulary import AnswerForm, LossCode, ToolChoice
-from history.dialects.writing import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
+from history.context.entries import ContextEntry, Role
+from history.dialects.encoder import HOSTED, HOSTED_BY, Json, Writing, kind_of, schema_of
+from history.dialects.json_access import compact, items, obj, string, truth, without_empty
+from history.dialects.request_decoder import RequestDecoder, extra_of
+from history.dialects.types import AnswerForm, LossCode, ToolChoice
 from history.entries import Part, Text, ToolDefinition, text_of
 
 # What a tool that takes plain text is called with is an object to us, also while it comes in pieces.
@@ -82,7 +82,7 @@ class OpenAIWriting(Writing):
         return self.function({"name": tool.name, **described, "parameters": schema_of(tool)})
 
 
-class OpenAIReading(Reading):
+class OpenAIReading(RequestDecoder):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
         self.instructions: list[str] = []

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from history.dialects.loose import parsed
+from history.answers.events import Event, Piece, ReasoningPiece, Skipped, TextPiece, ToolCallPiece
+from history.dialects.json_access import parsed
 from history.dialects.sse import Documents, ServerSentEvent, SSEDecoder
-from history.events import Event, Piece, ReasoningPiece, Skipped, TextPiece, ToolCallPiece
 
 # How much of an event that could not be read is shown.
 SHOWN = 200
@@ -110,7 +110,7 @@ class PartNames:
 
 
 @dataclass(slots=True)
-class Block:
+class OpenBlock:
     """A part while it is written. `started` is its first piece; `text` is what the pieces brought so far."""
 
     index: int
@@ -141,18 +141,18 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    block: Block
+    block: OpenBlock
 
 
 @dataclass(frozen=True, slots=True)
 class Grew:
-    block: Block
+    block: OpenBlock
     piece: Piece
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    block: Block
+    block: OpenBlock
 
 
 Step = Opened | Grew | Closed
@@ -165,7 +165,7 @@ def _is_nothing(piece: Piece) -> bool:
     return isinstance(piece, ReasoningPiece) and not (piece.text or piece.signature or piece.redacted)
 
 
-class Row:
+class BlockSequence:
     """Blocks that come one after another, as most vendors want them, from pieces that may come mixed.
 
     Only the first block that is not closed is written at once; what belongs to later ones waits. A piece for a text
@@ -173,7 +173,7 @@ class Row:
     """
 
     def __init__(self) -> None:
-        self._open: list[tuple[str, Block]] = []
+        self._open: list[tuple[str, OpenBlock]] = []
         self._known: dict[str, bool] = {}
         self._count = 0
         self._is_begun = False
@@ -191,14 +191,14 @@ class Row:
             yield Closed(self._open.pop(0)[1])
             self._is_begun = False
 
-    def _block_of(self, piece: Piece) -> Block | None:
+    def _block_of(self, piece: Piece) -> OpenBlock | None:
         for name, block in self._open:
             if name == piece.part:
                 return block
         if isinstance(piece, ToolCallPiece) and self._known.get(piece.part):
             return None
         self._known[piece.part] = isinstance(piece, ToolCallPiece)
-        self._open.append((piece.part, Block(self._count, piece)))
+        self._open.append((piece.part, OpenBlock(self._count, piece)))
         self._count += 1
         return self._open[-1][1]
 
@@ -209,7 +209,7 @@ class Row:
             self._is_begun = False
             yield from self._write(self._open[0][1])
 
-    def _write(self, block: Block) -> Iterator[Step]:
+    def _write(self, block: OpenBlock) -> Iterator[Step]:
         if not self._is_begun:
             self._is_begun = True
             yield Opened(block)

@@ -8,17 +8,17 @@
 `exports` what is written, `threads` how the event loop gets it, `archives` how many files become one. docs/export.md.
 """
 
-from history.exporting.cursors import Cursor, horizon
+from history.exporting.cursors import ExportCursor, horizon
 from history.exporting.exports import Export, begin, prepare, stream
-from history.exporting.reports import Report
+from history.exporting.reports import ExportReport
 from history.exporting.selection import CannotExport, NothingSelected, Selection
 
 __all__ = [
     "CannotExport",
-    "Cursor",
     "Export",
+    "ExportCursor",
+    "ExportReport",
     "NothingSelected",
-    "Report",
     "Selection",
     "begin",
     "horizon",

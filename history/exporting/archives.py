@@ -31,7 +31,7 @@ class _Outbox:
         return b"".join(pieces)
 
 
-class Archive:
+class ZipStream:
     def __init__(self) -> None:
         self.outbox = _Outbox()
         self.zip = ZipFile(self.outbox, "w", ZIP_DEFLATED)  # type: ignore[call-overload]

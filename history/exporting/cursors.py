@@ -19,8 +19,8 @@ from uuid import UUID
 from django.db import connection
 from django.utils import timezone
 
+from history.db.transactions import writing
 from history.models import AuditEvent
-from history.transactions import writing
 
 START = "start"
 CLOCK_SKEW = timedelta(seconds=10)  # that the clocks of several machines on one PostgreSQL may differ
@@ -44,7 +44,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class ExportCursor:
     since: Mark = Mark()
     ends: Mark | None = None
     after: UUID | None = None
@@ -52,12 +52,12 @@ class Cursor:
     def __str__(self) -> str:
         return str(self.since) if self.ends is None else f"{self.since}~{self.ends}~{self.after or ''}"
 
-    def at(self, session_id: UUID) -> Cursor:
+    def at(self, session_id: UUID) -> ExportCursor:
         """Inside the export that goes to `ends`, behind this session."""
         return replace(self, after=session_id)
 
     @classmethod
-    def read(cls, text: str) -> Cursor:
+    def read(cls, text: str) -> ExportCursor:
         """Raises ValueError for anything that no export has given out."""
         if text == START:
             return cls()

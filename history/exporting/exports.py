@@ -11,18 +11,18 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.utils import timezone
 
-from history.exporting.archives import Archive
-from history.exporting.cursors import Cursor, Mark, horizon
-from history.exporting.reports import Report
+from history.access.permissions import Viewer
+from history.exporting.archives import ZipStream
+from history.exporting.cursors import ExportCursor, Mark, horizon
+from history.exporting.reports import ExportReport
 from history.exporting.selection import CannotExport, Chosen, Selection, has_everything, loose_exchanges
 from history.exporting.threads import in_a_thread
 from history.exporting.tombstones import deleted_since
 from history.formats.all_exporters import EXPORTERS, Exporter
 from history.formats.base import Notes
-from history.formats.jsonl import Writer
+from history.formats.jsonl import JsonlWriter
 from history.formats.jsonl.lines import time_text
 from history.models import Session
-from history.rights import Viewer
 
 PIECE = 65_536
 REPORT = "loss-report.json"
@@ -31,7 +31,7 @@ REPORT = "loss-report.json"
 class Export:
     """Made once, read once: `async for`, or `pieces()` where there is no event loop."""
 
-    def __init__(self, exporter: Exporter, chosen: Chosen, *, cursor: Cursor | None, compress: bool) -> None:
+    def __init__(self, exporter: Exporter, chosen: Chosen, *, cursor: ExportCursor | None, compress: bool) -> None:
         self.exporter, self.chosen, self.cursor, self.compress = exporter, chosen, cursor, compress
         self.notes = Notes()
         self.done = 0  # sessions
@@ -60,11 +60,11 @@ class Export:
         return "application/zip" if self.is_archive else f"{self.exporter.media_type}; charset=utf-8"
 
     @property
-    def report(self) -> Report:
+    def report(self) -> ExportReport:
         """Whole once everything was read."""
-        ends = "" if self.cursor is None else str(Cursor(self._ends()))
+        ends = "" if self.cursor is None else str(ExportCursor(self._ends()))
         notes = self.notes.as_tuple()
-        return Report(format=self.exporter.name, sessions=self.done, bytes=self.bytes, notes=notes, cursor=ends)
+        return ExportReport(format=self.exporter.name, sessions=self.done, bytes=self.bytes, notes=notes, cursor=ends)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return in_a_thread(self.pieces())
@@ -88,7 +88,7 @@ class Export:
 
     def _lines(self) -> Iterator[bytes]:
         """Our own format. With a cursor, each session says from where to go on, and what was deleted is told."""
-        writer = Writer(notes=self.notes)
+        writer = JsonlWriter(notes=self.notes)
         yield writer.head()
         for session in self._sessions():
             yield from writer.session(session, **self._place(session))
@@ -100,7 +100,7 @@ class Export:
                 yield writer.deleted(session_id, time_text(at) or "")
         elif self.chosen.selection.is_everything and has_everything(self.chosen.viewer):
             yield from writer.sections()
-        yield writer.end(**{} if self.cursor is None else {"cursor": str(Cursor(self._ends()))})
+        yield writer.end(**{} if self.cursor is None else {"cursor": str(ExportCursor(self._ends()))})
 
     def _place(self, session: Session) -> dict[str, str]:
         return {} if self.cursor is None else {"cursor": str(self.cursor.at(session.pk))}
@@ -121,7 +121,7 @@ class Export:
             yield self.exporter.name_of(session), self._counted(self._content(session))
 
     def _files(self) -> Iterator[bytes]:
-        archive = Archive()
+        archive = ZipStream()
         for session in self._sessions():
             name = self.exporter.name_of(session)
             yield from archive.add(name, self._content(session), at=session.last_activity_at)
@@ -153,7 +153,7 @@ def begin(
     if exporter is None:
         raise CannotExport(f"there is no format {format!r}: take one of {', '.join(EXPORTERS)}")
     cursor = None if since is None else _cursor(since)
-    chosen = Chosen(viewer, selection, cursor=cursor or Cursor(), reason=reason)
+    chosen = Chosen(viewer, selection, cursor=cursor or ExportCursor(), reason=reason)
     if compress and not exporter.one_file and len(chosen) != 1:
         compress = False  # a zip is compressed already
     chosen.tell(format=format, **{} if since is None else {"since": since})
@@ -177,10 +177,10 @@ async def stream(
         yield piece
 
 
-def _cursor(text: str) -> Cursor:
+def _cursor(text: str) -> ExportCursor:
     """Where to go on; where this export will have ended is settled before anything is read."""
     try:
-        cursor = Cursor.read(text)
+        cursor = ExportCursor.read(text)
     except ValueError as error:
         raise CannotExport(str(error)) from error
     return cursor if cursor.ends is not None else replace(cursor, ends=horizon())

@@ -9,7 +9,7 @@ from history.formats.base import Note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ExportReport:
     """`cursor` is where the next export goes on; empty where none was asked for."""
 
     format: str

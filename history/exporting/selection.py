@@ -14,13 +14,13 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from history import audit
+from history.access import audit
+from history.access.permissions import Purpose, Reach, Viewer, may_with_others, reach_of, served, sessions_for
+from history.access.reasons import NotPermitted, checked, open_each
 from history.errors import HistoryError
-from history.exporting.cursors import Cursor, Mark
-from history.listing import ListFilters
+from history.exporting.cursors import ExportCursor, Mark
 from history.models import ApiKey, Exchange, Session
-from history.opening import NotPermitted, checked, open_each
-from history.rights import Purpose, Reach, Viewer, may_with_others, reach_of, served, sessions_for
+from history.record.listing import ListFilters
 
 BATCH = 50
 MOST_NAMED = 5_000
@@ -64,7 +64,7 @@ def selected(viewer: Viewer | None, selection: Selection) -> QuerySet[Session]:
 class Chosen:
     """The ids of an export, fixed when it begins."""
 
-    def __init__(self, viewer: Viewer | None, selection: Selection, *, cursor: Cursor, reason: str) -> None:
+    def __init__(self, viewer: Viewer | None, selection: Selection, *, cursor: ExportCursor, reason: str) -> None:
         self.viewer, self.selection, self.reason = viewer, selection, checked(reason) if reason.strip() else ""
         if len(selection.sessions or ()) > MOST_NAMED:
             raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or narrow by filters instead")

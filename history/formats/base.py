@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from history.entries import Entry, nothing
-from history.marked import SaidError
+from history.text.lazy import SaidError
 
 NoteLevel = Literal["repaired", "lost", "ignored"]
 
@@ -69,7 +69,7 @@ class Notes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class SourceNode:
     """One entry of a conversation, after node `parent`. `source_id` is unique within its conversation."""
 
     entry: Entry
@@ -92,7 +92,7 @@ class Conversation:
 
     source_id: str
     client: str
-    nodes: Sequence[Node]
+    nodes: Sequence[SourceNode]
     leaf: int | None = None
     title: str = ""
     created_at: datetime | None = None
@@ -108,7 +108,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class UnreadableConversation:
     """One conversation of a source that cannot be read; the others can."""
 
     why: str

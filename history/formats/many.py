@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from history.dialects.loose import is_too_deep, string
+from history.dialects.json_access import is_too_deep, string
 from history.entries import EntryError
-from history.formats.base import Conversation, FormatError, Refused, gettext_noop
+from history.formats.base import Conversation, FormatError, UnreadableConversation, gettext_noop
 from history.formats.sources import Source
-from history.marked import Said, why_of
+from history.text.lazy import LazyText, why_of
 
 Convert = Callable[[Mapping[str, Any]], Iterator[Conversation]]
 
 
-def each(source: Source, convert: Convert) -> Iterator[Conversation | Refused]:
+def each(source: Source, convert: Convert) -> Iterator[Conversation | UnreadableConversation]:
     """The conversations of a file of lines, of one list, or of one object."""
     for place, value, problem in _values(source):
         if problem or not isinstance(value, Mapping):
-            yield Refused(why=problem or gettext_noop("this is not an object"), title=place)
+            yield UnreadableConversation(why=problem or gettext_noop("this is not an object"), title=place)
         else:
             yield from _converted(value, convert, place)
 
@@ -30,24 +30,28 @@ def _values(source: Source) -> Iterator[tuple[str, Any, str]]:
                 yield line.place, line.value, line.problem
         case "array":
             for number, value in enumerate(source.items(), 1):
-                yield Said(gettext_noop("item %(number)s"), number=number), value, ""
+                yield LazyText(gettext_noop("item %(number)s"), number=number), value, ""
         case _:
             yield "", source.document(), ""
 
 
-def _converted(value: Mapping[str, Any], convert: Convert, place: str) -> Iterator[Conversation | Refused]:
+def _converted(
+    value: Mapping[str, Any], convert: Convert, place: str
+) -> Iterator[Conversation | UnreadableConversation]:
     """Foreign data may be wrong in ways that nobody thought of; that is the end of this conversation alone."""
     title = _named(value) or place
     if is_too_deep(value):
-        yield Refused(why=gettext_noop("it is nested too deeply to be read"), title=title)
+        yield UnreadableConversation(why=gettext_noop("it is nested too deeply to be read"), title=title)
         return
     try:
         yield from convert(value)
     except (FormatError, EntryError) as error:
-        yield Refused(why=why_of(error), title=title)
+        yield UnreadableConversation(why=why_of(error), title=title)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        why = Said(gettext_noop("it is not written as expected (%(error)s)"), error=f"{type(error).__name__}: {error}")
-        yield Refused(why=why, title=title)
+        why = LazyText(
+            gettext_noop("it is not written as expected (%(error)s)"), error=f"{type(error).__name__}: {error}"
+        )
+        yield UnreadableConversation(why=why, title=title)
 
 
 def _named(value: Mapping[str, Any]) -> str:

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, Literal
 
 import ijson
 
-from history.dialects.loose import MAX_DEPTH, obj, parsed
+from history.dialects.json_access import MAX_DEPTH, obj, parsed
 from history.formats.base import FormatError, Notes, gettext_noop
 from history.formats.encodings import Encoding, as_utf_8, encoding_of
-from history.marked import Said, why_of
+from history.text.lazy import LazyText, why_of
 
 MEGABYTE = 1024 * 1024
 MAX_LINE = 64 * MEGABYTE
@@ -30,7 +30,7 @@ SAMPLE_LINES = 40
 SAMPLE_ITEMS = 3
 BAD_LINE = gettext_noop("A line could not be read and was left out.")
 BREAKS_OFF = gettext_noop("The file is damaged or incomplete. Everything before the damage was read.")
-TOO_LONG = Said(
+TOO_LONG = LazyText(
     gettext_noop("One conversation of more than %(size)s MB is not read."), size=MAX_CONVERSATION // MEGABYTE
 )
 
@@ -47,7 +47,7 @@ class Line:
 
     @property
     def place(self) -> str:
-        return Said(gettext_noop("line %(number)s"), number=self.number)
+        return LazyText(gettext_noop("line %(number)s"), number=self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Source:
         """The objects of all lines of one conversation; a line that is none is noted and left out."""
         for line in self.lines():
             if line.problem:
-                told = Said("%(place)s: %(problem)s", place=line.place, problem=line.problem)
+                told = LazyText("%(place)s: %(problem)s", place=line.place, problem=line.problem)
                 notes("repaired", BAD_LINE, where=told)
             else:
                 yield obj(line.value)
@@ -153,7 +153,7 @@ def raw_lines(stream: Any) -> Iterator[bytes]:
 def _line(number: int, raw: bytes) -> Line:
     if raw == b"\0":
         words = gettext_noop("a line is longer than %(size)s MB")
-        return Line(number, problem=Said(words, size=MAX_LINE // MEGABYTE))
+        return Line(number, problem=LazyText(words, size=MAX_LINE // MEGABYTE))
     try:
         return Line(number, _value(raw))
     except FormatError as error:

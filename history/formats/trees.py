@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from history.dialects.loose import compact
+from history.dialects.json_access import compact
 from history.entries import LEAVES, Entry, Gap, Summary, entry_to_json
-from history.formats.base import Node, Notes, chained, gettext_noop
+from history.formats.base import Notes, SourceNode, chained, gettext_noop
 
 ISLAND = gettext_noop("An entry's parent is missing from the file: what follows was joined here.")
 
 
 @dataclass
-class Item:
+class SourceItem:
     """One entry and the id of what it follows; '' is the start. A summary names the last entry that it stands for."""
 
     entry: Entry
@@ -30,7 +30,7 @@ class Tree:
     """`items` stand in the order of the source. `leaf` is where the conversation stands; '': at its last entry."""
 
     notes: Notes
-    items: dict[str, Item] = field(default_factory=dict)
+    items: dict[str, SourceItem] = field(default_factory=dict)
     leaf: str = ""
 
     def add(self, source_id: str, entry: Entry, *, parent: str, covers: str = "") -> str:
@@ -39,10 +39,10 @@ class Tree:
         while name in self.items:
             number += 1
             name = f"{source_id}#{number}"
-        self.items[name] = Item(entry, parent, covers)
+        self.items[name] = SourceItem(entry, parent, covers)
         return name
 
-    def nodes(self) -> tuple[list[Node], int | None]:
+    def nodes(self) -> tuple[list[SourceNode], int | None]:
         """All of them, and the place of the leaf."""
         order = _Order(self)
         for name in self.items:
@@ -53,7 +53,7 @@ class Tree:
 class _Order:
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.nodes: list[Node] = []
+        self.nodes: list[SourceNode] = []
         self.places: dict[str, int] = {}
 
     def place(self, name: str) -> None:
@@ -78,11 +78,11 @@ class _Order:
         return self.places[missing]
 
     def _put(self, name: str, entry: Entry, parent: int | None) -> int:
-        self.nodes.append(Node(entry=entry, parent=parent, source_id=name))
+        self.nodes.append(SourceNode(entry=entry, parent=parent, source_id=name))
         self.places[name] = len(self.nodes) - 1
         return self.places[name]
 
-    def _numbered(self, item: Item) -> Entry:
+    def _numbered(self, item: SourceItem) -> Entry:
         """A summary stands for its path up to the entry that it names."""
         last = self.places.get(item.covers)
         if not isinstance(item.entry, Summary) or last is None:
@@ -90,7 +90,7 @@ class _Order:
         return replace(item.entry, first=1, last=last + 1)
 
 
-def last_place(nodes: Sequence[Node]) -> int | None:
+def last_place(nodes: Sequence[SourceNode]) -> int | None:
     """The last node that something can follow."""
     return next((place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in LEAVES), None)
 
@@ -106,9 +106,9 @@ def with_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
     return named
 
 
-def chain(entries: Sequence[tuple[str, Entry]]) -> list[Node]:
+def chain(entries: Sequence[tuple[str, Entry]]) -> list[SourceNode]:
     """Entries that simply follow each other."""
     return [
-        Node(entry=entry, parent=place - 1 if place else None, source_id=name)
+        SourceNode(entry=entry, parent=place - 1 if place else None, source_id=name)
         for place, (name, entry) in enumerate(entries)
     ]

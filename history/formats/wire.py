@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from history.dialects import DIALECTS, DialectError
-from history.dialects.vocabulary import Said
+from history.dialects.types import Said
 from history.entries import ModelInput, ModelOutput, Text, ToolResult, ToolResults
 from history.formats.base import Notes, gettext_noop
 

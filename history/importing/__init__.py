@@ -8,8 +8,8 @@ out.
     unpacking (files to pieces) → history.formats (pieces to conversations) → storing (conversations to sessions)
 """
 
-from history.importing.reports import Item, Outcome, Report
+from history.importing.reports import ImportItem, ImportOutcome, ImportReport
 from history.importing.running import run, steps
-from history.importing.unpacking import Piece, files_at, uploaded
+from history.importing.unpacking import UnpackedFile, files_at, uploaded
 
-__all__ = ["Item", "Outcome", "Piece", "Report", "files_at", "run", "steps", "uploaded"]
+__all__ = ["ImportItem", "ImportOutcome", "ImportReport", "UnpackedFile", "files_at", "run", "steps", "uploaded"]

@@ -18,10 +18,10 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from history import storage
+from history.access.permissions import Viewer, sees_all_of_owner
 from history.errors import HistoryError
 from history.models import ApiKey, ImportJob
-from history.rights import Viewer, sees_all_of_owner
+from history.record import writer
 
 SILENT = timedelta(minutes=2)  # after so long without a sign of life the runner is thought to be dead
 KEPT_FILES = timedelta(days=7)
@@ -30,7 +30,7 @@ MAX_FILES = 200
 UNFINISHED = 4  # times the limit of one
 
 
-class TooLarge(HistoryError):
+class UploadTooLarge(HistoryError):
     """What was sent is more than the house takes at once."""
 
 
@@ -53,7 +53,7 @@ def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | No
     """A job for files with these names and sizes, which are still to come."""
     size = sum(size for _, size in files)
     if size > limit() or len(files) > MAX_FILES:
-        raise TooLarge(f"more than {settings.PARLEY_IMPORT_MB} MB, or more than {MAX_FILES} files")
+        raise UploadTooLarge(f"more than {settings.PARLEY_IMPORT_MB} MB, or more than {MAX_FILES} files")
     if _unfinished(owner) + size > UNFINISHED * limit():
         raise TooMany("imports that are not finished take too much room")
     recording = api_key.recording if api_key else "full"
@@ -65,7 +65,7 @@ def create(owner: Any, files: Sequence[tuple[str, int]], *, api_key: ApiKey | No
 
 def _name_of(path: str, recording: str) -> str:
     name = path.replace("\\", "/").rpartition("/")[2][:200] or "file"
-    return str(storage.kept_fields({"title": name}, recording=recording)["title"])
+    return str(writer.kept_fields({"title": name}, recording=recording)["title"])
 
 
 def _unfinished(owner: Any) -> int:
@@ -98,7 +98,7 @@ def add_piece(job: ImportJob, *, place: int, offset: int, content: bytes) -> int
     if offset != size or job.state != ImportJob.State.UPLOADING:
         raise Misplaced(size)
     if size + len(content) > whole:
-        raise TooLarge("the file is longer than was said")
+        raise UploadTooLarge("the file is longer than was said")
     with path.open("ab") as file:
         file.write(content)
     ImportJob.objects.filter(pk=job.pk).update(heartbeat_at=timezone.now())

@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from history.formats.base import Note
-from history.marked import apart
+from history.text.lazy import apart
 
 
-class Outcome(StrEnum):
+class ImportOutcome(StrEnum):
     IMPORTED = "imported"
     GROWN = "grown"
     THERE = "already there"
@@ -22,10 +22,10 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class ImportItem:
     """One conversation, or one file. `entries` were stored now; `why` is the reason for a refusal."""
 
-    outcome: Outcome
+    outcome: ImportOutcome
     file: str
     format: str = ""
     title: str = ""
@@ -69,27 +69,33 @@ def _apart(**texts: str) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Report:
+class ImportReport:
     """Counts only: a million conversations must not become a list."""
 
-    counts: Counter[Outcome] = field(default_factory=Counter)
+    counts: Counter[ImportOutcome] = field(default_factory=Counter)
     repaired: int = 0
     entries: int = 0
 
-    def add(self, item: Item) -> None:
+    def add(self, item: ImportItem) -> None:
         self.counts[item.outcome] += 1
-        self.repaired += item.is_repaired and item.outcome in (Outcome.IMPORTED, Outcome.GROWN, Outcome.THERE)
+        self.repaired += item.is_repaired and item.outcome in (
+            ImportOutcome.IMPORTED,
+            ImportOutcome.GROWN,
+            ImportOutcome.THERE,
+        )
         self.entries += item.entries
 
-    def __getitem__(self, outcome: Outcome) -> int:
+    def __getitem__(self, outcome: ImportOutcome) -> int:
         return self.counts[outcome]
 
     @property
     def conversations(self) -> int:
-        return sum(self.counts[outcome] for outcome in (Outcome.IMPORTED, Outcome.GROWN, Outcome.THERE))
+        return sum(
+            self.counts[outcome] for outcome in (ImportOutcome.IMPORTED, ImportOutcome.GROWN, ImportOutcome.THERE)
+        )
 
     def as_json(self) -> dict[str, int]:
-        return {outcome.value: self.counts[outcome] for outcome in Outcome} | {
+        return {outcome.value: self.counts[outcome] for outcome in ImportOutcome} | {
             "repaired": self.repaired,
             "entries": self.entries,
         }

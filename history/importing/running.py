@@ -9,23 +9,24 @@ from typing import Any, BinaryIO
 
 from django.db import DataError, IntegrityError
 
-from history import audit, storage
-from history.bodies import EntryTooLarge
+from history.access import audit
+from history.access.permissions import sees_all_of_owner
+from history.db.packing import EntryTooLarge
 from history.entries import EntryError, ModelInput
 from history.errors import HistoryError, HistoryOff
 from history.formats import jsonl
-from history.formats.base import Conversation, FormatError, Refused, gettext_noop
+from history.formats.base import Conversation, FormatError, UnreadableConversation, gettext_noop
 from history.formats.jsonl import Restored
 from history.formats.readers import Reader, reader_for
 from history.formats.sources import Source, raw_lines
 from history.importing import storing
-from history.importing.reports import Item, Outcome, Report
-from history.importing.unpacking import DAMAGE, Piece, may_hold_text, unpacked
-from history.marked import Said, why_of
+from history.importing.reports import ImportItem, ImportOutcome, ImportReport
+from history.importing.unpacking import DAMAGE, UnpackedFile, may_hold_text, unpacked
 from history.models import ApiKey
-from history.recorder import refuse_when_off
-from history.rights import sees_all_of_owner
-from history.titles import title_from
+from history.record import writer
+from history.record.recorder import refuse_when_off
+from history.text.lazy import LazyText, why_of
+from history.text.titles import title_from
 
 logger = logging.getLogger(__name__)
 
@@ -33,34 +34,34 @@ NOT_RECOGNISED = gettext_noop("The format is not supported. The import guide lis
 # What a conversation or a file can be refused for without anything being wrong with us.
 REFUSALS = (HistoryError, FormatError, EntryError, EntryTooLarge, DataError, IntegrityError, *DAMAGE)
 OWN_OUTCOMES = {
-    "imported": Outcome.IMPORTED,
-    "extended": Outcome.GROWN,
-    "already there": Outcome.THERE,
-    "refused": Outcome.REFUSED,
+    "imported": ImportOutcome.IMPORTED,
+    "extended": ImportOutcome.GROWN,
+    "already there": ImportOutcome.THERE,
+    "refused": ImportOutcome.REFUSED,
 }
 
-Step = Item | None  # an item that is done, or nothing but a good moment to stop, in the middle of a long one
-OnItem = Callable[[Item], None]
+Step = ImportItem | None  # an item that is done, or nothing but a good moment to stop, in the middle of a long one
+OnItem = Callable[[ImportItem], None]
 OnBytes = Callable[[int], None]
 
 
 def run(
     owner: Any,
-    pieces: Iterable[Piece],
+    pieces: Iterable[UnpackedFile],
     *,
     on_item: OnItem | None = None,
     on_bytes: OnBytes | None = None,
     api_key: ApiKey | None = None,
     restore_owners: bool = False,
     dry_run: bool = False,
-) -> Report:
+) -> ImportReport:
     """Import all that is in these files for `owner`, and tell of each item as it is done.
 
     `on_bytes` is told how much of the files was read since the last time. Sessions of our own exports become the
     owner's; with `restore_owners`, which is the operator's, each goes to whoever has its owner's name here. What a key
     imports that does not see all of its owner's sessions is recorded under it, and nothing else is touched.
     """
-    report = Report()
+    report = ImportReport()
     for item in steps(
         owner,
         pieces,
@@ -78,7 +79,7 @@ def run(
 
 def steps(
     owner: Any,
-    pieces: Iterable[Piece],
+    pieces: Iterable[UnpackedFile],
     *,
     on_bytes: OnBytes,
     api_key: ApiKey | None = None,
@@ -89,7 +90,7 @@ def steps(
     refuse_when_off()
     import_ = _Import(owner, api_key=api_key, dry_run=dry_run, restore_owners=restore_owners)
     import_.on_bytes = on_bytes
-    report = Report()
+    report = ImportReport()
     for piece in pieces:
         for item in import_.file(piece):
             if item is not None:
@@ -100,7 +101,7 @@ def steps(
         _tell(owner, api_key, report)
 
 
-def _tell(owner: Any, api_key: ApiKey | None, report: Report) -> None:
+def _tell(owner: Any, api_key: ApiKey | None, report: ImportReport) -> None:
     counts: dict[str, Any] = {name.replace(" ", "_"): count for name, count in report.as_json().items()}
     audit.record("sessions.imported", actor=owner.pk, key=api_key.pk if api_key else None, **counts)
 
@@ -114,33 +115,33 @@ class _Import:
         self.on_bytes: OnBytes = lambda count: None
         self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
 
-    def file(self, piece: Piece) -> Iterator[Step]:
+    def file(self, piece: UnpackedFile) -> Iterator[Step]:
         """Everything in one file; whatever goes wrong is an item, too."""
         try:
             for inner in unpacked(piece):
                 yield from self._piece(inner)
         except FormatError as error:
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why_of(error))
+            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why_of(error))
         except OSError as error:
-            why = Said(gettext_noop("It cannot be read (%(error)s)."), error=str(error.strerror or error))
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why)
+            why = LazyText(gettext_noop("It cannot be read (%(error)s)."), error=str(error.strerror or error))
+            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)
 
-    def _piece(self, piece: Piece) -> Iterator[Step]:
+    def _piece(self, piece: UnpackedFile) -> Iterator[Step]:
         counted = _Counted(piece, self.on_bytes)
         try:
             yield from self._read(piece, counted)
         except (HistoryOff, OSError):
             raise
         except REFUSALS as error:
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why_of(error))
+            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why_of(error))
         except Exception as error:  # a reader met what nobody had thought of: that file is refused, the others go on
             logger.exception("An imported file could not be read.")
-            why = Said(gettext_noop("It is not written as expected (%(error)s)."), error=str(error))
-            yield Item(outcome=Outcome.REFUSED, file=piece.name, why=why)
+            why = LazyText(gettext_noop("It is not written as expected (%(error)s)."), error=str(error))
+            yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)
         finally:
             counted.finish()
 
-    def _read(self, piece: Piece, counted: _Counted) -> Iterator[Step]:
+    def _read(self, piece: UnpackedFile, counted: _Counted) -> Iterator[Step]:
         if not may_hold_text(piece):
             yield _unknown(piece)
             return
@@ -159,19 +160,23 @@ class _Import:
         counted.begin()
         yield from self._conversations(reader, source)
         if notes := source.notes.as_tuple():
-            yield Item(outcome=Outcome.NOTED, file=piece.name, format=reader.NAME, notes=notes)
+            yield ImportItem(outcome=ImportOutcome.NOTED, file=piece.name, format=reader.NAME, notes=notes)
 
     def _conversations(self, reader: Reader, source: Source) -> Iterator[Step]:
         for found in reader.read(source):
-            if isinstance(found, Refused):
-                yield Item(
-                    outcome=Outcome.REFUSED, file=source.name, format=reader.NAME, title=found.title, why=found.why
+            if isinstance(found, UnreadableConversation):
+                yield ImportItem(
+                    outcome=ImportOutcome.REFUSED,
+                    file=source.name,
+                    format=reader.NAME,
+                    title=found.title,
+                    why=found.why,
                 )
             else:
                 yield (yield from self._stored(found, reader.NAME, source.name))
 
-    def _stored(self, found: Conversation, name: str, file: str) -> Generator[None, None, Item]:
-        title = storage.kept_fields({"title": _title_of(found)}, recording=self.recording)["title"]
+    def _stored(self, found: Conversation, name: str, file: str) -> Generator[None, None, ImportItem]:
+        title = writer.kept_fields({"title": _title_of(found)}, recording=self.recording)["title"]
         try:
             if not found.nodes:
                 raise FormatError(gettext_noop("it has no messages"))
@@ -182,10 +187,10 @@ class _Import:
         except HistoryOff:
             raise
         except REFUSALS as error:
-            return Item(outcome=Outcome.REFUSED, file=file, format=name, title=title, why=why_of(error))
+            return ImportItem(outcome=ImportOutcome.REFUSED, file=file, format=name, title=title, why=why_of(error))
         if found.parent_id:
             self.children.append((found.client, stored.session_id, found.parent_id))
-        return Item(
+        return ImportItem(
             outcome=stored.outcome,
             file=file,
             format=name,
@@ -202,10 +207,13 @@ class _Import:
 
     # Our own exports.
 
-    def _restored(self, piece: Piece, counted: _Counted) -> Iterator[Step]:
+    def _restored(self, piece: UnpackedFile, counted: _Counted) -> Iterator[Step]:
         if self.dry_run:
-            yield Item(
-                outcome=Outcome.NOTED, file=piece.name, format=jsonl.FORMAT, why=gettext_noop("An export of Parley.")
+            yield ImportItem(
+                outcome=ImportOutcome.NOTED,
+                file=piece.name,
+                format=jsonl.FORMAT,
+                why=gettext_noop("An export of Parley."),
             )
             return
         counted.begin()
@@ -223,9 +231,9 @@ def _title_of(found: Conversation) -> str:
     return next((title for entry in said if (title := title_from(entry.text))), "")
 
 
-def _item(restored: Restored, file: str) -> Item:
-    return Item(
-        outcome=OWN_OUTCOMES.get(restored.outcome, Outcome.NOTED),
+def _item(restored: Restored, file: str) -> ImportItem:
+    return ImportItem(
+        outcome=OWN_OUTCOMES.get(restored.outcome, ImportOutcome.NOTED),
         file=file,
         format=jsonl.FORMAT,
         title=restored.title,
@@ -236,20 +244,20 @@ def _item(restored: Restored, file: str) -> Item:
     )
 
 
-def _is_ours(piece: Piece) -> bool:
+def _is_ours(piece: UnpackedFile) -> bool:
     with closing(piece.open()) as stream:
         return jsonl.is_header(stream.readline(10_000))
 
 
-def _unknown(piece: Piece, *, why: str = NOT_RECOGNISED) -> Item:
-    outcome = Outcome.REFUSED if piece.is_named else Outcome.IGNORED
-    return Item(outcome=outcome, file=piece.name, why=why)
+def _unknown(piece: UnpackedFile, *, why: str = NOT_RECOGNISED) -> ImportItem:
+    outcome = ImportOutcome.REFUSED if piece.is_named else ImportOutcome.IGNORED
+    return ImportItem(outcome=outcome, file=piece.name, why=why)
 
 
 class _Counted:
     """Tells how much of a piece was read; not while it is only looked at, and all of it at the end."""
 
-    def __init__(self, piece: Piece, on_bytes: OnBytes) -> None:
+    def __init__(self, piece: UnpackedFile, on_bytes: OnBytes) -> None:
         self.piece, self.on_bytes = piece, on_bytes
         self.told = 0
         self.is_on = False

@@ -22,15 +22,15 @@ from uuid import UUID, uuid5
 
 from django.db import IntegrityError
 
-from history import recorder, storage
-from history.bodies import dump
+from history.db.packing import dump
+from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Numbering, Reasoning, entry_to_json
-from history.formats.base import Conversation, Node
+from history.formats.base import Conversation, SourceNode
 from history.formats.trees import last_place
-from history.importing.reports import Outcome
+from history.importing.reports import ImportOutcome
 from history.models import ApiKey, Message, Session
-from history.recorder import Append
-from history.transactions import writing
+from history.record import recorder, writer
+from history.record.recorder import Append
 
 NAMESPACE = UUID("6d0d9c1e-6e0b-5c0b-9d52-1f0f6a9f2b11")
 BATCH = 200
@@ -40,7 +40,7 @@ MARK = "import"
 @dataclass(frozen=True, slots=True)
 class Stored:
     session_id: UUID
-    outcome: Outcome
+    outcome: ImportOutcome
     entries: int
 
 
@@ -120,10 +120,10 @@ def _store(
     return Stored(session.pk, _outcome(before, growth.added), growth.added)
 
 
-def _outcome(before: Session | None, added: int) -> Outcome:
+def _outcome(before: Session | None, added: int) -> ImportOutcome:
     if before is None:
-        return Outcome.IMPORTED
-    return Outcome.GROWN if added else Outcome.THERE
+        return ImportOutcome.IMPORTED
+    return ImportOutcome.GROWN if added else ImportOutcome.THERE
 
 
 def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKey | None, recording: str) -> Session:
@@ -150,7 +150,7 @@ def _started(conversation: Conversation, name: UUID, *, owner: Any, under: ApiKe
 def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
     """The entries of these nodes that are not there. What is there is asked under the lock."""
     with writing():
-        locked = storage.lock([session.pk])[session.pk]
+        locked = writer.lock([session.pk])[session.pk]
         growth.learn(session, version=locked.version)
         wishes = growth.wishes(session.pk, places, next_seq=locked.version + 1)
         if wishes:
@@ -226,16 +226,16 @@ class _Growth:
         self.version += len(made)
         return made
 
-    def _after(self, node: Node) -> int:
+    def _after(self, node: SourceNode) -> int:
         return 0 if node.parent is None else self.seqs.get(node.parent, 0)
 
-    def _marked(self, place: int, node: Node) -> Entry:
+    def _marked(self, place: int, node: SourceNode) -> Entry:
         mark = {"id": node.source_id} | ({"digest": digest_of(node.entry)} if place in self.tail else {})
         entry = signed_elsewhere(node.entry.renumbered(self.numbers))
         return replace(entry, metadata={MARK: mark, **entry.metadata})
 
 
-def _tail(nodes: Sequence[Node]) -> set[int]:
+def _tail(nodes: Sequence[SourceNode]) -> set[int]:
     """The ends of all branches, and what they follow: where a conversation may not have been finished."""
     inner = {node.parent for node in nodes if node.parent is not None}
     ends = {place for place in range(len(nodes)) if place not in inner}

@@ -19,11 +19,12 @@ from uuid import UUID, uuid4
 from django.utils import timezone
 from django.utils.translation import gettext_noop
 
-from history import importing, storage
+from history import importing
 from history.errors import HistoryError
 from history.importing.jobs import folder_of, tidy
-from history.importing.reports import Item, Outcome, Report
+from history.importing.reports import ImportItem, ImportOutcome, ImportReport
 from history.models import ImportJob
+from history.record import writer
 
 logger = logging.getLogger(__name__)
 
@@ -106,17 +107,17 @@ class _Diary:
         self.mine = ImportJob.objects.filter(claim=runner, state=ImportJob.State.RUNNING)
         self.row = self.mine.filter(pk=job.pk)
         self.recording = job.api_key.recording if job.api_key else "full"
-        self.report = Report()
+        self.report = ImportReport()
         self.items: list[dict[str, Any]] = []
         self.bytes = 0
         self.written = time.monotonic()
 
-    def note(self, item: Item) -> None:
+    def note(self, item: ImportItem) -> None:
         self.report.add(item)
-        room = KEPT_REFUSALS if item.outcome in (Outcome.REFUSED, Outcome.NOTED) else KEPT_ITEMS
+        room = KEPT_REFUSALS if item.outcome in (ImportOutcome.REFUSED, ImportOutcome.NOTED) else KEPT_ITEMS
         if len(self.items) < room:
             # Notes and reasons quote names of files, titles and values of the import.
-            kept = storage.kept_fields({"item": item.as_kept()}, recording=self.recording)
+            kept = writer.kept_fields({"item": item.as_kept()}, recording=self.recording)
             self.items.append(kept["item"])
         self._now_and_then()
 

@@ -41,7 +41,7 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.Ba
 
 
 @dataclass(frozen=True)
-class Piece:
+class UnpackedFile:
     """One file to look at. `is_named`: somebody named this very file, so it is refused and not ignored."""
 
     name: str
@@ -55,7 +55,7 @@ class Piece:
             return stream.read(HEAD)
 
 
-def files_at(paths: list[Path]) -> Iterator[Piece]:
+def files_at(paths: list[Path]) -> Iterator[UnpackedFile]:
     """What lies at these paths: files as they are, folders with everything in them, links left alone."""
     for path in paths:
         if path.is_dir():
@@ -64,11 +64,11 @@ def files_at(paths: list[Path]) -> Iterator[Piece]:
             yield _file(path, name=path.name, is_named=True)
 
 
-def uploaded(path: Path, *, name: str) -> Piece:
+def uploaded(path: Path, *, name: str) -> UnpackedFile:
     return _file(path, name=PurePosixPath(name.replace("\\", "/")).name or "file", is_named=True)
 
 
-def _folder(folder: Path) -> Iterator[Piece]:
+def _folder(folder: Path) -> Iterator[UnpackedFile]:
     for place, folders, names in os.walk(folder):
         folders.sort()
         lying = sorted(names)
@@ -78,7 +78,9 @@ def _folder(folder: Path) -> Iterator[Piece]:
                 yield _file(path, name=path.relative_to(folder).as_posix(), beside=(Path(place), lying))
 
 
-def _file(path: Path, *, name: str, is_named: bool = False, beside: tuple[Path, list[str]] | None = None) -> Piece:
+def _file(
+    path: Path, *, name: str, is_named: bool = False, beside: tuple[Path, list[str]] | None = None
+) -> UnpackedFile:
     def companion(prefix: str) -> tuple[str, bytes] | None:
         folder, names = beside or (path.parent, [])
         found = _beginning_with(names, prefix)
@@ -86,7 +88,7 @@ def _file(path: Path, *, name: str, is_named: bool = False, beside: tuple[Path, 
             return None
         return found, (folder / found).read_bytes()
 
-    return Piece(
+    return UnpackedFile(
         name=name,
         open=lambda: path.open("rb"),
         size=path.stat().st_size,
@@ -115,7 +117,7 @@ class _Room:
             raise FormatError(UNPACKS_TO_TOO_MUCH)
 
 
-def unpacked(piece: Piece, *, level: int = 0, room: _Room | None = None) -> Iterator[Piece]:
+def unpacked(piece: UnpackedFile, *, level: int = 0, room: _Room | None = None) -> Iterator[UnpackedFile]:
     """The piece itself, or what is in it. Raises FormatError for an archive that must not or cannot be opened."""
     room = room or _Room(MAX_UNPACKED)
     head = piece.head()
@@ -134,7 +136,7 @@ def _check_level(level: int) -> None:
         raise FormatError(gettext_noop("Archives in archives in archives are not opened."))
 
 
-def may_hold_text(piece: Piece) -> bool:
+def may_hold_text(piece: UnpackedFile) -> bool:
     """Whether it is worth a look: JSON has a bracket near its beginning, and no zeros unless it is UTF-16."""
     head = piece.head()
     if b"{" not in head and b"[" not in head:
@@ -142,7 +144,7 @@ def may_hold_text(piece: Piece) -> bool:
     return b"\0" not in head or head[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in head[:4]
 
 
-def _members(piece: Piece, *, level: int, room: _Room) -> Iterator[Piece]:
+def _members(piece: UnpackedFile, *, level: int, room: _Room) -> Iterator[UnpackedFile]:
     _check_level(level)
     try:
         with closing(piece.open()) as stream, _seekable(stream) as packed, zipfile.ZipFile(packed) as archive:
@@ -156,7 +158,7 @@ def _members(piece: Piece, *, level: int, room: _Room) -> Iterator[Piece]:
         raise FormatError(DAMAGED, error=str(error)) from error
 
 
-def _check(piece: Piece, members: list[zipfile.ZipInfo]) -> None:
+def _check(piece: UnpackedFile, members: list[zipfile.ZipInfo]) -> None:
     """A zip reads no more of a member than its directory says, so the directory can be taken at its word."""
     total = sum(member.file_size for member in members)
     if len(members) > MAX_MEMBERS or total > MAX_UNPACKED or total > max(FREE_OF_RATIO, MAX_RATIO * piece.size):
@@ -173,14 +175,14 @@ def _by_name(members: list[zipfile.ZipInfo]) -> tuple[list[str], dict[str, zipfi
 
 def _member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, by_name: tuple[list[str], dict[str, zipfile.ZipInfo]]
-) -> Piece:
+) -> UnpackedFile:
     def companion(prefix: str) -> tuple[str, bytes] | None:
         name = _beginning_with(by_name[0], prefix)
         if name is None or by_name[1][name].file_size > MAX_ATTACHMENT:
             return None
         return name, archive.read(by_name[1][name])
 
-    return Piece(
+    return UnpackedFile(
         name=member.filename,
         open=lambda: archive.open(member),  # type: ignore[arg-type, return-value]
         size=member.file_size,
@@ -208,7 +210,7 @@ class _seekable:  # noqa: N801 - reads like a function
             self.copy.close()
 
 
-def _decompressed(piece: Piece, *, is_gzip: bool, room: _Room) -> Piece:
+def _decompressed(piece: UnpackedFile, *, is_gzip: bool, room: _Room) -> UnpackedFile:
     furthest = 0  # it is opened more than once, and counts once
 
     def note(place: int) -> None:
@@ -229,7 +231,7 @@ def _decompressed(piece: Piece, *, is_gzip: bool, room: _Room) -> Piece:
 
     name = PurePosixPath(piece.name)
     inner = str(name.with_suffix("")) if name.suffix in (".gz", ".zst", ".zstd") else piece.name
-    return Piece(name=inner, open=opened, size=piece.size, is_named=piece.is_named)
+    return UnpackedFile(name=inner, open=opened, size=piece.size, is_named=piece.is_named)
 
 
 class _Limited(io.RawIOBase):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from history.dialects.anthropic_messages.encoding import IMAGES
-from history.dialects.loose import items, number, obj, objs, string, whole
-from history.linting.walking import A_LIST, A_TEXT, Walk, shortened, weight_of
+from history.dialects.json_access import items, number, obj, objs, string, whole
+from history.linting.walker import A_LIST, A_TEXT, LintWalk, shortened, weight_of
 
 ID = re.compile(r"[a-zA-Z0-9_-]+")
 THINKING = ("thinking", "redacted_thinking")
@@ -21,7 +21,7 @@ BLOCKS = {
 }
 
 
-def walk(body: Mapping[str, Any]) -> Walk:
+def walk(body: Mapping[str, Any]) -> LintWalk:
     walk = _Walk("anthropic-messages")
     walk.needs(bool(string(body.get("model"))), "no-model", "model")
     walk.needs((whole(body.get("max_tokens")) or 0) > 0, "no-limit", "max_tokens")
@@ -41,7 +41,7 @@ def blocks_of(content: Any) -> list[Mapping[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else objs(content)
 
 
-class _Walk(Walk):
+class _Walk(LintWalk):
     role = ""
 
     def look(self, place: str, message: Mapping[str, Any]) -> None:
@@ -114,7 +114,7 @@ class _Walk(Walk):
         self.result(place, call_id=call_id)
 
 
-def _look_at_the_end(walk: Walk, messages: list[Mapping[str, Any]]) -> None:
+def _look_at_the_end(walk: LintWalk, messages: list[Mapping[str, Any]]) -> None:
     """An answer that the model is to go on with."""
     blocks = blocks_of(messages[-1].get("content")) if messages else []
     if not blocks or messages[-1].get("role") != "assistant":
@@ -124,7 +124,7 @@ def _look_at_the_end(walk: Walk, messages: list[Mapping[str, Any]]) -> None:
         walk.find("trailing-space", f"messages[{len(messages) - 1}].content")
 
 
-def _look_at_thinking(walk: Walk, body: Mapping[str, Any]) -> None:
+def _look_at_thinking(walk: LintWalk, body: Mapping[str, Any]) -> None:
     thinking = obj(body.get("thinking"))
     if thinking.get("type") != "enabled":
         return

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from history.dialects.gemini_generate.spelling import in_one_spelling
-from history.dialects.loose import items, obj, objs, string
-from history.linting.walking import A_TEXT, Walk, shortened, weight_of
+from history.dialects.json_access import items, obj, objs, string
+from history.linting.walker import A_TEXT, LintWalk, shortened, weight_of
 
 # Models before the third generation do not ask for signatures.
 WITHOUT_SIGNATURES = ("gemini-1", "gemini-2", "gemma")
 
 
-def walk(body: Mapping[str, Any]) -> Walk:
+def walk(body: Mapping[str, Any]) -> LintWalk:
     walk, body = _Walk("gemini-generate"), in_one_spelling(body)
     given = body.get("contents")
     contents = [given] if isinstance(given, str | Mapping) else given
@@ -31,7 +31,7 @@ def walk(body: Mapping[str, Any]) -> Walk:
     return walk
 
 
-class _Walk(Walk):
+class _Walk(LintWalk):
     role = ""
     signs = True
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from history.dialects.loose import items, obj, objs, string
-from history.dialects.writing import arguments_of
-from history.linting.walking import A_LIST, A_TEXT, Walk, shortened, weight_of
+from history.dialects.encoder import arguments_of
+from history.dialects.json_access import items, obj, objs, string
+from history.linting.walker import A_LIST, A_TEXT, LintWalk, shortened, weight_of
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 PARTS = {
@@ -17,7 +17,7 @@ PARTS = {
 ID_LIMIT = 40
 
 
-def walk(body: Mapping[str, Any]) -> Walk:
+def walk(body: Mapping[str, Any]) -> LintWalk:
     walk = _Walk("openai-chat")
     walk.needs(bool(string(body.get("model"))), "no-model", "model")
     if walk.needs(isinstance(body.get("messages"), list), "malformed", "messages", what="messages", wanted=A_LIST):
@@ -31,7 +31,7 @@ def walk(body: Mapping[str, Any]) -> Walk:
     return walk
 
 
-class _Walk(Walk):
+class _Walk(LintWalk):
     role = ""
 
     def look(self, place: str, message: Mapping[str, Any]) -> None:
@@ -104,7 +104,7 @@ class _Walk(Walk):
         self.result(place, call_id=call_id, name=string(message.get("name")))
 
 
-def check_arguments(walk: Walk, arguments: Any, name: str, place: str) -> None:
+def check_arguments(walk: LintWalk, arguments: Any, name: str, place: str) -> None:
     """OpenAI wants a text. What stands in it is for the tool to understand."""
     if walk.needs(isinstance(arguments, str), "arguments", place, name=shortened(name)):
         walk.needs(arguments_of(arguments or "{}") is not None, "arguments-json", place, name=shortened(name))

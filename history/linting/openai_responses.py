@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from history.dialects.loose import items, obj, objs, string
+from history.dialects.json_access import items, obj, objs, string
 from history.dialects.openai_responses.replies import call_of
 from history.linting.openai_chat import check_arguments
-from history.linting.walking import A_LIST, A_TEXT, Speaker, Walk, shortened, weight_of
+from history.linting.walker import A_LIST, A_TEXT, LintWalk, Speaker, shortened, weight_of
 
 ROLES = ("system", "developer", "user", "assistant")
 INPUT_PARTS = ("input_text", "input_image", "input_file", "input_audio", "text")
@@ -18,7 +18,7 @@ OTHER_ITEMS = ("item_reference", "compaction", "additional_tools", "message")
 ID_LIMIT = 64
 
 
-def walk(body: Mapping[str, Any]) -> Walk:
+def walk(body: Mapping[str, Any]) -> LintWalk:
     walk = _Walk("openai-responses")
     walk.needs(bool(string(body.get("model"))), "no-model", "model")
     chains = [name for name in ("previous_response_id", "conversation", "prompt") if body.get(name)]
@@ -38,7 +38,7 @@ def walk(body: Mapping[str, Any]) -> Walk:
     return walk
 
 
-class _Walk(Walk):
+class _Walk(LintWalk):
     goes_on = False
     stores = True
 

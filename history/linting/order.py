@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from history.linting.rules import knows, rule
-from history.linting.values import Finding
-from history.linting.walking import TOOL_NAME, Step, shortened
+from history.linting.values import LintFinding
+from history.linting.walker import TOOL_NAME, Step, shortened
 
 Group = Sequence[Step]
 ANTHROPIC, GEMINI = "anthropic-messages", "gemini-generate"
 
 
-def check_order(steps: Sequence[Step], dialect: str, *, is_native: bool) -> Iterator[Finding]:
+def check_order(steps: Sequence[Step], dialect: str, *, is_native: bool) -> Iterator[LintFinding]:
     groups = _as_sent(steps) if is_native and dialect in (ANTHROPIC, GEMINI) else _as_written(steps, dialect)
     yield from _pairs(groups, dialect)
     yield from _same_ids(steps, dialect)
@@ -30,7 +30,7 @@ def check_order(steps: Sequence[Step], dialect: str, *, is_native: bool) -> Iter
         yield _finding(dialect, "no-messages", "")
 
 
-def check_tools(tools: Iterable[tuple[str, str]], dialect: str) -> Iterator[Finding]:
+def check_tools(tools: Iterable[tuple[str, str]], dialect: str) -> Iterator[LintFinding]:
     seen: set[str] = set()
     for name, place in tools:
         if not TOOL_NAME.fullmatch(name):
@@ -40,8 +40,8 @@ def check_tools(tools: Iterable[tuple[str, str]], dialect: str) -> Iterator[Find
         seen.add(name)
 
 
-def _finding(dialect: str, name: str, place: str, /, **about: str) -> Finding:
-    return Finding(rule=rule(dialect, name), place=place, about=about)
+def _finding(dialect: str, name: str, place: str, /, **about: str) -> LintFinding:
+    return LintFinding(rule=rule(dialect, name), place=place, about=about)
 
 
 # Groups.
@@ -76,7 +76,7 @@ def _side(step: Step, dialect: str) -> object:
 # Calls and results.
 
 
-def _pairs(groups: Sequence[Group], dialect: str) -> Iterator[Finding]:
+def _pairs(groups: Sequence[Group], dialect: str) -> Iterator[LintFinding]:
     """Match results with the calls of the group before; what is left over is late, twice, or has no counterpart."""
     asked, unanswered = _Calls(dialect), _Calls(dialect)
     strays: list[tuple[int, Step]] = []
@@ -134,7 +134,7 @@ class _Calls:
         return calls[0] if calls and calls[0][0] < before else None
 
 
-def _alike(call: Step, result: Step, dialect: str) -> Iterator[Finding]:
+def _alike(call: Step, result: Step, dialect: str) -> Iterator[LintFinding]:
     if dialect != GEMINI:
         return
     if result.name and result.name != call.name:
@@ -145,7 +145,7 @@ def _alike(call: Step, result: Step, dialect: str) -> Iterator[Finding]:
 
 def _stray(
     place: int, result: Step, unanswered: _Calls, answered: set[str], groups: Sequence[Group], dialect: str
-) -> Finding:
+) -> LintFinding:
     """A result that does not stand where a call waits for it."""
     taken = unanswered.take(result, before=place)
     if taken is None:
@@ -157,12 +157,12 @@ def _stray(
     return _about(result, "split" if is_split else "late-answer", dialect, name=call.name)
 
 
-def _about(step: Step, name: str, dialect: str, /, **known: str) -> Finding:
+def _about(step: Step, name: str, dialect: str, /, **known: str) -> LintFinding:
     about = {"id": shortened(step.call_id or "?"), "name": shortened(known.get("name") or step.name or "?")}
     return _finding(dialect, name, step.place, **about)
 
 
-def _same_ids(steps: Sequence[Step], dialect: str) -> Iterator[Finding]:
+def _same_ids(steps: Sequence[Step], dialect: str) -> Iterator[LintFinding]:
     seen: set[str] = set()
     for step in steps:
         if step.kind == "call" and step.call_id:
@@ -174,12 +174,12 @@ def _same_ids(steps: Sequence[Step], dialect: str) -> Iterator[Finding]:
 # Who speaks when.
 
 
-def _opening(groups: Sequence[Group], dialect: str) -> Iterator[Finding]:
+def _opening(groups: Sequence[Group], dialect: str) -> Iterator[LintFinding]:
     if groups and groups[0][0].speaker == "model" and knows(dialect, "opening"):
         yield _finding(dialect, "opening", groups[0][0].place)
 
 
-def _within(group: Group, dialect: str) -> Iterator[Finding]:
+def _within(group: Group, dialect: str) -> Iterator[LintFinding]:
     """The order inside what is sent as one message."""
     for before, step in pairwise(group):
         if before.kind == "said" and step.kind == "result" and knows(dialect, "results-first"):

@@ -1,4 +1,4 @@
-"""The same conversation as a vendor takes it: through `history.repair` and the vendor's own encoder."""
+"""The same conversation as a vendor takes it: through `history.context.repair` and the vendor's own encoder."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from history.context import Context
-from history.context_entries import ContextEntry, Role
+from history.context.entries import ContextEntry, Role
+from history.context.repair import SENTENCES as OF_REPAIRS
+from history.context.repair import Code, Remark, with_opening
 from history.dialects import DIALECTS, CallOptions, Encoded, Loss
-from history.dialects.vocabulary import SENTENCES as OF_LOSSES
+from history.dialects.types import SENTENCES as OF_LOSSES
 from history.entries import OtherPart, Part, ToolDefinition, ToolRequest
-from history.linting.given import MODEL
+from history.linting.parse_input import MODEL
 from history.linting.values import Repair
-from history.linting.walking import TOOL_NAME
-from history.marked import gettext_noop as _
-from history.repair import SENTENCES as OF_REPAIRS
-from history.repair import Code, Remark, with_opening
+from history.linting.walker import TOOL_NAME
+from history.text.lazy import gettext_noop as _
 
 RENAMED = _("The tool %(given)s became %(name)s: other names are refused.")
 OFFERED_ONCE = _("The tool %(name)s was offered twice; the second was left out.")
@@ -29,7 +29,7 @@ Places = Callable[[int], str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class RepairInput:
     """What is to be repaired: a context whose calls are paired, how to call with it, and where its entries stood."""
 
     context: Context
@@ -38,7 +38,7 @@ class Known:
     repairs: tuple[Repair, ...] = ()
 
 
-def prepare(context: Context, options: CallOptions, *, places: Places) -> Known:
+def prepare(context: Context, options: CallOptions, *, places: Places) -> RepairInput:
     """What must be done for any vendor: the repairs of the record, names that all take, a model."""
     remarks = [*context.report.remarks]
     context = replace(context, entries=with_opening(_that_can_be_said(context, remarks), remarks=remarks))
@@ -53,7 +53,7 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Known:
     if not options.model:
         repairs.append(Repair(code="model_named", sentence=MODEL_NAMED, values={"name": MODEL}))
     entries = tuple(_renamed(entry, names) for entry in context.entries) if names else context.entries
-    return Known(
+    return RepairInput(
         context=replace(context, entries=entries, tools=tools),
         options=replace(options, model=options.model or MODEL, tool_name=names.get(forced, forced) if forced else ""),
         places=places,
@@ -72,7 +72,7 @@ def _that_can_be_said(context: Context, remarks: list[Remark]) -> list[ContextEn
     return said
 
 
-def written_for(dialect: str, known: Known) -> Encoded:
+def written_for(dialect: str, known: RepairInput) -> Encoded:
     return DIALECTS[dialect].encode(known.context, known.options)
 
 

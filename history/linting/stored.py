@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from history.context import Snapshot
+from history.context.entries import ContextEntry, Role
 from history.context.summaries import masked_results, pieces_of
 from history.context.turns import messages_of
-from history.context_entries import ContextEntry, Role
 from history.entries import Media, Text, ToolRequest
-from history.linting.walking import Walk, weight_of
+from history.linting.walker import LintWalk, weight_of
 
 
-def walk_of(snapshot: Snapshot) -> Walk:
-    walk = Walk("")
+def walk_of(snapshot: Snapshot) -> LintWalk:
+    walk = LintWalk("")
     masked = masked_results(snapshot.nodes)
     for entry in messages_of(pieces_of(snapshot), masked, session_id=snapshot.session_id, remarks=[]):
         walk.message += 1
@@ -21,7 +21,7 @@ def walk_of(snapshot: Snapshot) -> Walk:
     return walk
 
 
-def _look(walk: Walk, entry: ContextEntry) -> None:
+def _look(walk: LintWalk, entry: ContextEntry) -> None:
     place = f"#{entry.seq}"
     walk.speaker = "model" if entry.role is Role.MODEL_OUTPUT else "system" if entry.role is Role.SYSTEM else "user"
     for result in entry.results:

@@ -10,7 +10,7 @@ from typing import Any
 from history.entries import nothing
 
 
-class Severity(StrEnum):
+class LintSeverity(StrEnum):
     """How bad it is: refused; taken, but not all of it can go there; taken by some, not wise, or told differently."""
 
     REJECTED = "rejected"
@@ -23,13 +23,13 @@ class Rule:
     """One rule of one vendor: its id, in words, and what the vendor answers to whoever breaks it (as far as known)."""
 
     id: str
-    severity: Severity
+    severity: LintSeverity
     words: str
     answer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """A rule that is broken, and where: a path into the JSON that was given, or an entry of a session.
 
     ``about`` fills in the words of the rule.
@@ -64,23 +64,23 @@ class Verdict:
 
     dialect: str
     is_native: bool
-    findings: tuple[Finding, ...]
+    findings: tuple[LintFinding, ...]
     repaired: dict[str, Any] | None
     repairs: tuple[Repair, ...]
 
     @property
     def is_rejected(self) -> bool:
-        return any(finding.rule.severity is Severity.REJECTED for finding in self.findings)
+        return any(finding.rule.severity is LintSeverity.REJECTED for finding in self.findings)
 
     @property
     def outcome(self) -> str:
         """In one word: rejected, unportable, odd or taken; the worst of what was found."""
         found = {finding.rule.severity for finding in self.findings}
-        return next((severity.value for severity in Severity if severity in found), "taken")
+        return next((severity.value for severity in LintSeverity if severity in found), "taken")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class LintReport:
     """``language`` is the dialect in which the conversation was given; empty: the record's own."""
 
     language: str

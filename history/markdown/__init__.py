@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from django.utils.safestring import SafeString, mark_safe
 
-from history.bodies import clean
+from history.db.packing import clean
 from history.markdown.blocks import BlockStream, normalize, split_blocks
 from history.markdown.cache import HtmlCache
-from history.markdown.html import Writer, plain_html
-from history.markdown.parser import Block, Document, parse_blocks, parse_words
+from history.markdown.html import HtmlWriter, plain_html
+from history.markdown.parser import Document, MarkdownBlock, parse_blocks, parse_words
 from history.markdown.prose import prose_html
 from history.markdown.sanitizer import sanitize
 
@@ -67,7 +67,7 @@ def _render(text: str, prefix: str, soft_breaks: bool) -> str:
     return html
 
 
-def _render_block(block: Block, lines: list[str], document: Document, soft_breaks: bool) -> str:
+def _render_block(block: MarkdownBlock, lines: list[str], document: Document, soft_breaks: bool) -> str:
     """One block. What refers to a definition elsewhere in the text is not remembered by its own words alone."""
     if document.has_definitions:
         return _block_html(block, document, soft_breaks)
@@ -80,15 +80,15 @@ def _render_block(block: Block, lines: list[str], document: Document, soft_break
     return html
 
 
-def _block_html(block: Block, document: Document, soft_breaks: bool) -> str:
+def _block_html(block: MarkdownBlock, document: Document, soft_breaks: bool) -> str:
     parse_words(block.tokens, document.env)
-    html = Writer(document.footnotes, soft_breaks=soft_breaks).write(block.tokens)
+    html = HtmlWriter(document.footnotes, soft_breaks=soft_breaks).write(block.tokens)
     return sanitize(html, anchors=document.footnotes.anchors if document.footnotes.bodies else None).rstrip("\n")
 
 
 def _render_notes(document: Document, soft_breaks: bool) -> str:
     """The notes in the order of their references; those in notes count too, and the others follow."""
-    notes, writer = document.footnotes, Writer(document.footnotes, soft_breaks=soft_breaks)
+    notes, writer = document.footnotes, HtmlWriter(document.footnotes, soft_breaks=soft_breaks)
     unreferenced = (label for label in notes.bodies if label not in notes.numbers)
     items: list[str] = []
     while len(items) < len(notes.bodies):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from history.markdown.parser import Block, parse_blocks
+from history.markdown.parser import MarkdownBlock, parse_blocks
 
 _BREAK = re.compile(r"\r\n|\r(?!\Z)")
 _INVISIBLE = str.maketrans(
@@ -76,7 +76,7 @@ def split_blocks(text: str) -> Split:
     return Split(tuple(finished), "\n".join(lines[begin:]), open_fence)
 
 
-def _is_closed(block: Block, lines: list[str]) -> bool:
+def _is_closed(block: MarkdownBlock, lines: list[str]) -> bool:
     """Whether no more lines can be added to the last block of these complete lines."""
     match block.kind:
         case "heading" | "hr":

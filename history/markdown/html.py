@@ -48,7 +48,7 @@ _FIXED = {
 }
 
 
-class Writer:
+class HtmlWriter:
     """Writes the HTML of one block or one text. With `soft_breaks`, a line break in the source is one on the page."""
 
     def __init__(self, footnotes: Footnotes, *, soft_breaks: bool = True) -> None:

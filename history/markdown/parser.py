@@ -34,7 +34,7 @@ _TERMINATORS = re.compile(r"[\n$&*<\[\]\\_`~]|!(?=\[)|:(?=//)|@|w(?=ww\.)")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """One top-level block: its tokens, its first line and the line behind it."""
 
     tokens: list[Token]
@@ -50,7 +50,7 @@ class Block:
 class Document:
     """The blocks of a text, and the definitions that words in them refer to."""
 
-    blocks: list[Block]
+    blocks: list[MarkdownBlock]
     env: EnvType
     footnotes: Footnotes = field(default_factory=Footnotes)
 
@@ -74,9 +74,9 @@ def parse_blocks(text: str, *, prefix: str = "", is_partial: bool = False) -> Do
     return document
 
 
-def _block(tokens: list[Token]) -> Block:
+def _block(tokens: list[Token]) -> MarkdownBlock:
     start, end = tokens[0].map or (0, 0)
-    return Block(tokens, start, end)
+    return MarkdownBlock(tokens, start, end)
 
 
 def parse_words(tokens: list[Token], env: EnvType) -> None:

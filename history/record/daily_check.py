@@ -10,9 +10,9 @@ from django.db import connection
 from django.db.models import F
 from django.utils import timezone
 
+from history.db.transactions import writing
 from history.models import DayTally, StaleDay
 from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, days_with_rows, sums_of_day
-from history.transactions import writing
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Sums of messages, tool calls and exchanges by day, owner, key, source, agent and model.
 
-The one definition of what is counted; `history.tallies` says when.
+The one definition of what is counted; `history.record.daily_counts` says when.
 """
 
 from __future__ import annotations

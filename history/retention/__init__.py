@@ -35,14 +35,14 @@ from uuid import UUID
 from django.db.models import Q
 from django.utils import timezone
 
-from history import audit
+from history.access import audit
+from history.db.transactions import writing
 from history.errors import HistoryError
 from history.models import IN_THE_MAKING, ApiKey, Session
 from history.retention import removal
 from history.retention.purging import PurgeReport as PurgeReport
 from history.retention.purging import purge as purge
 from history.retention.purging import purge_due as purge_due
-from history.transactions import writing
 
 
 class UnderHold(HistoryError):

@@ -14,14 +14,15 @@ from uuid import UUID
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
-from history import audit, projections
-from history.append_only import writable
+from history.access import audit
+from history.db.transactions import writing
 from history.entries import ToolResults
 from history.models import Exchange, Message, Session, ToolCall
+from history.models.append_only import writable
+from history.record import projections
 from history.retention import removal, turns
-from history.retention.plans import Plan, outline_of, unchanged
+from history.retention.plans import TrimPlan, outline_of, unchanged
 from history.retention.trimming import failures_in
-from history.transactions import writing
 
 
 def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet[Session]:
@@ -33,16 +34,16 @@ def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet
     return left.annotate(oldest_text=Subquery(texts.values("created_at")[:1])).filter(old)
 
 
-def plan_drop(session: Session, *, before: datetime) -> Plan:
+def plan_drop(session: Session, *, before: datetime) -> TrimPlan:
     outline = outline_of(session)
     young = Message.objects.filter(session=session, created_at__gte=before).order_by("seq")
     if session.source == Session.Source.IMPORT:
         young = young.none()
     first = young.values_list("seq", flat=True).first()
-    return Plan(session.pk, session.version, turns.cut_before(first or session.version + 1, outline), outline)
+    return TrimPlan(session.pk, session.version, turns.cut_before(first or session.version + 1, outline), outline)
 
 
-def drop(plan: Plan, *, now: datetime) -> Iterator[tuple[int, int]]:
+def drop(plan: TrimPlan, *, now: datetime) -> Iterator[tuple[int, int]]:
     """How many texts and search rows went, batch by batch."""
     rows = plan.entries().filter(dropped_at=None)
     if not plan.cut or not _tell_drop(plan, rows):
@@ -56,7 +57,7 @@ def drop(plan: Plan, *, now: datetime) -> Iterator[tuple[int, int]]:
         _note_done(plan)
 
 
-def _tell_drop(plan: Plan, rows: QuerySet[Message]) -> bool:
+def _tell_drop(plan: TrimPlan, rows: QuerySet[Message]) -> bool:
     """Whether there is anything to drop."""
     with writing():
         session = unchanged(plan)
@@ -73,7 +74,7 @@ def _tell_drop(plan: Plan, rows: QuerySet[Message]) -> bool:
     return True
 
 
-def _note_done(plan: Plan) -> None:
+def _note_done(plan: TrimPlan) -> None:
     before = Session.objects.filter(pk=plan.session_id, dropped_through__lt=plan.cut)
     before.update(dropped_through=plan.cut, changed_at=timezone.now())
 
@@ -95,7 +96,7 @@ def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[in
         return dropped, removal.remove_search_rows(ids)
 
 
-def _drop_inputs(plan: Plan) -> None:
+def _drop_inputs(plan: TrimPlan) -> None:
     """What the calls of those turns were made from is text of the same age."""
     ended = Exchange.objects.filter(session_id=plan.session_id, after__lte=plan.cut).exclude(ended_at=None)
     ids = list(ended.filter(~Q(inputs={}) | ~Q(error="") | ~Q(metadata={})).values_list("pk", flat=True))

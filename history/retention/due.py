@@ -10,19 +10,19 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
+from history.db.transactions import writing
 from history.models import IN_THE_MAKING, ApiKey, Exchange, Session
-from history.policies import Scope, scopes
+from history.record.expiry import RetentionScope, scopes
 from history.retention.removal import BATCH
-from history.transactions import writing
 
 LIVES_FOR = timedelta(hours=1)  # a copy, after its last sign of life
 
 
-def expired(scope: Scope, now: datetime) -> QuerySet[Session]:
+def expired(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
     return free(scope).filter(scope.policy.expired(now))
 
 
-def trashed(scope: Scope, now: datetime) -> QuerySet[Session]:
+def trashed(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
     hidden = free(scope).filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
     return hidden.exclude(pk__in=expired(scope, now).values("pk"))
 
@@ -58,16 +58,16 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
             yield ended.filter(scope.keys)
 
 
-def free(scope: Scope) -> QuerySet[Session]:
+def free(scope: RetentionScope) -> QuerySet[Session]:
     """Whole sessions that no hold and no removal has a hand on."""
     return scope.sessions().filter(Q(hidden_at=None) | Q(hidden_at__gt=IN_THE_MAKING), hold=False)
 
 
-def staying(scope: Scope, now: datetime) -> QuerySet[Session]:
+def staying(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
     return free(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
 
 
-def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
+def align_expiry(scope: RetentionScope, *, told: Callable[[], None]) -> None:
     """Bring stored times of expiry in line with the policy of today, where they are not."""
     stale, until = stale_expiry(scope)
     last = UUID(int=0)
@@ -79,7 +79,7 @@ def align_expiry(scope: Scope, *, told: Callable[[], None]) -> None:
         told()
 
 
-def stale_expiry(scope: Scope) -> tuple[QuerySet[Session], Any]:
+def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
     """The sessions whose time is not what it should be, and what that is."""
     rows, right = free(scope), scope.policy.expiry(F)
     if right is None:

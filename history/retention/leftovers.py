@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Exists, OuterRef, QuerySet
 
-from history.append_only import writable
+from history.db.transactions import writing
 from history.models import Blob, Exchange, Message
-from history.transactions import writing
+from history.models.append_only import writable
 
 BATCH = 200
 # An attachment is stored before the entry that names it is written: young blobs are left alone.

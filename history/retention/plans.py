@@ -13,7 +13,7 @@ from history.retention import turns
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrimPlan:
     """What is to be done with one session: cut after entry `cut`, and leave the entries that still hold."""
 
     session_id: UUID
@@ -37,7 +37,7 @@ def outline_of(session: Session) -> turns.Outline:
     return outline
 
 
-def unchanged(plan: Plan) -> Session | None:
+def unchanged(plan: TrimPlan) -> Session | None:
     """The session under a lock; None when it has gone on since the plan was made, or is held."""
     locked = Session.objects.select_for_update().filter(pk=plan.session_id, version=plan.version, hold=False)
     return locked.first()

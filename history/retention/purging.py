@@ -13,9 +13,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from history.models import Exchange, Message, SearchRow, Session
-from history.policies import Scope, scopes
+from history.record.expiry import RetentionScope, scopes
 from history.retention import dropping, due, leftovers, removal, trimming
-from history.retention.plans import Plan
+from history.retention.plans import TrimPlan
 from history.retention.removal import Removed, Told
 
 HOURLY_BUDGET = timedelta(seconds=60)
@@ -150,25 +150,25 @@ def _remove_loose_exchanges(run: _Purge) -> None:
             _count_removed(run, removal.remove_exchanges(ids))
 
 
-def _trim_all(run: _Purge, scope: Scope) -> None:
+def _trim_all(run: _Purge, scope: RetentionScope) -> None:
     for plan in _trims(run, scope):
         for removed in trimming.trim(plan):
             run.count(trimmed=removed.messages, search_rows=removed.search_rows)
 
 
-def _drop_all(run: _Purge, scope: Scope) -> None:
+def _drop_all(run: _Purge, scope: RetentionScope) -> None:
     for plan in _drops(run, scope):
         for dropped, search_rows in dropping.drop(plan, now=run.now):
             run.count(dropped=dropped, search_rows=search_rows)
 
 
-def _trims(run: _Purge, scope: Scope) -> Iterator[Plan]:
+def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if limit := scope.policy.max_messages:
         for session in run.staying(trimming.too_long(due.staying(scope, run.now), limit=limit)):
             yield trimming.plan_trim(session, limit=limit)
 
 
-def _drops(run: _Purge, scope: Scope) -> Iterator[Plan]:
+def _drops(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
         for session in run.staying(dropping.with_old_texts(due.staying(scope, run.now), before=before)):
@@ -211,7 +211,7 @@ def _count_rows(run: _Purge, sessions: QuerySet[Session]) -> None:
     )
 
 
-def _count_thinning(run: _Purge, scope: Scope) -> None:
+def _count_thinning(run: _Purge, scope: RetentionScope) -> None:
     trimmed: dict[UUID, int] = {}
     for plan in _trims(run, scope):
         trimmed[plan.session_id] = plan.cut

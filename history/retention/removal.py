@@ -10,10 +10,11 @@ from uuid import UUID
 from django.db.models import CASCADE, ManyToOneRel, QuerySet
 from django.utils import timezone
 
-from history import audit, tallies
-from history.append_only import writable
+from history.access import audit
+from history.db.transactions import writing
 from history.models import BEYOND_RECALL, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
-from history.transactions import writing
+from history.models.append_only import writable
+from history.record import daily_counts
 
 BATCH = 500
 GROUP = 20  # sessions that are removed side by side, so that small ones share their batches
@@ -71,7 +72,7 @@ def remove_messages(ids: Sequence[int]) -> Removed:
     with writing():
         messages = Message.objects.filter(pk__in=ids)
         exchanges = list(Exchange.objects.filter(message_id__in=ids).values_list("pk", flat=True))
-        with tallies.recounting(messages=messages, exchanges=Exchange.objects.filter(pk__in=exchanges)):
+        with daily_counts.recounting(messages=messages, exchanges=Exchange.objects.filter(pk__in=exchanges)):
             unlink_blobs(ids)
             Exchange.objects.filter(message_id__in=ids).update(message=None)
             search_rows = remove_search_rows(ids)
@@ -88,7 +89,7 @@ def unlink_blobs(message_ids: Sequence[int]) -> None:
 
 
 def remove_exchanges(ids: Sequence[UUID]) -> Removed:
-    with tallies.recounting(exchanges=Exchange.objects.filter(pk__in=ids)):
+    with daily_counts.recounting(exchanges=Exchange.objects.filter(pk__in=ids)):
         unlink_inputs(ids)
         _remove(EarlierTry.objects.filter(exchange_id__in=ids))
         return Removed(exchanges=_remove(Exchange.objects.filter(pk__in=ids)))
@@ -113,7 +114,7 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
             _remove(relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked}))
         for name in ("parent", "forked_from", "continues"):
             others = Session.objects.filter(**{f"{name}__in": locked})
-            with tallies.recounting_copies(others if name == "forked_from" else Session.objects.none()):
+            with daily_counts.recounting_copies(others if name == "forked_from" else Session.objects.none()):
                 others.update(**{name: None}, changed_at=timezone.now())
         _remove(Session.objects.filter(pk__in=locked))
     return removed

@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
 
-from history import audit, projections, tallies
-from history.bodies import unpack
+from history.access import audit
+from history.db.packing import unpack
+from history.db.transactions import writing
 from history.entries import CONVERSATION, MESSAGES, ToolResults
 from history.models import Exchange, Message, Session, ToolCall
+from history.record import daily_counts, projections
 from history.retention import removal, turns
-from history.retention.plans import Plan, entries_through, outline_of, unchanged
+from history.retention.plans import TrimPlan, entries_through, outline_of, unchanged
 from history.retention.removal import Removed
-from history.transactions import writing
 
 STEP = 500
 
@@ -28,15 +29,15 @@ def too_long(sessions: QuerySet[Session], *, limit: int) -> QuerySet[Session]:
     return sessions.filter(hold=False, version__gt=F("trimmed_through") + limit)
 
 
-def plan_trim(session: Session, *, limit: int) -> Plan:
+def plan_trim(session: Session, *, limit: int) -> TrimPlan:
     stored = Message.objects.filter(session=session, kind__in=CONVERSATION)
     if stored.count() <= limit:
-        return Plan(session.pk, session.version, 0, turns.Outline())
+        return TrimPlan(session.pk, session.version, 0, turns.Outline())
     outline = outline_of(session)
-    return Plan(session.pk, session.version, turns.cut_for(outline, limit=limit), outline)
+    return TrimPlan(session.pk, session.version, turns.cut_for(outline, limit=limit), outline)
 
 
-def trim(plan: Plan) -> Iterator[Removed]:
+def trim(plan: TrimPlan) -> Iterator[Removed]:
     for cut in turns.steps_to(plan.cut, plan.outline, entries=STEP):
         removed = _trim_once(plan, cut, leaving=plan.outline.still_holding(cut))
         if removed is None:
@@ -44,7 +45,7 @@ def trim(plan: Plan) -> Iterator[Removed]:
         yield removed
 
 
-def _trim_once(plan: Plan, cut: int, *, leaving: Sequence[int]) -> Removed | None:
+def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed | None:
     """One whole step; None when the session has gone on since the plan was made: the next purge plans anew."""
     with writing():
         session = unchanged(plan)
@@ -64,7 +65,7 @@ def _trim_once(plan: Plan, cut: int, *, leaving: Sequence[int]) -> Removed | Non
             kept={str(seq): digest.hex() for seq, digest in kept},
         )
         session.changed_at = timezone.now()
-        with tallies.recounting(exchanges=Exchange.objects.filter(session=session, after__lt=cut, message=None)):
+        with daily_counts.recounting(exchanges=Exchange.objects.filter(session=session, after__lt=cut, message=None)):
             session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
         return removal.remove_messages(list(rows.values_list("pk", flat=True)))
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from django.db import connection
 
+from history.record.search_rows import FIRST_PART, LONG_MESSAGE, PART, ROWS
 from history.search.queries import Query, Term
-from history.search.rows import FIRST_PART, LONG_MESSAGE, PART, ROWS
 
 FEW = 2_000
 RECENT = 500
@@ -27,7 +27,7 @@ DECIDES = f"%% {ROWS} < {FIRST_PART}"
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class QuerySyntax:
     """How an engine writes the parts of a query."""
 
     term: Callable[[Term], str]
@@ -51,11 +51,11 @@ def _tsquery_term(term: Term) -> str:
     return f"({phrase}:*)" if term.is_prefix else f"({phrase})"
 
 
-FTS5 = Dialect(term=_fts5_term, all_of=" AND ", any_of=" OR ", but_not=" NOT ")
-TSQUERY = Dialect(term=_tsquery_term, all_of=" & ", any_of=" | ", but_not=" & !")
+FTS5 = QuerySyntax(term=_fts5_term, all_of=" AND ", any_of=" OR ", but_not=" NOT ")
+TSQUERY = QuerySyntax(term=_tsquery_term, all_of=" & ", any_of=" | ", but_not=" & !")
 
 
-def written(query: Query, dialect: Dialect) -> str:
+def written(query: Query, dialect: QuerySyntax) -> str:
     """The query as the engine reads it. At least one group is needed: nothing can be taken away from nothing."""
     needed = dialect.every(dialect.some(_needed(term, dialect) for term in group) for group in query.needed)
     if not query.excluded:
@@ -67,14 +67,14 @@ def written(query: Query, dialect: Dialect) -> str:
 # more than its words, and one that is excluded means nothing: `finding` looks into the parts afterwards.
 
 
-def _needed(term: Term, dialect: Dialect) -> str:
+def _needed(term: Term, dialect: QuerySyntax) -> str:
     if len(term.words) == 1:
         return dialect.term(term)
     apart = [*(Term((word,)) for word in term.words[:-1]), Term(term.words[-1:], term.is_prefix), Term((LONG_MESSAGE,))]
     return dialect.some([dialect.term(term), dialect.every(map(dialect.term, apart))])
 
 
-def _excluded(term: Term, dialect: Dialect) -> str:
+def _excluded(term: Term, dialect: QuerySyntax) -> str:
     if len(term.words) == 1:
         return dialect.term(term)
     return f"({dialect.term(term)}{dialect.but_not}{dialect.term(Term((LONG_MESSAGE,)))})"

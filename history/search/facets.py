@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from history.access.permissions import Viewer
 from history.models import ToolCall
-from history.rights import Viewer
-from history.search import rows
-from history.search.finding import MANY, Asked, Count, Filters, asked_by, count, rounds
+from history.record import search_rows
+from history.search.finding import MANY, Count, Filters, SearchRequest, asked_by, count, rounds
 
 VALUES = 12
 """How many values of a facet are counted, the most frequent first."""
@@ -62,7 +62,7 @@ def newest_hits(viewer: Viewer, query: str, *, among: int, filters: Filters = Fi
     return Newest(counts=_seen(newest), number=len(newest), sessions=sessions, is_all=is_all)
 
 
-def _newest(asked: Asked, limit: int = MANY) -> tuple[list[Any], bool]:
+def _newest(asked: SearchRequest, limit: int = MANY) -> tuple[list[Any], bool]:
     """The newest hits, up to a limit, and whether these are all."""
     newest: list[Any] = []
     read_on = None
@@ -82,24 +82,24 @@ def _seen(newest: Iterable[Any]) -> dict[str, Counter[Value]]:
     }
 
 
-def _counted(asked: Asked, name: str, seen: Counter[Value], *, is_exact: bool) -> dict[Value, Count]:
+def _counted(asked: SearchRequest, name: str, seen: Counter[Value], *, is_exact: bool) -> dict[Value, Count]:
     if is_exact:
         return {value: Count(number) for value, number in seen.most_common()}
     counts = {value: _more(asked, name, value, number) for value, number in seen.most_common(VALUES)}
     return dict(sorted(counts.items(), key=lambda item: item[1].number, reverse=True))
 
 
-def _more(asked: Asked, name: str, value: Value, number: int) -> Count:
+def _more(asked: SearchRequest, name: str, value: Value, number: int) -> Count:
     return Count(MANY, is_exact=False) if number >= MANY else count(asked.narrowed(_word(name, value)))
 
 
 def _word(name: str, value: Value) -> str:
     if isinstance(value, int):
-        return rows.number_word("o" if name == "owner" else "k", value)
-    return rows.name_word(rows.LETTERS[name], value)
+        return search_rows.number_word("o" if name == "owner" else "k", value)
+    return search_rows.name_word(search_rows.LETTERS[name], value)
 
 
-def _tools(asked: Asked, newest: Sequence[Any]) -> dict[Value, Count]:
+def _tools(asked: SearchRequest, newest: Sequence[Any]) -> dict[Value, Count]:
     """Which tools: those that the sessions of the newest hits called. How often: from the engine, as above."""
     sessions = list(dict.fromkeys(row[1] for row in newest))[:TOOL_SESSIONS]
     names = ToolCall.objects.filter(session_id__in=sessions).values_list("name", flat=True).distinct()

@@ -17,15 +17,16 @@ from uuid import UUID
 
 from django.db import connection
 
-from history.bodies import MissingBlob
+from history.access.permissions import Purpose, Reach, Viewer, reach_of, sql_for
+from history.access.reasons import opened
+from history.db.packing import MissingBlob
 from history.models import Message, SearchRow, neutral_name
-from history.opening import opened
-from history.projections import searched_text
-from history.rights import Purpose, Reach, Viewer, reach_of, sql_for
-from history.search import engines, rows
+from history.record import search_rows
+from history.record.projections import searched_text
+from history.record.selectors import entries_of
+from history.search import engines
 from history.search.queries import Group, Query, Term, understood
 from history.search.snippets import Snippet, beginning_of, snippet_of
-from history.selectors import entries_of
 
 MANY = 2_000
 MAX_PAGE = 100
@@ -111,7 +112,7 @@ class Results:
     hits: tuple[Hit, ...] = ()
     next_before: int | None = None
     query: Query
-    asked: Asked | None = field(default=None, repr=False, compare=False)
+    asked: SearchRequest | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def count(self) -> Count:
@@ -134,7 +135,7 @@ class Round(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SearchRequest:
     """A search as a whole: the words, typed ones and those of filters and scope, and what the viewer may see."""
 
     typed: Query
@@ -142,7 +143,7 @@ class Asked:
     filters: Filters
     served: tuple[str, list[Any]]  # SQL of the sessions that the viewer may see
 
-    def narrowed(self, *words: str) -> Asked:
+    def narrowed(self, *words: str) -> SearchRequest:
         """The same search, among the messages that have one of these scope words."""
         return replace(self, query=replace(self.query, needed=(*self.query.needed, _any(words))))
 
@@ -173,7 +174,7 @@ def _with_visible_titles(viewer: Viewer, hits: Sequence[Hit]) -> tuple[Hit, ...]
     return tuple(hit if hit.session_id in shown else replace(hit, title=neutral_name(hit.at)) for hit in hits)
 
 
-def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
+def asked_by(viewer: Viewer, typed: str, filters: Filters) -> SearchRequest | None:
     """What to ask the engine; None where nothing can be found: by who may see nothing, or by a text without a word."""
     reach, served = reach_of(viewer, Purpose.READ), sql_for(viewer, Purpose.READ, SESSION_COLUMNS)
     if reach is None or served is None:
@@ -183,25 +184,25 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> Asked | None:
         return None
     scope = [*_reach_groups(reach), *_filter_groups(filters)]
     if not scope and not query.needed:
-        scope = [_any([rows.EVERY_MESSAGE])]
-    excluded = (Term((rows.HAS_ERROR,)),) if filters.has_error is False else ()
+        scope = [_any([search_rows.EVERY_MESSAGE])]
+    excluded = (Term((search_rows.HAS_ERROR,)),) if filters.has_error is False else ()
     asked = replace(query, needed=(*scope, *query.needed), excluded=(*query.excluded, *excluded))
-    return Asked(query, asked, filters, served)
+    return SearchRequest(query, asked, filters, served)
 
 
 def _reach_groups(reach: Reach) -> list[Group]:
     """Narrows to what the viewer could read at all; whether they may just now is for `sessions_for` to say."""
     letters = {"o": reach.owner_id, "k": reach.api_key_id}
-    return [_any([rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None]
+    return [_any([search_rows.number_word(letter, number)]) for letter, number in letters.items() if number is not None]
 
 
 def _filter_groups(filters: Filters) -> list[Group]:
     numbers = {"o": filters.owner, "k": filters.key}
-    names = {letter: getattr(filters, name) for name, letter in rows.LETTERS.items()}
-    groups = [[rows.number_word(letter, number) for number in values] for letter, values in numbers.items()]
-    groups += [[rows.name_word(letter, name) for name in values] for letter, values in names.items()]
-    groups += [[rows.session_word(session) for session in filters.session]]
-    groups += [[rows.HAS_ERROR] if filters.has_error else [], _months(filters)]
+    names = {letter: getattr(filters, name) for name, letter in search_rows.LETTERS.items()}
+    groups = [[search_rows.number_word(letter, number) for number in values] for letter, values in numbers.items()]
+    groups += [[search_rows.name_word(letter, name) for name in values] for letter, values in names.items()]
+    groups += [[search_rows.session_word(session) for session in filters.session]]
+    groups += [[search_rows.HAS_ERROR] if filters.has_error else [], _months(filters)]
     return [_any(words) for words in groups if words]
 
 
@@ -215,9 +216,10 @@ def _months(filters: Filters) -> list[str]:
     if end - start > NARROWED_MONTHS:
         return []
     months = [
-        rows.month_word(datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC)) for number in range(start, end + 1)
+        search_rows.month_word(datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC))
+        for number in range(start, end + 1)
     ]
-    return list(dict.fromkeys([*months, rows.SOME_DAY]))
+    return list(dict.fromkeys([*months, search_rows.SOME_DAY]))
 
 
 def _any(words: Sequence[str]) -> Group:
@@ -227,21 +229,21 @@ def _any(words: Sequence[str]) -> Group:
 # Rounds.
 
 
-def rounds(asked: Asked, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
+def rounds(asked: SearchRequest, columns: str, *, before: int | None = None, size: int) -> Iterator[Round]:
     """Ask until there is no more, each time for more than before. `columns`: SQL over the message m and session s."""
-    below = engines.HIGHEST if before is None else min(before * rows.ROWS, engines.HIGHEST)
+    below = engines.HIGHEST if before is None else min(before * search_rows.ROWS, engines.HIGHEST)
     joined = _joined(asked, columns)
     for _ in range(ROUNDS):
         batch = engines.newest(asked.query, joined, below=below, limit=size)
-        read_on = None if batch.is_last else rows.message_of(batch.rows[-1][0])
+        read_on = None if batch.is_last else search_rows.message_of(batch.rows[-1][0])
         yield Round([(row[0], *row[2:]) for row in _confirmed(asked.typed, batch.rows) if row[1]], read_on)
         if read_on is None:
             return
-        below = read_on * rows.ROWS
+        below = read_on * search_rows.ROWS
         size = min(size * 2, LARGEST_ROUND)
 
 
-def _joined(asked: Asked, columns: str) -> engines.Joined:
+def _joined(asked: SearchRequest, columns: str) -> engines.Joined:
     """The message and its session; the first column says whether the viewer may see them in the time asked for."""
     served, parameters = asked.served
     times = [("m.created_at >= %s", asked.filters.since), ("m.created_at < %s", asked.filters.until)]
@@ -249,7 +251,8 @@ def _joined(asked: Asked, columns: str) -> engines.Joined:
     seen = " AND ".join(["s.id IS NOT NULL", *(condition for condition, _ in wanted)])
     return engines.Joined(
         columns=f"({seen}), {columns}",
-        joins=f"JOIN history_message m ON m.id = h.id / {rows.ROWS} LEFT JOIN ({served}) s ON s.id = m.session_id",
+        joins=f"JOIN history_message m ON m.id = h.id / {search_rows.ROWS} "
+        f"LEFT JOIN ({served}) s ON s.id = m.session_id",
         parameters=(*(connection.ops.adapt_datetimefield_value(time) for _, time in wanted), *parameters),
     )
 
@@ -258,12 +261,12 @@ def _confirmed(query: Query, found: list[Any]) -> list[Any]:
     """Without the long messages that have all the words of a phrase, but not side by side."""
     if not query.has_phrases:
         return found
-    long = [rows.message_of(row[0]) for row in found if rows.number_of(row[0]) != rows.SINGLE]
+    long = [search_rows.message_of(row[0]) for row in found if search_rows.number_of(row[0]) != search_rows.SINGLE]
     if not long:
         return found
     holders = {term: _long_messages_holding(term, long) for term in {*query.terms, *query.excluded}}
     wrong = {message_id for message_id in long if not _fits(query, holders, message_id)}
-    return [row for row in found if rows.message_of(row[0]) not in wrong]
+    return [row for row in found if search_rows.message_of(row[0]) not in wrong]
 
 
 def _fits(query: Query, holders: dict[Term, set[int]], message_id: int) -> bool:
@@ -273,15 +276,15 @@ def _fits(query: Query, holders: dict[Term, set[int]], message_id: int) -> bool:
 
 
 def _long_messages_holding(term: Term, message_ids: Sequence[int]) -> set[int]:
-    first, last = min(message_ids) * rows.ROWS, max(message_ids) * rows.ROWS + rows.ROWS - 1
+    first, last = min(message_ids) * search_rows.ROWS, max(message_ids) * search_rows.ROWS + search_rows.ROWS - 1
     if len(term.words) > 1:
         holding = engines.parts_holding([term], first=first, last=last)
     else:
         holding = engines.long_rows_holding(term, first=first, last=last)
-    return {rows.message_of(row_id) for row_id in holding}
+    return {search_rows.message_of(row_id) for row_id in holding}
 
 
-def count(asked: Asked) -> Count:
+def count(asked: SearchRequest) -> Count:
     """How many messages the viewer may see: exact to 2,000, unless far more are hidden from them."""
     number = 0
     read_on = None
@@ -293,7 +296,7 @@ def count(asked: Asked) -> Count:
     return Count(number, is_exact=read_on is None)
 
 
-def _page(asked: Asked, before: int | None, limit: int) -> tuple[list[Any], int | None]:
+def _page(asked: SearchRequest, before: int | None, limit: int) -> tuple[list[Any], int | None]:
     """The rows of a page, and where the next one begins."""
     page: list[Any] = []
     read_on = None
@@ -301,7 +304,7 @@ def _page(asked: Asked, before: int | None, limit: int) -> tuple[list[Any], int 
         page += step.found
         read_on = step.read_on
         if len(page) > limit:
-            return page[:limit], rows.message_of(page[limit - 1][0])
+            return page[:limit], search_rows.message_of(page[limit - 1][0])
     return page, read_on
 
 
@@ -311,7 +314,7 @@ def _page(asked: Asked, before: int | None, limit: int) -> tuple[list[Any], int 
 def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
     row_id, session_id, title, seq, on_path, kind, role, status, agent, model, at, content = row
     return Hit(
-        message_id=rows.message_of(row_id),
+        message_id=search_rows.message_of(row_id),
         session_id=session_id if isinstance(session_id, UUID) else UUID(session_id),
         title=title,
         seq=seq,
@@ -323,7 +326,7 @@ def _hit(terms: tuple[Term, ...], row: Any) -> Hit:
         model=model,
         at=_time(at),
         snippet=_snippet(terms, content, row_id),
-        is_cut=rows.number_of(row_id) == rows.WHOLE_BUT_CUT,
+        is_cut=search_rows.number_of(row_id) == search_rows.WHOLE_BUT_CUT,
     )
 
 
@@ -340,7 +343,7 @@ def _snippet(terms: tuple[Term, ...], content: str, row_id: int) -> Snippet:
 
 def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
     """From the entry itself: the match is in a tool's arguments, a result, or past what the row keeps of the text."""
-    message = Message.objects.filter(pk=rows.message_of(row_id)).first()
+    message = Message.objects.filter(pk=search_rows.message_of(row_id)).first()
     if message is None or message.body is None:
         return None
     try:
@@ -353,8 +356,8 @@ def _deep_snippet(terms: tuple[Term, ...], row_id: int) -> Snippet | None:
 
 def _stretch(terms: tuple[Term, ...], row_id: int) -> tuple[int, int]:
     """Where in the text to look: one part of a long one, so that not all of it has to be read again."""
-    if rows.number_of(row_id) != rows.SINGLE:
-        first = rows.message_of(row_id) * rows.ROWS
-        if parts := engines.parts_holding(terms, first=first, last=first + rows.ROWS - 1):
+    if search_rows.number_of(row_id) != search_rows.SINGLE:
+        first = search_rows.message_of(row_id) * search_rows.ROWS
+        if parts := engines.parts_holding(terms, first=first, last=first + search_rows.ROWS - 1):
             return SearchRow.objects.values_list("start", "end").get(pk=parts[0])
-    return 0, rows.INDEXED_BYTES
+    return 0, search_rows.INDEXED_BYTES

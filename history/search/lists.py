@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from history.rights import Viewer
-from history.search import rows
+from history.access.permissions import Viewer
+from history.record import search_rows
 from history.search.finding import Filters, asked_by, rounds
 
 MOST = 300
@@ -27,7 +27,7 @@ def _found(viewer: Viewer, query: str, filters: Filters, most: int) -> list[tupl
     if asked is None:
         return found
     for step in rounds(asked, "m.session_id", size=most):
-        found += [(rows.message_of(row_id), _uuid(session)) for row_id, session in step.found]
+        found += [(search_rows.message_of(row_id), _uuid(session)) for row_id, session in step.found]
         if len(found) >= most:
             break
     return found[:most]

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from history.search.words import words_of
+from history.record.search_tokens import words_of
 
 QUERY_CHARS = 2_000
 QUERY_WORDS = 200

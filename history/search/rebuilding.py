@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 
 from django.db.models import Max, QuerySet
 
-from history import projections
-from history.entries import Entry
+from history.db.transactions import writing
 from history.models import Message, SearchRow, Session
-from history.search.rows import Scope, rows_for
-from history.selectors import entries_of
-from history.transactions import writing
+from history.record import projections
+from history.record.search_rows import rows_for, scope_of
+from history.record.selectors import entries_of
 
 BATCH = 200
 BATCH_CHARS = 4_000_000
@@ -29,25 +28,6 @@ def rebuild(session: Session | None = None, *, progress: Callable[[int], None] |
         if progress is not None:
             progress(done)
     return done
-
-
-def scope_of(message: Message, entry: Entry) -> Scope:
-    """The scope of a message, from its row, its session's and its entry."""
-    session = message.session
-    return Scope(
-        owner_id=session.owner_id,
-        api_key_id=session.api_key_id,
-        source=session.source,
-        client=session.client,
-        agent=message.agent,
-        model=message.model,
-        tools=projections.tools_named(entry),
-        role=message.role,
-        status=message.status,
-        has_error=projections.errors_in(entry) > 0,
-        at=message.created_at,
-        session_id=session.pk,
-    )
 
 
 def _batches(session: Session | None) -> Iterator[list[int]]:

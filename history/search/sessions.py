@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from history.record.selectors import Viewer
 from history.search.finding import LARGEST_ROUND, Filters, asked_by, rounds
-from history.selectors import Viewer
 
 MOST = 2_000
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, takewhile
 
+from history.record.search_tokens import WORD_CHARS, Folded, end_of_word, fold, is_cjk
 from history.search.queries import Term
-from history.search.words import WORD_CHARS, Folded, end_of_word, fold, is_cjk
 
 BEFORE, AFTER = 80, 160
 _BORDER = re.compile(r"\s\b|\b")

@@ -12,8 +12,8 @@ from django.utils.formats import date_format
 from django.utils.translation import pgettext
 
 from history.models import Message, Session
-from history.origins import Origin, origin_of
 from history.search import Hit
+from history.sessions.sources import Origin, origin_of
 from history.templatetags.reading import dollars, long_duration, thousands
 
 register = template.Library()

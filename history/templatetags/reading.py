@@ -17,15 +17,15 @@ from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
-from history import wrappers
-from history.compression import ProblemCode
-from history.compression.checks import SENTENCES
+from history.access.keys import SCOPE_LABELS
+from history.context.compression import ProblemCode
+from history.context.compression.checks import SENTENCES
 from history.entries import Media, ToolResult, ToolResults, thawed
-from history.keys import SCOPE_LABELS
 from history.markdown import render
-from history.media import IMAGES
-from history.previews import Preview, preview
-from history.wrappers import Stretch
+from history.text import client_tags
+from history.text.client_tags import TaggedText
+from history.text.media_types import IMAGES
+from history.transcripts.previews import Preview, preview
 
 register = template.Library()
 
@@ -43,9 +43,9 @@ RECOGNISED_BY = {
 
 
 @register.filter
-def unwrapped(text: str) -> list[Stretch]:
+def unwrapped(text: str) -> list[TaggedText]:
     """What somebody said, apart from what their program wrapped around it."""
-    return wrappers.unwrapped(text)
+    return client_tags.unwrapped(text)
 
 
 @register.filter

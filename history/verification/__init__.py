@@ -15,16 +15,16 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from uuid import UUID
 
-from history import audit
+from history.access import audit
 from history.models import BEYOND_RECALL, Exchange, Session
 from history.verification.checkpoints import Checkpoint as Checkpoint
 from history.verification.checkpoints import checkpoint as checkpoint
 from history.verification.checkpoints import compare
-from history.verification.findings import Finding as Finding
-from history.verification.findings import Severity as Severity
+from history.verification.findings import FindingSeverity as FindingSeverity
+from history.verification.findings import VerificationFinding as VerificationFinding
 from history.verification.rebuilding import rebuild as rebuild
-from history.verification.sessions import Walk
-from history.verification.sources import Blobs, excuses_for
+from history.verification.rows import Blobs, excuses_for
+from history.verification.sessions import SessionCheck
 
 Progress = Callable[[int], None]
 
@@ -37,7 +37,7 @@ def verify(
     sessions: Iterable[Session | UUID] | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[VerificationFinding]:
     """Everything that is wrong, as it is met. Without `sessions`: all of them, the audit chain and the inputs of calls.
 
     `progress` hears how many entries were looked at since it was told last.
@@ -52,9 +52,11 @@ def verify(
         yield from _check_inputs(blobs)
 
 
-def _check_audit() -> Iterator[Finding]:
+def _check_audit() -> Iterator[VerificationFinding]:
     for flaw in audit.flaws():
-        yield Finding(None, flaw.seq, f"audit_{flaw.problem}", f"this event of the audit chain is {flaw.problem}")
+        yield VerificationFinding(
+            None, flaw.seq, f"audit_{flaw.problem}", f"this event of the audit chain is {flaw.problem}"
+        )
 
 
 def _all_sessions() -> Iterator[Session]:
@@ -69,13 +71,13 @@ def _these(sessions: Iterable[Session | UUID]) -> Iterator[Session]:
         yield from Session.objects.filter(pk=session.pk if isinstance(session, Session) else session)
 
 
-def _check_session(session: Session, blobs: Blobs, progress: Progress | None) -> Iterator[Finding]:
+def _check_session(session: Session, blobs: Blobs, progress: Progress | None) -> Iterator[VerificationFinding]:
     """One session. If it was written to while we looked and something seemed wrong, look again."""
-    findings: list[Finding] = []
+    findings: list[VerificationFinding] = []
     for _ in range(ATTEMPTS):
         if session.hidden_at == BEYOND_RECALL and excuses_for(session.pk).is_removed:
             return
-        walk = Walk(session, blobs)
+        walk = SessionCheck(session, blobs)
         findings = list(islice(walk.check(), FINDINGS_PER_SESSION))
         now = Session.objects.filter(pk=session.pk).first() if findings else session
         if now is None:
@@ -93,7 +95,7 @@ def _is_the_same(now: Session, then: Session) -> bool:
     return all(getattr(now, name) == getattr(then, name) for name in names)
 
 
-def _check_inputs(blobs: Blobs) -> Iterator[Finding]:
+def _check_inputs(blobs: Blobs) -> Iterator[VerificationFinding]:
     """What calls to models were made from lies in blobs, too."""
     last = 0
     rows = Exchange.blobs.through.objects.order_by("pk").values_list("pk", "exchange__session_id", "blob_id")
@@ -101,5 +103,5 @@ def _check_inputs(blobs: Blobs) -> Iterator[Finding]:
         for _, session_id, name in page:
             if not blobs.is_healthy(name):
                 sentence = f"the blob {name[:12]}… that a call was made from is missing or was altered"
-                yield Finding(session_id, 0, "broken_blob", sentence)
+                yield VerificationFinding(session_id, 0, "broken_blob", sentence)
         last = page[-1][0]

@@ -16,8 +16,8 @@ from uuid import UUID
 from django.db.models import Max
 
 from history.models import AuditEvent, Message, Session
-from history.verification.findings import Finding
-from history.verification.sources import excuses_for
+from history.verification.findings import VerificationFinding
+from history.verification.rows import excuses_for
 
 
 class Standing(NamedTuple):
@@ -81,17 +81,19 @@ def root_of(standings: Iterable[Standing]) -> str:
     return root.hexdigest()
 
 
-def compare(known: Checkpoint) -> Iterator[Finding]:
+def compare(known: Checkpoint) -> Iterator[VerificationFinding]:
     """What the checkpoint knows and the record does not."""
     if root_of(known.sessions) != known.root:
-        yield Finding(None, 0, "altered_checkpoint", "the checkpoint itself was altered: its root does not fit")
+        yield VerificationFinding(
+            None, 0, "altered_checkpoint", "the checkpoint itself was altered: its root does not fit"
+        )
     if known.audit_seq and not _has_event(known):
         sentence = "this event of the audit chain was the newest at the checkpoint, and is gone or altered"
-        yield Finding(None, known.audit_seq, "audit_cut", sentence)
+        yield VerificationFinding(None, known.audit_seq, "audit_cut", sentence)
     newest = Message.objects.aggregate(last=Max("pk"))["last"] or 0
     if newest < known.last_message_id and not _something_went_since(known):
         sentence = f"the newest message has the id {newest}; at the checkpoint there was {known.last_message_id}"
-        yield Finding(None, newest, "older_record", sentence)
+        yield VerificationFinding(None, newest, "older_record", sentence)
     for standing in known.sessions:
         yield from _compare_session(standing)
 
@@ -104,24 +106,26 @@ def _something_went_since(known: Checkpoint) -> bool:
     return AuditEvent.objects.filter(seq__gt=known.audit_seq, action__in=["remove", "trim"]).exists()
 
 
-def _compare_session(standing: Standing) -> Iterator[Finding]:
+def _compare_session(standing: Standing) -> Iterator[VerificationFinding]:
     name, version = UUID(standing.session), standing.version
     session = Session.objects.filter(pk=name).only(*_COMPARED).first()
     if session is None:
         if not excuses_for(name).is_removed:
-            yield Finding(
+            yield VerificationFinding(
                 name, version, "missing_session", "the session is gone, and no audit event tells of its removal"
             )
         return
     if standing.begin and standing.begin != bytes(session.begin_seal).hex():
-        yield Finding(name, 0, "altered_owner", "its owner, key or source is not the one of the checkpoint")
+        yield VerificationFinding(name, 0, "altered_owner", "its owner, key or source is not the one of the checkpoint")
     if version < session.trimmed_through:
         return
     seal = _seal_at(session, version)
     if seal is None and not excuses_for(name).is_removed:
-        yield Finding(name, version, "missing_entry", "it was there at the checkpoint and is missing")
+        yield VerificationFinding(name, version, "missing_entry", "it was there at the checkpoint and is missing")
     elif seal is not None and seal.hex() != standing.seal:
-        yield Finding(name, version, "rewritten", "its seal is not the one of the checkpoint: history was written anew")
+        yield VerificationFinding(
+            name, version, "rewritten", "its seal is not the one of the checkpoint: history was written anew"
+        )
 
 
 _COMPARED = ("version", "trimmed_through", "anchor_seal", "hidden_at", "begin_seal")

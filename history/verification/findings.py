@@ -7,24 +7,24 @@ from enum import StrEnum
 from uuid import UUID
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     DAMAGE = "damage"  # the record itself is not what was written
     PROJECTION = "projection"  # something that was made from the entries is wrong, and can be made anew
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerificationFinding:
     """One thing that is not as it was written: where, what (a code for programs) and a sentence for people."""
 
     session: UUID | None
     seq: int
     code: str
     sentence: str
-    severity: Severity = Severity.DAMAGE
+    severity: FindingSeverity = FindingSeverity.DAMAGE
 
     @property
     def is_damage(self) -> bool:
-        return self.severity is Severity.DAMAGE
+        return self.severity is FindingSeverity.DAMAGE
 
     def __str__(self) -> str:
         where = f"session {self.session}, entry {self.seq}" if self.session else f"number {self.seq}"

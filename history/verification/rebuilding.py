@@ -17,15 +17,16 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from history import projections, search, tallies
-from history.append_only import writable
+from history import search
+from history.db.transactions import writing
 from history.entries import Entry, ModelOutput, ToolResults
 from history.models import Message, Session, ToolCall
-from history.policies import expiry_of
-from history.reading import entries_of
-from history.transactions import writing
-from history.verification.claims import call_ids
-from history.verification.replay import Call, Replay
+from history.models.append_only import writable
+from history.record import daily_counts, projections
+from history.record.expiry import expiry_of
+from history.record.loading import entries_of
+from history.verification.projections_check import call_ids
+from history.verification.replay import Replay, ReplayedCall
 
 PAGE = 200
 ATTEMPTS = 3
@@ -204,12 +205,12 @@ def _make_calls(session: Session, replay: Replay, asking: Sequence[int]) -> None
 def _replace_calls(calls: QuerySet[ToolCall], *, by: Sequence[ToolCall] = ()) -> None:
     ids = list(calls.order_by().values_list("message_id", flat=True).distinct())
     ids += [row.message_id for row in by]
-    with tallies.repairing(Message.objects.filter(pk__in=set(ids))):
+    with daily_counts.repairing(Message.objects.filter(pk__in=set(ids))):
         writable(calls)._raw_delete(calls.db)
         ToolCall.objects.bulk_create(by)
 
 
-def _answered_by(calls: Sequence[Call]) -> Iterator[int]:
+def _answered_by(calls: Sequence[ReplayedCall]) -> Iterator[int]:
     return (call.answered_by for call in calls if call.answered_by is not None)
 
 
@@ -223,7 +224,7 @@ def _results(session: Session, numbers: set[int]) -> dict[int, ToolResults]:
 
 
 def _calls_of(
-    message: Message, entry: Entry, calls: Sequence[Call], results: Mapping[int, ToolResults]
+    message: Message, entry: Entry, calls: Sequence[ReplayedCall], results: Mapping[int, ToolResults]
 ) -> Iterator[ToolCall]:
     if not isinstance(entry, ModelOutput):
         return

@@ -20,7 +20,7 @@ SPOKEN, ON_PATH, LEAF, PRESENT, RESULTS, MESSAGE = 1, 2, 4, 8, 16, 32
 
 
 @dataclass
-class Call:
+class ReplayedCall:
     """One request of an answer, and the result that belongs to it."""
 
     call_id: str
@@ -47,7 +47,7 @@ class EntryRow(Protocol):
 class Replay:
     trimmed_through: int = 0
     head: int | None = 0  # None: somewhere in what was trimmed
-    calls: dict[int, list[Call]] = field(default_factory=dict)  # by the answer that asks
+    calls: dict[int, list[ReplayedCall]] = field(default_factory=dict)  # by the answer that asks
     results: dict[int, Sequence[str]] = field(default_factory=dict)  # the call ids that an entry of results answers
     _parents: array[int] = field(default_factory=lambda: array("q"))
     _outputs: array[int] = field(default_factory=lambda: array("q"))  # whose calls stand open after each entry
@@ -117,7 +117,7 @@ class Replay:
         if kind == ModelOutput.kind:
             self._outputs[self._place(seq)] = seq
             if asks:
-                self.calls[seq] = [Call(call_id) for call_id in asks]
+                self.calls[seq] = [ReplayedCall(call_id) for call_id in asks]
         elif kind == ToolResults.kind:
             self.results[seq] = answers
             # A call on the path waits for results on the path.
@@ -158,7 +158,7 @@ class Replay:
             if seq in self.calls:
                 self._answer_on_path(self.calls[seq], follower.get(seq, 0))
 
-    def _answer_on_path(self, calls: Sequence[Call], after: int) -> None:
+    def _answer_on_path(self, calls: Sequence[ReplayedCall], after: int) -> None:
         answer = after if after in self.results else None
         stale = [call for call in calls if call.answered_by != answer]
         for call in stale:
@@ -167,7 +167,7 @@ class Replay:
             _answer(stale, self.results[answer], answer)
 
 
-def _answer(calls: Sequence[Call], answers: Sequence[str], seq: int) -> None:
+def _answer(calls: Sequence[ReplayedCall], answers: Sequence[str], seq: int) -> None:
     """Each call without an outcome gets the first result with its id."""
     waiting = list(enumerate(answers))
     for call in calls:

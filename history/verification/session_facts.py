@@ -11,11 +11,11 @@ from datetime import timedelta
 
 from history.entries import Entry, ModelInput
 from history.models import BEYOND_RECALL, IN_THE_MAKING, Session
-from history.policies import expiry_of
-from history.seals import title_mark_of
-from history.titles import title_from
-from history.verification.findings import Finding, Severity
-from history.verification.sources import Excuses
+from history.models.seals import title_mark_of
+from history.record.expiry import expiry_of
+from history.text.titles import title_from
+from history.verification.findings import FindingSeverity, VerificationFinding
+from history.verification.rows import Excuses
 
 # Events of earlier versions do not name the moment of a deletion; they were written within the same transaction.
 SAME_MOMENT = timedelta(minutes=10)
@@ -42,7 +42,7 @@ class SessionFacts:
     def note_dropped(self) -> None:
         self.is_title_lost = True
 
-    def check_audited(self, excuses: Excuses) -> Iterator[Finding]:
+    def check_audited(self, excuses: Excuses) -> Iterator[VerificationFinding]:
         session = self.session
         if bytes(session.begin_seal) != session.expected_begin_seal():
             yield self._found("altered_owner", "its owner, key or source is not the one that it began with")
@@ -51,7 +51,7 @@ class SessionFacts:
             yield self._found("altered_hold", f"it is {state}, and the audit chain says otherwise")
         yield from self._check_deletion(excuses)
 
-    def _check_deletion(self, excuses: Excuses) -> Iterator[Finding]:
+    def _check_deletion(self, excuses: Excuses) -> Iterator[VerificationFinding]:
         hidden_at, told = self.session.hidden_at, excuses.hidden_at
         if hidden_at == IN_THE_MAKING:
             return
@@ -64,12 +64,12 @@ class SessionFacts:
         elif hidden_at is not None and told is not None and abs(hidden_at - told) > SAME_MOMENT:
             yield self._found("altered_deletion", "it was deleted at another time than the audit chain says")
 
-    def check_derived(self, excuses: Excuses) -> Iterator[Finding]:
+    def check_derived(self, excuses: Excuses) -> Iterator[VerificationFinding]:
         if not self._is_title_right(excuses):
             yield self._found("altered_title", "its title is neither the automatic one nor one that was set by hand")
         if self.session.expires_at != expiry_of(self.session):
             sentence = "the time until which it is kept does not follow from the rules; the next purge sets it"
-            yield Finding(self.session.pk, 0, "altered_expiry", sentence, Severity.PROJECTION)
+            yield VerificationFinding(self.session.pk, 0, "altered_expiry", sentence, FindingSeverity.PROJECTION)
 
     def _is_title_right(self, excuses: Excuses) -> bool:
         session = self.session
@@ -84,5 +84,5 @@ class SessionFacts:
         wanted = self.titles[:1] if is_first_wanted else ["", *self.titles]
         return session.title in (wanted or [""])
 
-    def _found(self, code: str, sentence: str) -> Finding:
-        return Finding(self.session.pk, 0, code, sentence)
+    def _found(self, code: str, sentence: str) -> VerificationFinding:
+        return VerificationFinding(self.session.pk, 0, code, sentence)

@@ -9,7 +9,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import AbstractUser
 from django.contrib.contenttypes.models import ContentType
 
-from history.persons import Holding, register_holding, rows_holding
+from history.privacy import Holding, register_holding, rows_holding
 from project.accounts.failures import hash_of
 from project.accounts.models import SignInFailure, SignInLink, User
 

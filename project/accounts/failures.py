@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from history.transactions import writing
+from history.db.transactions import writing
 from project.accounts.models import SignInFailure
 
 WINDOW = timedelta(minutes=15)

@@ -17,9 +17,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from history import audit
+from history.access import audit
 from history.models import Session
-from history.views.staff import staff_only
+from history.pages.staff_only import staff_only
 from project.accounts.forms import NewPersonForm, PreferencesForm, SignInForm
 from project.accounts.known_browsers import remember_browser
 from project.accounts.links import HOURS, claim_link, create_link, find_link

@@ -1,8 +1,8 @@
 """ASGI middleware for request bodies: size by path and sender, speed, charset, and bodies that are left unread.
 
 Anyone may send 64 KB. More is read only from a known sender (a signed-in user or a valid API key), who is looked up
-before the first byte is read, and only up to the limit that the view declares (`history.body_limits`). The relay and
-the MCP server check key and size themselves before they read, so for them only the time limits apply.
+before the first byte is read, and only up to the limit that the view declares (`history.http.body_limits`). The relay
+and the MCP server check key and size themselves before they read, so for them only the time limits apply.
 
 A body that is refused, too slow or not read to its end is dropped for a moment before the connection closes: otherwise
 the client would see a reset instead of the answer.
@@ -22,24 +22,18 @@ from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, parse_cookie
 from django.utils.translation import gettext as _
 
-from history import keys
+from history.access import keys
+from history.access.key_cache import ApiKeyError
 from history.api.errors import failure
-from history.body_limits import body_limit_of
-from history.dialects.loose import as_bytes
-from history.keyring import ApiKeyError
-from project.server.limits import (
-    ANYONE_BYTES,
-    BODY_BYTES_PER_SECOND,
-    BODY_SECONDS,
-    KNOWN_BYTES,
-    LINGER_SECONDS,
-)
-from relay.consumers.doors import key_in
-from relay.database import in_database
+from history.dialects.json_access import as_bytes
+from history.http.body_limits import body_limit_of
+from project.server.limits import ANYONE_BYTES, BODY_BYTES_PER_SECOND, BODY_SECONDS, KNOWN_BYTES, LINGER_SECONDS
+from relay.consumers.authentication import key_in
 from relay.gateway import application as gateway
-from relay.gateway.addresses import spoken_by
-from relay.gateway.refusals import Refusal
-from relay.mcp.serving import application as mcp
+from relay.gateway.call.addresses import spoken_by
+from relay.gateway.call.errors import Refusal
+from relay.mcp_server import application as mcp
+from relay.runtime.async_db import in_database
 
 # Django decodes forms and query strings with whatever codec is named, of which many fail on foreign bytes (`idna`,
 # `hex`, `zip`). ASCII is a part of UTF-8; some clients name Latin-1 out of habit and send ASCII.
@@ -112,7 +106,7 @@ class RequestBody:
         self.size, self.seconds = 0, 0.0
         self.is_complete = self.is_refused = self.is_waiting = False
         self.has_begun = self.must_linger = False
-        # `project.pacing` can end a connection; the relay looks for it here.
+        # `project.server.flow_control` can end a connection; the relay looks for it here.
         if cut := getattr(send, "cut", None):
             self.cut = cut
 

@@ -11,18 +11,19 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from history.access.permissions import Purpose
 from history.api.access import session_for
 from history.api.answers import Answer
-from history.api.asked import Asked
-from history.api.errors import NoSuchThing, Refused
+from history.api.errors import ConflictError, NoSuchThing
 from history.api.fields import LARGEST, Plain
+from history.api.query import QueryParameters
 from history.api.schema import documented
 from history.api.views import ApiView
 from history.errors import NoSuchEntry
-from history.rights import Purpose
-from relay import broadcast, words
+from relay.chat import error_texts
 from relay.conversation import compressing, summaries
 from relay.errors import NoSuchModel, RelayError
+from relay.live import groups
 
 
 class SummaryWish(Plain):
@@ -53,14 +54,14 @@ class Summaries(ApiView):
         "summarise",
         "Summarise older messages",
         SummariesAnswer,
-        asked=Asked,
+        asked=QueryParameters,
         path=("session_id",),
         body=SummaryWish,
         statuses=(409, 413, 415),
         description="A model is asked, which may take a while. What is summarised stays; only the model is told less.",
     )
     def post(self, request: Request, session_id: str) -> Response:
-        Asked.of(request)
+        QueryParameters.of(request)
         session = session_for(request, session_id, Purpose.WRITE)
         wish = SummaryWish(data=request.data)
         wish.is_valid(raise_exception=True)
@@ -73,11 +74,11 @@ class Summaries(ApiView):
         except compressing.NothingToSummarise:
             pass
         except NoSuchModel as error:
-            raise ValidationError({"model": [words.of_error(error)]}) from error
+            raise ValidationError({"model": [error_texts.of_error(error)]}) from error
         except (NoSuchEntry, compressing.NoSuchSummary) as error:
             raise NoSuchThing from error
         except RelayError as error:
-            raise Refused(words.of_error(error), "not_possible") from error
+            raise ConflictError(error_texts.of_error(error), "not_possible") from error
         return Response({"summaries": made, "is_waiting": is_waiting})
 
 
@@ -88,20 +89,20 @@ class OneSummary(ApiView):
         "take_summary_back",
         "Take a summary back",
         None,
-        asked=Asked,
+        asked=QueryParameters,
         path=("session_id", "seq"),
         success=204,
         statuses=(409,),
         description="What it stood for counts again. The summary stays in the record, and says that it was taken back.",
     )
     def delete(self, request: Request, session_id: str, seq: int) -> Response:
-        Asked.of(request)
+        QueryParameters.of(request)
         session = session_for(request, session_id, Purpose.WRITE)
         try:
             compressing.undo(session.owner, session, seq=seq)
         except (NoSuchEntry, compressing.NoSuchSummary) as error:
             raise NoSuchThing from error
         except RelayError as error:
-            raise Refused(words.of_error(error), "not_possible") from error
-        async_to_sync(broadcast.tell_session)(session.pk, {"type": "session.changed"})
+            raise ConflictError(error_texts.of_error(error), "not_possible") from error
+        async_to_sync(groups.tell_session)(session.pk, {"type": "session.changed"})
         return Response(status=204)

@@ -8,10 +8,10 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from relay.agent.tools.base import Tool
-from relay.agent.tools.schemas import BadArguments, checked
 from relay.commands.usage import BadCommand, free_text, house_usage, tool_usage
 from relay.commands.words import Word, words_of
+from relay.tools.base import Tool
+from relay.tools.schemas import BadArguments, checked
 
 MOST_SHOWN = 500
 TITLE_CHARS = 200

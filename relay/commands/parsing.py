@@ -8,9 +8,9 @@ from difflib import get_close_matches
 
 from django.utils.translation import gettext as _
 
-from relay.agent.tools.base import Tool
 from relay.commands.arguments import house_arguments, tool_arguments
 from relay.commands.usage import HOUSE, BadCommand, Command, suggestions, usable
+from relay.tools.base import Tool
 
 # The slash of a Chinese keyboard is as good as any.
 _COMMAND = re.compile(r"\s*[/／]([A-Za-z][A-Za-z0-9_-]*)(?:\s+(.*))?", re.DOTALL)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 from django_stubs_ext import StrOrPromise
 
 from history.entries import EMPTY, ToolRequest, thawed
-from relay.agent.tools.base import Tool
+from relay.tools.base import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

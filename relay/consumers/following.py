@@ -21,12 +21,12 @@ from uuid import UUID
 
 from history.entries import ModelOutput
 from history.models import Exchange, Message, Session
-from history.selectors import entries_of
-from relay import runs
-from relay.live import Frame, Piece, pieces_of
-from relay.live_runs import SoFar
+from history.record.selectors import entries_of
+from relay.live import runs
+from relay.live.frames import Frame, Piece, pieces_of
+from relay.live.run_task import PartialAnswer
+from relay.live.running import open_exchange_of
 from relay.models import Run
-from relay.running import open_exchange_of
 
 MOST_AHEAD = 1_000
 # How often a run is read again that changes while it is read.
@@ -40,7 +40,7 @@ class RunState:
     """A run at one moment: its entries after a given one, the answer that is being written, and its end."""
 
     entries: Sequence[StoredEntry] = ()
-    so_far: SoFar | None = None
+    so_far: PartialAnswer | None = None
     opened: Frame | None = None
     ended: Frame | None = None
     # False: it kept changing while it was read, so that only the entries are certain.
@@ -67,7 +67,7 @@ class Following:
     def has_gap(self) -> bool:
         return bool(self.ahead)
 
-    def start_at(self, so_far: SoFar) -> list[Piece]:
+    def start_at(self, so_far: PartialAnswer) -> list[Piece]:
         """Begin in the middle of a run: the pieces so far. Frames after `n` follow as events."""
         self.n = self.told = so_far.n
         self.leaf, self.exchange, self.lengths = so_far.after, so_far.exchange, {}
@@ -100,7 +100,7 @@ class Following:
         rest: list[Frame] = [{"kind": "pieces", "since": self.told, "pieces": pieces}] if pieces else []
         return [*rest, {"kind": "stored", "leaf": seq}]
 
-    def _answer_so_far(self, so_far: SoFar, opened: Frame | None) -> list[Frame]:
+    def _answer_so_far(self, so_far: PartialAnswer, opened: Frame | None) -> list[Frame]:
         frames: list[Frame] = []
         if so_far.exchange and so_far.exchange != self.exchange:
             self._note({"kind": "opened", "exchange": so_far.exchange})
@@ -171,7 +171,7 @@ class Following:
         return missing
 
 
-def read_state(run_id: UUID, leaf: int, here: SoFar | None = None) -> RunState:
+def read_state(run_id: UUID, leaf: int, here: PartialAnswer | None = None) -> RunState:
     """A run as the database has it, with its entries after `leaf`. `here`: its answer, where it is in this process."""
     run, exchange, is_settled = _read(run_id)
     if run is None:
@@ -182,12 +182,12 @@ def read_state(run_id: UUID, leaf: int, here: SoFar | None = None) -> RunState:
     return RunState(entries, runs.noted(exchange) if exchange else None, _opened(exchange), _ended(run))
 
 
-def read_start(run_id: UUID) -> SoFar | None:
+def read_start(run_id: UUID) -> PartialAnswer | None:
     """Where a program begins to follow a run of another process. None: it has ended."""
     run, exchange, _ = _read(run_id)
     if run is None or run.ended_at is not None:
         return None
-    return runs.noted(exchange) if exchange else SoFar("", 0, None, after=run.leaf)
+    return runs.noted(exchange) if exchange else PartialAnswer("", 0, None, after=run.leaf)
 
 
 def _read(run_id: UUID) -> tuple[Run | None, Exchange | None, bool]:

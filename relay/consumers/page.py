@@ -13,23 +13,25 @@ from urllib.parse import parse_qs
 
 from django.utils.translation import gettext as _
 
+from history.access.permissions import Purpose, find
 from history.errors import HistoryError
 from history.models import Session
-from history.numbers import whole_number
-from history.rights import Purpose, find
-from relay import broadcast, fragments, signed_in, words
+from history.text.numbers import whole_number
+from relay.chat import error_texts
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.outbox import ReaderTooSlow
+from relay.consumers.page_actions import VERBS
 from relay.consumers.page_events import PageEvents
-from relay.consumers.page_verbs import VERBS
 from relay.consumers.sockets import DATABASE_AWAY, NOT_FOUND, NOT_SIGNED_IN, client_of
 from relay.consumers.watching import Watch
 from relay.conversation import Sent
-from relay.database import in_database
 from relay.errors import RelayError, Unavailable
-from relay.fragments import View
-from relay.readers import reader_of
+from relay.live import groups, sign_outs
+from relay.pages.chat import fragments
+from relay.pages.chat.fragments import View
+from relay.runtime.async_db import in_database
+from relay.runtime.locale import reader_of
 from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
@@ -50,7 +52,7 @@ class ChatConsumer(PageEvents):
         await self.enter(session.pk, version=session.version)
         await self.enter_as(user)
         await self.accept()
-        if broadcast.is_degraded():
+        if groups.is_degraded():
             await self.degraded_changed({"is_degraded": True})
         await self.catch_up()
 
@@ -74,12 +76,12 @@ class ChatConsumer(PageEvents):
             await self.complain(str(error))
         except (RelayError, HistoryError) as error:
             with self.view.reader.reading():
-                await self.complain(words.of_error(error))
+                await self.complain(error_texts.of_error(error))
         except Session.DoesNotExist:
             pass  # told by the code that it was closed with
         except DATABASE_AWAY:
             with self.view.reader.reading():
-                await self.complain(words.of_error(Unavailable()))
+                await self.complain(error_texts.of_error(Unavailable()))
         except ReaderTooSlow:
             raise
         except Exception:
@@ -98,7 +100,7 @@ class ChatConsumer(PageEvents):
 
     async def _check_who(self) -> None:
         """Whoever has signed out or was shut out meanwhile has no say any more."""
-        user = await signed_in.signed_in(self.scope)
+        user = await sign_outs.signed_in(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)

@@ -14,15 +14,16 @@ from uuid import UUID
 
 from django.db import DatabaseError
 
-from history.bodies import clean
+from history.db.packing import clean
 from history.models import Session
-from relay import fragments, runs
 from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, PersonSocket, asked_once
 from relay.consumers.watching import Watch
 from relay.conversation.drafts import Sent
-from relay.database import in_database
-from relay.fragments import CaughtUp, View
-from relay.live import LiveAnswer
+from relay.live import runs
+from relay.live.frames import LiveAnswer
+from relay.pages.chat import fragments
+from relay.pages.chat.fragments import PageUpdate, View
+from relay.runtime.async_db import in_database
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,7 @@ class PageEvents(PersonSocket):
             if self._soon is not None:
                 await self._catch_up_or_wait(because=because)
 
-    async def catch_up(self, *, because: str = "") -> CaughtUp:
+    async def catch_up(self, *, because: str = "") -> PageUpdate:
         """Show everything that is stored, and the answer that is on its way as far as it has come.
 
         `because` names the message that makes us look; pages that show the same and were told the same share the look.
@@ -156,10 +157,10 @@ class PageEvents(PersonSocket):
             self.start_looking(self._look)
         return caught
 
-    async def _caught_up(self, because: str, followed: str) -> CaughtUp:
+    async def _caught_up(self, because: str, followed: str) -> PageUpdate:
         view, live = self.view, self.watch.element
 
-        async def ask() -> CaughtUp:
+        async def ask() -> PageUpdate:
             return await in_database(fragments.catch_up, view, live=live, followed=followed)
 
         key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, live, followed)

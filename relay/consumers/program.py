@@ -13,21 +13,22 @@ from uuid import uuid4
 
 from django.utils.translation import gettext as _
 
-from history import keys
+from history.access import keys
+from history.access.key_cache import ApiKeyError
+from history.access.reasons import find_opened
 from history.errors import HistoryError
-from history.keyring import ApiKeyError
-from history.opening import find_opened
-from relay import broadcast, signed_in, words
-from relay.consumers.doors import key_in
+from relay.chat import error_texts
+from relay.consumers.authentication import key_in
 from relay.consumers.intents import BadIntent, Intent
 from relay.consumers.limits import MOST_FRAME_CHARS, Rate
 from relay.consumers.outbox import ReaderTooSlow
-from relay.consumers.program_commands import COMMANDS
-from relay.consumers.program_sessions import ProgramSessions, Refused
+from relay.consumers.program_actions import COMMANDS
+from relay.consumers.program_sessions import CommandRefused, ProgramSessions
 from relay.consumers.sockets import DATABASE_AWAY, LOOK_SECONDS, NOT_SIGNED_IN, client_of
-from relay.database import in_database
 from relay.errors import RelayError, Unavailable
-from relay.readers import reader_of
+from relay.live import groups, sign_outs
+from relay.runtime.async_db import in_database
+from relay.runtime.locale import reader_of
 from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class ProgramConsumer(ProgramSessions):
         self.fresh, self.asked_at = uuid4(), 0.0
         await self.accept()
         known = {"protocol": PROTOCOL, "user": self.user.get_username(), "session_id": str(self.fresh)}
-        await self.tell("welcome", **known, is_degraded=broadcast.is_degraded(), **self.client)
+        await self.tell("welcome", **known, is_degraded=groups.is_degraded(), **self.client)
         return None
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
@@ -58,19 +59,19 @@ class ProgramConsumer(ProgramSessions):
                 intent = await parse_apart(len(text_data or ""), self._read, text_data)
                 asked = str(intent.fields.get("id", ""))[:100]
                 if not self.rate.allows_one_more():
-                    raise Refused("too_fast", _("That was too fast. Wait a few seconds and try again."))
+                    raise CommandRefused("too_fast", _("That was too fast. Wait a few seconds and try again."))
                 await self._check_who()
                 answer = await COMMANDS[intent.type](self, intent)
             await self.tell(intent.type, id=asked, **answer)
         except BadIntent as error:
             await self.tell("error", id=asked, code="bad_command", message=str(error))
-        except Refused as error:
+        except CommandRefused as error:
             await self.tell("error", id=asked, code=error.code, message=str(error))
         except Unavailable:
             await self._tell_unavailable(asked)
         except (RelayError, HistoryError) as error:
             with self.reader.reading():
-                text = words.of_error(error)
+                text = error_texts.of_error(error)
             await self.tell("error", id=asked, code=_code(error), message=text)
         except DATABASE_AWAY:
             await self._tell_unavailable(asked)
@@ -84,7 +85,7 @@ class ProgramConsumer(ProgramSessions):
 
     async def _tell_unavailable(self, asked: str) -> None:
         with self.reader.reading():
-            text = words.of_error(Unavailable())
+            text = error_texts.of_error(Unavailable())
         code, seconds = _code(Unavailable()), Unavailable.retry_after
         await self.tell("error", id=asked, code=code, message=text, retry_after=seconds)
 
@@ -104,12 +105,12 @@ class ProgramConsumer(ProgramSessions):
                 if error.retry_helps:
                     raise Unavailable from error
                 await self.close(NOT_SIGNED_IN)
-                raise Refused("not_signed_in", str(error)) from error
+                raise CommandRefused("not_signed_in", str(error)) from error
             return
-        self.user = await signed_in.signed_in(self.scope)  # with the rights that they have now
+        self.user = await sign_outs.signed_in(self.scope)  # with the rights that they have now
         if not self.user.is_authenticated:
             await self.close(NOT_SIGNED_IN)
-            raise Refused("not_signed_in", _("You are signed out."))
+            raise CommandRefused("not_signed_in", _("You are signed out."))
 
     async def may_be_told(self) -> bool:
         """Asked about once a second: a key is revoked, a right is taken away, the hour of a reason is over."""
@@ -121,10 +122,10 @@ class ProgramConsumer(ProgramSessions):
             if await in_database(find_opened, self.api_key or self.user, self.current) is not None:
                 return True
             problem = {"code": "no_such_session", "message": _("There is no such session.")}
-        except Refused as error:
+        except CommandRefused as error:
             problem = {"code": error.code, "message": str(error)}
         except HistoryError as error:
-            problem = {"code": _code(error), "message": words.of_error(error)}
+            problem = {"code": _code(error), "message": error_texts.of_error(error)}
         except (*DATABASE_AWAY, Unavailable) as error:
             logger.warning("Whether a program may still be told could not be asked: %s", type(error).__name__)
             return True

@@ -11,14 +11,15 @@ from uuid import UUID
 
 from django.db import DatabaseError
 
-from history.bodies import clean
+from history.access.permissions import Purpose, find
+from history.db.packing import clean
 from history.models import ApiKey, Session
-from history.rights import Purpose, find
-from relay import as_json, runs
+from relay.chat import serializers
 from relay.consumers.following import Following, read_start, read_state
 from relay.consumers.sockets import DATABASE_AWAY, GAP_SECONDS, LOOK_SECONDS, Socket
-from relay.database import in_database
-from relay.readers import Reader
+from relay.live import runs
+from relay.runtime.async_db import in_database
+from relay.runtime.locale import ViewerLocale
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class ProgramEvents(Socket):
 
     user: Any
     api_key: ApiKey | None
-    reader: Reader
+    reader: ViewerLocale
     client: dict[str, Any]
     current: UUID | None = None
 
@@ -129,7 +130,9 @@ class ProgramEvents(Socket):
     def _stored(self, leaf: int) -> Answer:
         session = Session.objects.filter(pk=self.current).first() if self.current else None
         return (
-            {"message": as_json.history_json(session, count=1, leaf=leaf)["messages"][-1:]} if session and leaf else {}
+            {"message": serializers.history_json(session, count=1, leaf=leaf)["messages"][-1:]}
+            if session and leaf
+            else {}
         )
 
     async def resync(self, message: dict[str, Any]) -> None:
@@ -148,7 +151,7 @@ class ProgramEvents(Socket):
         session = await in_database(find, self.api_key or self.user, self.current or "", Purpose.READ)
         if session is None:
             return
-        await self.tell("session.changed", session=as_json.session_json(session))
+        await self.tell("session.changed", session=serializers.session_json(session))
         for run in await in_database(runs.running_in, session.pk):
             if not runs.is_here(run.pk) and run.pk not in self.done:
                 self.following.setdefault(run.pk, Following(run.pk, leaf=run.origin))

@@ -8,18 +8,18 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
-from history import recorder
-from history.keyring import holds
+from history.access.key_cache import holds
+from history.access.permissions import Purpose, find, sessions_for
+from history.access.reasons import find_opened
 from history.models import Session
-from history.opening import find_opened
-from history.rights import Purpose, find, sessions_for
-from relay.agent.settings import pick_agent
+from history.record import recorder
+from relay.agents.settings import pick_agent
 from relay.consumers.intents import Intent
 from relay.consumers.program_events import ProgramEvents
-from relay.database import in_database
+from relay.runtime.async_db import in_database
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """`code` is for programs, the text for people."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -39,7 +39,7 @@ class ProgramSessions(ProgramEvents):
 
     def require(self, scope: str) -> None:
         if self.api_key is not None and not holds(self.api_key, scope):
-            raise Refused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
+            raise CommandRefused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
 
     async def session(self, intent: Intent, *, scope: str = "read") -> Session:
         self.require(scope)
@@ -47,7 +47,7 @@ class ProgramSessions(ProgramEvents):
         found = await in_database(self._found, name, scope, intent.text("reason")) if name else None
         if found is None:
             await self._forget_if_gone(name)
-            raise Refused("no_such_session", _("There is no such session."))
+            raise CommandRefused("no_such_session", _("There is no such session."))
         return found
 
     async def _forget_if_gone(self, name: str) -> None:
@@ -74,9 +74,9 @@ class ProgramSessions(ProgramEvents):
 
     def start(self, agent: str, title: str, session_id: UUID) -> Session:
         if self.api_key is not None and self.api_key.recording not in ("full", "redacted"):
-            raise Refused("not_recorded", _("A conversation is kept here, and this key records none."))
+            raise CommandRefused("not_recorded", _("A conversation is kept here, and this key records none."))
         if not settings.CHAT_HISTORY_ENABLED:
-            raise Refused("history_off", _("History is off on this server, so the chat takes no message."))
+            raise CommandRefused("history_off", _("History is off on this server, so the chat takes no message."))
         found = pick_agent(agent)
         started = {"id": session_id, "owner": self.user, "api_key": self.api_key, "agent": found.name}
         return recorder.start_session(**started, title=title.strip()[:200])

@@ -1,7 +1,7 @@
 """Base classes of all sockets: one message at a time, membership in groups, bounded output, and a clean end.
 
 Channels lets a consumer look after its database connections at every message, by way of a thread. Ours ask the database
-through `relay.database`, which looks after its own, so a frame costs no thread.
+through `relay.runtime.async_db`, which looks after its own, so a frame costs no thread.
 
 A socket never ends without a close frame: whatever fails in it, its code says whether connecting again helps. Where the
 database is away, the socket stays open and reads what it missed as soon as the database is back.
@@ -21,10 +21,10 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
-from history import counters
-from relay import broadcast, signed_in
+from history.record import counters
 from relay.consumers.outbox import FAILED, Outbox, ReaderTooSlow
-from relay.signed_in import SignIn
+from relay.live import groups, sign_outs
+from relay.live.sign_outs import SignIn
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Socket(AsyncWebsocketConsumer):
     async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
         await super().accept(subprotocol, headers)
         self.is_accepted = True
-        await broadcast.enter_process(self.channel_name)
+        await groups.enter_process(self.channel_name)
 
     async def gone(self) -> None:
         """Release everything, for whichever reason the socket ended."""
@@ -86,7 +86,7 @@ class Socket(AsyncWebsocketConsumer):
         if self._retrying is not None:
             self._retrying.cancel()
         if self.is_accepted:
-            await broadcast.leave_process(self.channel_name)
+            await groups.leave_process(self.channel_name)
         for session_id in list(self.sessions):
             await self.leave(session_id)
 
@@ -144,11 +144,11 @@ class Socket(AsyncWebsocketConsumer):
 
     async def enter(self, session_id: UUID, *, version: int) -> None:
         self.sessions.add(session_id)
-        await broadcast.enter(session_id, self.channel_name, version=version)
+        await groups.enter(session_id, self.channel_name, version=version)
 
     async def leave(self, session_id: UUID) -> None:
         self.sessions.discard(session_id)
-        await broadcast.leave(session_id, self.channel_name)
+        await groups.leave(session_id, self.channel_name)
 
     def start_looking(self, look: Callable[[], Awaitable[None]]) -> None:
         if self._looking is None or self._looking.done():
@@ -178,14 +178,14 @@ class PersonSocket(Socket):
         raise NotImplementedError
 
     async def enter_as(self, user: Any) -> None:
-        self.sign_in = signed_in.sign_in_of(user, self.scope)
-        signed_in.enter(self.sign_in)
-        await broadcast.enter_person(user.pk, self.channel_name)
+        self.sign_in = sign_outs.sign_in_of(user, self.scope)
+        sign_outs.enter(self.sign_in)
+        await groups.enter_person(user.pk, self.channel_name)
 
     async def gone(self) -> None:
         if hasattr(self, "sign_in"):
-            signed_in.leave(self.sign_in)
-            await broadcast.leave_person(self.sign_in.user_id, self.channel_name)
+            sign_outs.leave(self.sign_in)
+            await groups.leave_person(self.sign_in.user_id, self.channel_name)
         await super().gone()
 
     async def signed_out(self, message: dict[str, Any]) -> None:
@@ -198,7 +198,7 @@ class PersonSocket(Socket):
 async def close_all() -> None:
     """Close every socket of this process, after it has got what was sent to it before."""
     ended = [asyncio.ensure_future(socket.has_ended.wait()) for socket in _open]
-    broadcast.tell_process({"type": "server.stopping"})
+    groups.tell_process({"type": "server.stopping"})
     if ended:
         _, late = await asyncio.wait(ended, timeout=CLOSE_SECONDS)
         for one in late:

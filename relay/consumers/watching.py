@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
-from relay.live import Change, LiveAnswer
-from relay.live_runs import SoFar
+from relay.live.frames import Change, LiveAnswer
+from relay.live.run_task import PartialAnswer
 
 # By run: as long as a page watches it. All of them live in the one event loop of the server.
 _shared: WeakValueDictionary[str, LiveAnswer] = WeakValueDictionary()
@@ -45,7 +45,7 @@ class Watch:
             found = LiveAnswer(run=frame["run"], exchange=frame["exchange"], n=frame["n"], label=frame["model"])
         return found
 
-    async def resume(self, so_far: SoFar) -> LiveAnswer:
+    async def resume(self, so_far: PartialAnswer) -> LiveAnswer:
         """An answer that began before we came, or went on without our hearing it."""
         found = _shared.get(self.run)
         if found is None or found.exchange != so_far.exchange or found.n < so_far.n:

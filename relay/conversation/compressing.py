@@ -6,22 +6,23 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
-from history import recorder, selectors
-from history.branches import retracted_in
+from history.db.transactions import writing
 from history.entries import ModelOutput, Retracted, Summary
 from history.models import Message, Session
-from history.transactions import writing
-from relay import allowances, broadcast, runs
-from relay.agent.compression import plan_for
-from relay.agent.keeping import note_wish
-from relay.agent.settings import find_agent
-from relay.agent.turn import Turn, Wish
+from history.record import recorder, selectors
+from history.record.branches import retracted_in
+from relay.agents.compression import plan_for
+from relay.agents.saving import note_wish
+from relay.agents.settings import find_agent
+from relay.agents.turn import CompressionRequest, Turn
 from relay.conversation.drafts import Client, NotPossible, Sent
 from relay.conversation.turns import answered, head_of, message_at, model_for
-from relay.database import in_database
+from relay.live import groups, runs
 from relay.models import Run
 from relay.providers.base import Model
 from relay.providers.registry import router
+from relay.runtime.async_db import in_database
+from relay.usage import allowances
 
 
 class NothingToSummarise(NotPossible):
@@ -58,7 +59,7 @@ def prepare(
     leaf = _place(session)
     if instead_of:
         _check_in_force(session, instead_of)
-    wish = Wish(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
+    wish = CompressionRequest(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
     agent, picked = find_agent(session.agent), model_for(session, "")
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, wish=wish)
     if not plan_for(turn, leaf, model=Model(name=""), wish=wish).plan:
@@ -74,7 +75,7 @@ def prepare(
 async def undo_summary(user: Any, session: Session, *, seq: int) -> None:
     """What the summary stood for counts again; the summary itself stays in the record."""
     await in_database(undo, user, session, seq=seq)
-    await broadcast.tell_session(session.pk, {"type": "session.changed"})
+    await groups.tell_session(session.pk, {"type": "session.changed"})
 
 
 def undo(user: Any, session: Session, *, seq: int) -> None:

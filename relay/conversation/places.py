@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from history.branches import behind_notes, newest_below
 from history.models import Message, Session
-from history.paths import is_on_way
-from relay import runs
+from history.record.branches import behind_notes, newest_below
+from history.record.paths import is_on_way
+from relay.live import runs
 from relay.models import Run
 
 # A client that is further behind than so many of the newest runs has not merely missed the end of an answer.
@@ -22,7 +22,7 @@ FURTHEST = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ViewerPosition:
     """What a writer saw: the last entry, the run that was being answered there, and whether a branch was chosen."""
 
     after: int
@@ -31,27 +31,27 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class InsertPosition:
     """The entry that a message follows, and the run that is still writing behind it."""
 
     seq: int
     run: Run | None = None
 
 
-def find_place(session_id: UUID, seen: Seen) -> Place:
+def find_place(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     """Resolve what a writer saw. Call it with the session locked, so that no run ends in between."""
     run = _run_shown(session_id, seen) or _run_being_answered(session_id, seen.after) or _run_ended(session_id, seen)
     if run is None:
-        return Place(seen.after)
+        return InsertPosition(seen.after)
     # A message that waited for this run was sent at its end: the writer saw it in the queue.
     while following := Run.objects.filter(follows=run.pk).first():
         run = following
     if run.ended_at is None:
-        return Place(run.leaf, run)
-    return Place(behind_notes(session_id, run.leaf))
+        return InsertPosition(run.leaf, run)
+    return InsertPosition(behind_notes(session_id, run.leaf))
 
 
-def find_end(session_id: UUID, seen: Seen) -> Place:
+def find_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     """The end of the conversation that a writer saw, where its queue continues: the head, or the end of that branch."""
     place = find_place(session_id, seen)
     if place.run is not None:
@@ -60,7 +60,7 @@ def find_end(session_id: UUID, seen: Seen) -> Place:
     is_current = place.seq == 0 or Message.objects.filter(session=session, seq=place.seq, on_path=True).exists()
     end = session.head if is_current else newest_below(session, place.seq, steps=FURTHEST)
     run = _run_being_answered(session_id, end)
-    return Place(run.leaf, run) if run else Place(end)
+    return InsertPosition(run.leaf, run) if run else InsertPosition(end)
 
 
 def last_run_at(session_id: UUID, leaf: int) -> UUID | None:
@@ -74,7 +74,7 @@ def is_being_answered(session_id: UUID, after: int) -> bool:
     return _run_being_answered(session_id, after) is not None
 
 
-def _run_shown(session_id: UUID, seen: Seen) -> Run | None:
+def _run_shown(session_id: UUID, seen: ViewerPosition) -> Run | None:
     run = Run.objects.filter(pk=seen.run, session=session_id).first() if seen.run else None
     return run if run and _is_within(run, seen.after) else None
 
@@ -83,7 +83,7 @@ def _run_being_answered(session_id: UUID, after: int) -> Run | None:
     return next((run for run in runs.running_in(session_id) if _is_within(run, after)), None)
 
 
-def _run_ended(session_id: UUID, seen: Seen) -> Run | None:
+def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:
     """The run whose end the writer missed: `after` is behind the head, and that run wrote what follows it.
 
     Or the writer saw its end, and in the queue the message that has been sent since.

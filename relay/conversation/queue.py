@@ -15,21 +15,23 @@ from uuid import UUID
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from history.db.transactions import writing
 from history.models import Session
-from history.transactions import writing
-from relay import attachments, broadcast, run_owners
-from relay.agent.settings import pick_agent
+from relay.agents.settings import pick_agent
+from relay.chat import attachments
 from relay.conversation.drafts import Draft, NotPossible
-from relay.conversation.places import Place
-from relay.database import in_database
+from relay.conversation.places import InsertPosition
+from relay.live import groups
+from relay.live.queued_messages import INTERRUPTED, give_back, release, sendable_at
 from relay.models import QueuedMessage
 from relay.providers.registry import router
-from relay.queued_messages import INTERRUPTED, give_back, release, sendable_at
+from relay.runtime import process_locks
+from relay.runtime.async_db import in_database
 
 MOST_QUEUED = 20
 
 
-def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> QueuedMessage:
+def enqueue(user: Any, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
     """Put a message behind those that wait there already, and release these: their owner goes on."""
     if QueuedMessage.objects.filter(session=session.pk).count() >= MOST_QUEUED:
         raise NotPossible(_("Enough messages are waiting here already. Wait for the answer, or stop it."))
@@ -53,7 +55,7 @@ def enqueue(user: Any, session: Session, draft: Draft, place: Place) -> QueuedMe
 def claim(row: QueuedMessage) -> bool:
     """Whether this process carries out the tool command; for exactly one of those that try."""
     free = QueuedMessage.objects.filter(pk=row.pk, claimed_at=None)
-    return bool(free.update(claimed_at=timezone.now(), process=run_owners.name_here()))
+    return bool(free.update(claimed_at=timezone.now(), process=process_locks.name_here()))
 
 
 def set_aside(row: QueuedMessage, error: Exception | None = None) -> None:
@@ -78,7 +80,7 @@ async def queued(session: Session) -> list[QueuedMessage]:
 async def unqueue(session: Session, *, queued_id: int | None = None) -> int:
     """Withdraw one message, or all of them; how many there were."""
     count = await in_database(_unqueue, session.pk, queued_id)
-    await broadcast.tell_session(session.pk, {"type": "session.changed"})
+    await groups.tell_session(session.pk, {"type": "session.changed"})
     return count
 
 

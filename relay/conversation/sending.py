@@ -7,24 +7,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from history import recorder, storage
+from history.db.transactions import writing
 from history.entries import ModelInput
 from history.errors import HistoryError
 from history.models import Session
-from history.transactions import writing
-from relay import allowances, attachments, broadcast, runs
-from relay.agent.settings import pick_agent
-from relay.agent.tools.registry import all_tools
-from relay.agent.turn import Turn
+from history.record import recorder, writer
+from relay.agents.settings import pick_agent
+from relay.agents.turn import Turn
+from relay.chat import attachments
 from relay.commands import BadCommand, Command, help_text, parse, spoken
-from relay.conversation import queue, typed
+from relay.conversation import queue, slash_commands
 from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
-from relay.conversation.places import Place, Seen, find_end, find_place, last_run_at
+from relay.conversation.places import InsertPosition, ViewerPosition, find_end, find_place, last_run_at
 from relay.conversation.turns import answered, append_input, model_for
-from relay.database import in_database, in_database_after_outages
 from relay.errors import RelayError
+from relay.live import groups, runs
+from relay.live.queued_messages import release_all, sendable_at
 from relay.models import QueuedMessage, Run
-from relay.queued_messages import release_all, sendable_at
+from relay.runtime.async_db import in_database, in_database_after_outages
+from relay.tools.registry import all_tools
+from relay.usage import allowances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ async def begin(
 def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn]:
     with writing():
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
-        return session, *_append(user, session, draft, Place(0), client)
+        return session, *_append(user, session, draft, InsertPosition(0), client)
 
 
 async def _begin_with_tool(user: Any, draft: Draft, command: Command) -> Session:
@@ -78,11 +80,11 @@ def _file_first_tool(user: Any, draft: Draft, command: Command) -> _ToolCommand:
     with writing():
         allowances.check_allowance(user)
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
-        return _claim_tool(user, session, draft, command, Place(0), on_leaf=False)
+        return _claim_tool(user, session, draft, command, InsertPosition(0), on_leaf=False)
 
 
 def _claim_tool(
-    user: Any, session: Session, draft: Draft, command: Command, place: Place, *, on_leaf: bool
+    user: Any, session: Session, draft: Draft, command: Command, place: InsertPosition, *, on_leaf: bool
 ) -> _ToolCommand:
     """A row before it is carried out: a process that dies in the middle loses nothing of it."""
     row = queue.enqueue(user, session, draft, place)
@@ -93,7 +95,7 @@ def _claim_tool(
 async def _use_typed(tool: _ToolCommand) -> Sent:
     """Carry out a tool command that nothing waited before, and send what has been queued behind it since."""
     sent = await tool.carry_out_typed()
-    await _send_next(tool.user.pk, tool.session.pk, Seen(after=sent.seq, on_leaf=True))
+    await _send_next(tool.user.pk, tool.session.pk, ViewerPosition(after=sent.seq, on_leaf=True))
     return sent
 
 
@@ -113,8 +115,8 @@ async def send(
     """
     command = _read(draft)
     if command is not None and not command.is_tool:
-        return await typed.obey(user, session, command, on_end=go_on)
-    seen = Seen(after=after, run=run, on_leaf=on_leaf)
+        return await slash_commands.obey(user, session, command, on_end=go_on)
+    seen = ViewerPosition(after=after, run=run, on_leaf=on_leaf)
     filed = await in_database(_file, user, session, draft, seen, client or {}, command)
     if filed.tool is not None:
         return await _use_typed(filed.tool)
@@ -124,10 +126,12 @@ async def send(
     return sent
 
 
-def _file(user: Any, session: Session, draft: Draft, seen: Seen, client: Client, command: Command | None) -> _Filed:
+def _file(
+    user: Any, session: Session, draft: Draft, seen: ViewerPosition, client: Client, command: Command | None
+) -> _Filed:
     """Append the message, or put it into the queue, in one transaction: no run can end between look and write."""
     with writing():
-        storage.lock([session.pk])
+        writer.lock([session.pk])
         place = find_place(session.pk, seen)
         if place.run is not None or sendable_at(session.pk, place.seq):
             row = queue.enqueue(user, session, draft, place)
@@ -151,7 +155,7 @@ def _append(
     user: Any,
     session: Session,
     draft: Draft,
-    place: Place,
+    place: InsertPosition,
     client: Client,
     *,
     on_leaf: bool = False,
@@ -180,20 +184,20 @@ def _append(
 async def go_on(run: Run) -> None:
     """A run has ended well: send the next message that waits for it."""
     if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
-        seen = Seen(after=run.leaf, run=run.pk, on_leaf=True)
+        seen = ViewerPosition(after=run.leaf, run=run.pk, on_leaf=True)
         await _send_next(run.owner_id, run.session, seen, take=in_database_after_outages)
 
 
 async def send_queued(user: Any, session: Session, *, after: int, run: UUID | None = None) -> Sent:
     """The owner sends what waits, held or not, in order: the first now, the others as the answers end."""
-    seen = Seen(after=after, run=run, on_leaf=True)
+    seen = ViewerPosition(after=after, run=run, on_leaf=True)
     await in_database(_release, session.pk, seen)
     return await _send_next(user.pk, session.pk, seen, is_asked=True) or Sent()
 
 
-def _release(session_id: UUID, seen: Seen) -> None:
+def _release(session_id: UUID, seen: ViewerPosition) -> None:
     with writing():
-        storage.lock([session_id])
+        writer.lock([session_id])
         release_all(session_id, find_end(session_id, seen).seq)
 
 
@@ -231,7 +235,7 @@ class _ToolCommand:
 
     async def carry_out_typed(self) -> Sent:
         """The same for its writer, who waits for it and gets the reason of a refusal."""
-        await broadcast.tell_session(self.session.pk, broadcast.CHANGED)
+        await groups.tell_session(self.session.pk, groups.CHANGED)
         try:
             return await self._use_tool()
         except (RelayError, HistoryError):
@@ -243,7 +247,7 @@ class _ToolCommand:
 
     async def _use_tool(self) -> Sent:
         session, draft = self.session, queue.draft_of(self.row)
-        return await typed.use_tool(
+        return await slash_commands.use_tool(
             self.user, session, self.command, draft, after=self.after, on_leaf=self.on_leaf, queued=self.row
         )
 
@@ -257,7 +261,7 @@ class _Refused(Exception):
 
 
 async def _send_next(
-    owner_id: int, session_id: UUID, seen: Seen, *, is_asked: bool = False, take: Any = in_database
+    owner_id: int, session_id: UUID, seen: ViewerPosition, *, is_asked: bool = False, take: Any = in_database
 ) -> Sent | None:
     """Send the oldest message that waits there, and further ones as long as they are tool commands.
 
@@ -274,7 +278,7 @@ async def _send_next(
         except _Refused as refusal:
             refused = refused or refusal.error
             await in_database(queue.set_aside, refusal.row, refusal.error)
-            await broadcast.tell_session(session_id, broadcast.CHANGED)
+            await groups.tell_session(session_id, groups.CHANGED)
             continue
         if sent.run:
             return sent
@@ -284,7 +288,9 @@ async def _send_next(
     return None
 
 
-def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> _Message | _ToolCommand | None:
+def _take(
+    owner_id: int, session_id: UUID, seen: ViewerPosition, follows: UUID | None
+) -> _Message | _ToolCommand | None:
     """The oldest message of that conversation: removed and appended in one transaction, or claimed if it is a tool."""
     # Mostly nothing waits. A message that was queued before the run ended is seen: the end waits for its transaction.
     if not QueuedMessage.objects.filter(session=session_id).exists():
@@ -293,7 +299,7 @@ def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> 
         owned = Session.objects.select_related("owner").filter(pk=session_id, owner_id=owner_id, hidden_at=None)
         if (session := owned.first()) is None:
             return None
-        storage.lock([session_id])
+        writer.lock([session_id])
         place = find_end(session_id, seen)
         waiting = sendable_at(session_id, place.seq)
         if place.run is not None or not waiting or waiting[0].held_at is not None:
@@ -305,7 +311,7 @@ def _take(owner_id: int, session_id: UUID, seen: Seen, follows: UUID | None) -> 
 
 
 def _take_row(
-    session: Session, row: QueuedMessage, place: Place, follows: UUID | None
+    session: Session, row: QueuedMessage, place: InsertPosition, follows: UUID | None
 ) -> _Message | _ToolCommand | None:
     draft = queue.draft_of(row)
     command = _read(draft)

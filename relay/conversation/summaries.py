@@ -6,13 +6,13 @@ from typing import Any
 
 from history.entries import Summary
 from history.models import Message, Session
-from relay import live_runs
-from relay.agent.turn import Turn
+from relay.agents.turn import Turn
 from relay.conversation import compressing
 from relay.conversation.drafts import Client, Sent
 from relay.conversation.sending import go_on
 from relay.conversation.turns import answered
-from relay.database import in_database
+from relay.live import run_task
+from relay.runtime.async_db import in_database
 
 
 async def compress(
@@ -24,7 +24,7 @@ async def compress(
 async def carry_out(session: Session, sent: Sent, turn: Turn) -> list[int]:
     """What `compressing.prepare` prepared, to its end; the entries that came of it."""
     sent = await answered(session, sent, turn, on_end=go_on)
-    live = live_runs.running.get(sent.run) if sent.run else None
+    live = run_task.running.get(sent.run) if sent.run else None
     if live is not None and live.task is not None:
         await live.task
     return await in_database(_summaries_after, session, sent.seq)

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 from django.utils import timezone
 
-from history import recorder, selectors
 from history.context import ContextOptions
+from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelInput
 from history.errors import NoSuchEntry
 from history.models import Message, Session
-from history.transactions import writing
-from relay import broadcast, runs
-from relay.agent.opening import what_changed
-from relay.agent.settings import AgentSettings
-from relay.agent.turn import Turn
+from history.record import recorder, selectors
+from relay.agents.instructions import what_changed
+from relay.agents.settings import AgentSettings
+from relay.agents.turn import Turn
 from relay.conversation.drafts import Sent
+from relay.live import groups, runs
 from relay.providers.registry import router
 
 # What holds at a place, without reading all that was said before.
@@ -26,7 +26,7 @@ LAST_TURN = ContextOptions(max_turns=1)
 async def answered(session: Session, sent: Sent, turn: Turn | None, *, on_end: runs.OnEnd | None) -> Sent:
     """Begin an answer if one is due, and notify all sockets. `sent.run` may be written down already."""
     run = await runs.start(turn, on_end=on_end, run_id=sent.run) if turn else None
-    await broadcast.tell_session(session.pk, {"type": "session.changed"})
+    await groups.tell_session(session.pk, {"type": "session.changed"})
     return replace(sent, run=run)
 
 

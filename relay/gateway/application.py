@@ -14,37 +14,26 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.events import ErrorKind
-from history.keyring import ApiKeyError
+from history.access.key_cache import ApiKeyError
+from history.answers.events import ErrorKind
 from relay.errors import NoSuchModel, ProviderError
-from relay.gateway import (
-    addresses,
-    bodies,
-    callers,
-    continuations,
-    glances,
-    limits,
-    naming,
-    own,
-    ownership,
-    refusals,
-    revocations,
-    routes,
-    stopping,
-    whereabouts,
-)
-from relay.gateway import headers as heads
-from relay.gateway.addresses import Address
-from relay.gateway.calls import Call, Scope
-from relay.gateway.carrying import carry
-from relay.gateway.client import Client
-from relay.gateway.ids import new_exchange_id
-from relay.gateway.leaving import Leaving
+from relay.gateway import models_endpoint
+from relay.gateway.call import addresses, authentication, bodies, body_peek, errors, revocations, session_ids, stopping
+from relay.gateway.call import headers as heads
+from relay.gateway.call.addresses import Address
+from relay.gateway.call.calls import Call, Scope
+from relay.gateway.call.client import Client
+from relay.gateway.call.disconnects import Leaving
+from relay.gateway.call.errors import NAMED, Refusal
+from relay.gateway.call.ids import new_exchange_id
+from relay.gateway.call.response_headers import json_headers, of_record
+from relay.gateway.limits import rate_limits
 from relay.gateway.recording import Recording, mode_of
-from relay.gateway.refusals import NAMED, Refusal
-from relay.gateway.routes import Upstream
-from relay.gateway.telling import json_headers, of_record
-from relay.gateway.translating import count, translate
+from relay.gateway.references import continuations, ownership
+from relay.gateway.routing import routes, vendor_affinity
+from relay.gateway.routing.routes import Upstream
+from relay.gateway.upstream.forwarding import carry
+from relay.gateway.upstream.translating import count, translate
 from relay.runtime.parsing import parse_apart
 
 logger = logging.getLogger(__name__)
@@ -79,11 +68,11 @@ async def application(scope: Scope, receive: Any, send: Any) -> None:
 async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, exchange: UUID) -> None:
     headers, query = dict(read.pairs), scope["query_string"].decode("latin-1")
     try:
-        key = await callers.identified(headers, query)
+        key = await authentication.identified(headers, query)
     except ApiKeyError as error:
-        raise refusals.of_key(error) from None
+        raise errors.of_key(error) from None
     method, path = scope["method"], scope["path"]
-    if method == "GET" and await own.answer(path, headers, key, client, exchange):
+    if method == "GET" and await models_endpoint.answer(path, headers, key, client, exchange):
         return
     raw = scope.get("raw_path") or b""
     call = Call(
@@ -100,7 +89,7 @@ async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, 
         address=addresses.find(method, path, raw) or _listed(method, path, raw, headers),
     )
     stopping.check_open()
-    async with limits.admitted(call):
+    async with rate_limits.admitted(call):
         await _read_body(call, receive)
         await _send_on(call, client)
 
@@ -108,7 +97,7 @@ async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, 
 def _listed(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
     dialect = addresses.spoken_by(path, headers)
     if addresses.climbs(path) or routes.listed_by(method, path) is None:
-        raise refusals.nothing_there(f"There is nothing at {method} {path[:NAMED]} here.", dialect)
+        raise errors.nothing_there(f"There is nothing at {method} {path[:NAMED]} here.", dialect)
     return Address(dialect=dialect, kind="other", path=addresses.written(path, raw))
 
 
@@ -147,13 +136,13 @@ async def _read_body(call: Call, receive: Any) -> None:
 
 async def _look_into(call: Call) -> None:
     size = len(call.told)
-    call.see(*await parse_apart(size, glances.glanced_at, call.told, call.address.dialect))
+    call.see(*await parse_apart(size, body_peek.glanced_at, call.told, call.address.dialect))
     if len(call.refers) > MOST_REFERENCES:
         raise bodies.Unreadable(f"it refers to more than {MOST_REFERENCES} files and items")
     call.recording = mode_of(call.key)
-    call.naming = naming.named(call.headers, call.asked, key=call.key.id)
-    if naming.BODY_FIELD in call.asked:
-        call.told = call.body = await parse_apart(size, bodies.without_field, call.told, naming.BODY_FIELD)
+    call.naming = session_ids.named(call.headers, call.asked, key=call.key.id)
+    if session_ids.BODY_FIELD in call.asked:
+        call.told = call.body = await parse_apart(size, bodies.without_field, call.told, session_ids.BODY_FIELD)
         call.has_lost_session_field = call.is_changed = True
 
 
@@ -161,12 +150,12 @@ async def _send_on(call: Call, client: Client) -> None:
     upstreams = await parse_apart(len(call.told), _upstreams, call)
     has_choice = len(upstreams) > 1
     if has_choice:
-        upstreams = _able(call, whereabouts.those_that_have(call, upstreams))
+        upstreams = _able(call, vendor_affinity.those_that_have(call, upstreams))
     if call.refers:
         upstreams = await ownership.reaching(call, upstreams)
     if ownership.goes_on(call):
         await continuations.attach(call, upstreams)
-    await limits.reserve(call, upstreams[0])
+    await rate_limits.reserve(call, upstreams[0])
     recording = Recording(call)
     recording.accept(upstreams[0])
     leaving = Leaving(client.loop)
@@ -200,7 +189,7 @@ async def _send_on(call: Call, client: Client) -> None:
         if recording.edges is not None:
             ownership.note_issued(call, recording.beginning)
             if has_choice and recording.upstream is not None:
-                whereabouts.note(call, recording.upstream, recording.beginning)
+                vendor_affinity.note(call, recording.upstream, recording.beginning)
         if recording.names is not None:
             names = recording.names
             ownership.remember(call, await parse_apart(names.unread_size, names.end))
@@ -240,7 +229,7 @@ def _upstreams(call: Call) -> list[Upstream]:
             raise Refusal(bodies.why_without_model(call.told))
         return routes.upstreams_for(call.model, dialect=call.address.dialect, sticky=call.sticky)
     except NoSuchModel as error:
-        raise refusals.no_such_model(error.model) from None
+        raise errors.no_such_model(error.model) from None
 
 
 def _passing(call: Call) -> list[Upstream]:
@@ -251,7 +240,7 @@ def _passing(call: Call) -> list[Upstream]:
     # It belongs to no conversation that would have to stay where it is.
     found = routes.passing(call.address.dialect, model=call.model, sticky=lambda: call.exchange.bytes)
     if not found:
-        raise refusals.nothing_there(f"No provider here takes {call.path}.", call.address.dialect)
+        raise errors.nothing_there(f"No provider here takes {call.path}.", call.address.dialect)
     return found
 
 

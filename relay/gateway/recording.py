@@ -14,22 +14,22 @@ from typing import Any
 
 from django.conf import settings
 
-from history import counters
 from history.entries import Usage
 from history.models import ApiKey
-from relay.gateway import accounts, limits
-from relay.gateway.addresses import RESPONSES
-from relay.gateway.calls import Call
-from relay.gateway.edges import MOST_PLAIN, Copy, Edges
-from relay.gateway.headers import Pairs
-from relay.gateway.issuing import Names, names_to_note
-from relay.gateway.journal import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
-from relay.gateway.records import Accepted, Ended, without_credentials
-from relay.gateway.routes import Upstream
-from relay.gateway.usage import name_in, usage_of, usage_told
-from relay.gateway.uses import Use
-from relay.prices import cost_of, price_of
+from history.record import counters
+from relay.gateway.call.addresses import RESPONSES
+from relay.gateway.call.calls import Call
+from relay.gateway.call.headers import Pairs
+from relay.gateway.journal.records import Accepted, Ended, without_credentials
+from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
+from relay.gateway.limits import rate_limits, usage_counters
+from relay.gateway.limits.reply_usage import name_in, usage_of, usage_told
+from relay.gateway.limits.usage_store import Use
+from relay.gateway.references.issued_ids import Names, names_to_note
+from relay.gateway.routing.routes import Upstream
+from relay.gateway.upstream.reply_edges import MOST_PLAIN, Edges, ReplyCopy
 from relay.runtime.parsing import parse_apart
+from relay.usage.prices import cost_of, price_of
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class Recording:
         kind = call.address.kind
         self.is_counted_here = not is_digested if kind == "chat" else _is_counted_unrecorded(call)
         if self.is_counted_here:
-            self.edges = Copy()
+            self.edges = ReplyCopy()
         elif kind == "other" or upstream.dialect == RESPONSES:
             self.edges = Edges()
         self.names = names_to_note(call, upstream.dialect)
@@ -136,7 +136,7 @@ class Recording:
             await self._try_to_count(is_done=reason == "done")
         self._has_ended = True
         counters.ended["relay", reason] += 1
-        limits.settle(self.call)
+        rate_limits.settle(self.call)
         if self._instead is not None:
             metadata |= self._instead
         if self.usage is not None:
@@ -184,7 +184,7 @@ class Recording:
 
     def _read_usage(self, *, is_done: bool) -> Usage | None:
         upstream, call = self.upstream, self.call
-        if upstream is None or not isinstance(self.edges, Copy):
+        if upstream is None or not isinstance(self.edges, ReplyCopy):
             return None
         if call.address.kind != "chat":
             return usage_told(upstream.dialect, self.edges, encoding=self.encoding)
@@ -201,11 +201,11 @@ class Recording:
         upstream, call = self.upstream, self.call
         if upstream is not None and self.usage is not None:
             name, model = upstream.provider.name, upstream.model
-            has_money_budget = limits.has_money_budget(call)
+            has_money_budget = rate_limits.has_money_budget(call)
             self.cost = cost_of(self.usage, provider=name, model=model, has_money_budget=has_money_budget)
             self.is_assumed_price = has_money_budget and price_of(provider=name, model=model) is None
             tokens = self.usage.input_tokens + self.usage.output_tokens
-            accounts.note(call.key, tokens, self.cost)
+            usage_counters.note(call.key, tokens, self.cost)
             call.spent = Use(0, tokens, self.cost)
 
 

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from history.events import ErrorKind, Failed
+from history.answers.events import ErrorKind, Failed
 from relay.errors import AccessRefused, Busy, Cut, ProviderError, RequestRefused, Unreachable, error_of
 
 

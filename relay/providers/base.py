@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from history.answers.events import Event
 from history.context import Context
 from history.dialects import CallOptions, Loss, Switches
 from history.entries import nothing
-from history.events import Event
 from relay.errors import ProviderError
 
 

@@ -16,15 +16,15 @@ from datetime import UTC, datetime
 
 import aiohttp
 
+from history.answers.events import Event, Failed
 from history.context import Context
 from history.dialects import DIALECTS, CallOptions
-from history.dialects.loose import as_bytes
-from history.events import Event, Failed
+from history.dialects.json_access import as_bytes
 from relay.errors import ProviderError, RequestRefused, Unreachable, detached, error_of
 from relay.providers import sessions
-from relay.providers.answers import Answer, blotted, network_errors
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience, host_of
+from relay.providers.event_stream import EventStream, blotted, network_errors
 from relay.providers.retries import obey, retry_after, wait_after
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ProviderRequest:
     """Everything of a call but where it goes."""
 
     path: str
@@ -92,7 +92,7 @@ class HttpProvider:
         """Where the next attempt goes. A provider that starts its own server does so here."""
         return self.endpoint
 
-    def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
+    def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> ProviderRequest:
         model = next((model for model in self.models if model.name == options.model), None)
         switches = (model and model.switches) or self.endpoint.switches
         options = replace(options, provider=self.name, stream=True, switches=switches)
@@ -100,13 +100,13 @@ class HttpProvider:
         body = as_bytes(encoded.body)
         notes.losses, notes.supplied = encoded.losses, encoded.supplied
         notes.request_hash = hashlib.sha256(body).hexdigest()
-        return Request(path=encoded.path, body=body, options=options)
+        return ProviderRequest(path=encoded.path, body=body, options=options)
 
     def explain(self, failed: Failed) -> Failed:
         """The error in words for a caller who can do something about it."""
         return failed
 
-    async def _open(self, request: Request, notes: CallNotes) -> Answer:
+    async def _open(self, request: ProviderRequest, notes: CallNotes) -> EventStream:
         began = time.monotonic()
         while True:
             notes.attempts += 1
@@ -122,7 +122,7 @@ class HttpProvider:
                     notes.on_retry(error, wait)
             await asyncio.sleep(wait)
 
-    async def _attempt(self, request: Request, notes: CallNotes) -> Answer:
+    async def _attempt(self, request: ProviderRequest, notes: CallNotes) -> EventStream:
         endpoint = await self.reach()
         response = await self._send(endpoint, request)
         try:
@@ -134,7 +134,7 @@ class HttpProvider:
             response.close()
             raise
 
-    async def _send(self, endpoint: Endpoint, request: Request) -> aiohttp.ClientResponse:
+    async def _send(self, endpoint: Endpoint, request: ProviderRequest) -> aiohttp.ClientResponse:
         headers = {
             "Content-Type": "application/json",
             "Accept": "text/event-stream, application/json",
@@ -154,14 +154,14 @@ def _timeout(patience: Patience) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, sock_connect=patience.connect, sock_read=patience.idle)
 
 
-async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Answer:
+async def _begun(endpoint: Endpoint, response: aiohttp.ClientResponse) -> EventStream:
     if response.content_type == "text/html":
         raise _wrong_address(endpoint, "answered with a web page")
     with network_errors(endpoint, has_begun=False):
         first = await response.content.readany()
     if not first:
         raise Unreachable(f"{host_of(endpoint.base_url)} gave an empty answer", provider=endpoint.name)
-    return Answer(response, first, endpoint)
+    return EventStream(response, first, endpoint)
 
 
 async def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse) -> ProviderError:

@@ -10,14 +10,14 @@ from typing import Any
 import aiohttp
 
 from history.dialects import DIALECTS
-from history.dialects.loose import as_bytes, count, items, obj, objs, parsed, string
+from history.dialects.json_access import as_bytes, count, items, obj, objs, parsed, string
 from relay.errors import ProviderError, RequestRefused, error_of
 from relay.providers import sessions
-from relay.providers.answers import blotted, network_errors
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience, host_of
-from relay.providers.known import is_openai
-from relay.providers.written import LONGEST_MODEL
+from relay.providers.event_stream import blotted, network_errors
+from relay.providers.toml_config import LONGEST_MODEL
+from relay.providers.vendors import is_openai
 
 # A list is nice to have: nobody waits long for one, nor reads a book.
 LIST_SECONDS = 5.0

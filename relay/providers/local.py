@@ -23,17 +23,17 @@ from typing import Any, Literal
 
 from django.utils.translation import gettext_noop
 
+from history.answers.events import Failed
 from history.context import Context
 from history.dialects import CallOptions, Loss, LossCode, Switches
-from history.dialects.loose import count, obj
-from history.events import Failed
+from history.dialects.json_access import count, obj
 from relay.errors import Unreachable
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience
-from relay.providers.fitting import fitted, pictures_in
-from relay.providers.http import HttpProvider, Request
-from relay.providers.known import DEMO_NAME
+from relay.providers.http import HttpProvider, ProviderRequest
+from relay.providers.image_fallback import fitted, pictures_in
 from relay.providers.local_server import MODEL_NAME, WINDOW
+from relay.providers.vendors import DEMO_NAME
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ class LocalProvider(HttpProvider):
         )
         return replace(failed, message=message, kind="invalid_request")
 
-    def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> Request:
+    def request_for(self, context: Context, options: CallOptions, notes: CallNotes) -> ProviderRequest:
         """Whatever it is offered: it knows no tools and no pictures, does not think, and needs an end."""
         told = replace(
             options,

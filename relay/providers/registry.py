@@ -19,10 +19,10 @@ from relay.providers.base import Model, Provider, Route
 from relay.providers.catalogue import Catalogue
 from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
 from relay.providers.http import HttpProvider, Trouble
-from relay.providers.known import FAMILIES, VENDORS, Vendor, default_dialect, default_switches, other_dialects
 from relay.providers.listing import PROBES
 from relay.providers.local import SERVER, LocalProvider, missing_packages
-from relay.providers.nearby import LM_STUDIO, OLLAMA
+from relay.providers.local_discovery import LM_STUDIO, OLLAMA
+from relay.providers.vendors import FAMILIES, VENDORS, Vendor, default_dialect, default_switches, other_dialects
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ProviderStatus:
     """How it stands with one provider, for the people who look after them; `missing` are packages that it needs."""
 
     name: str
@@ -89,7 +89,7 @@ class Router:
         ]
         return [group for group in groups if group.routes]
 
-    def providers(self) -> list[Standing]:
+    def providers(self) -> list[ProviderStatus]:
         self.catalogue.refresh_if_stale()
         standing = [self._standing(provider) for provider in self._everybody()]
         return [*standing, *map(_not_configured, self.unconfigured)]
@@ -125,9 +125,9 @@ class Router:
         vendor = next((vendor for start, vendor in FAMILIES.items() if name.startswith(start)), "")
         return self._named(f"{vendor}/{name}") if vendor else None
 
-    def _standing(self, provider: Provider) -> Standing:
+    def _standing(self, provider: Provider) -> ProviderStatus:
         endpoint = provider.endpoint if isinstance(provider, HttpProvider) else None
-        return Standing(
+        return ProviderStatus(
             name=provider.name,
             label=provider.label,
             dialect=provider.dialect,
@@ -153,8 +153,8 @@ def _offered(provider: Provider, name: str) -> Route | None:
     return _listed(provider, name) or (Route(provider, Model(name=name)) if is_open else None)
 
 
-def _not_configured(endpoint: Endpoint) -> Standing:
-    return Standing(
+def _not_configured(endpoint: Endpoint) -> ProviderStatus:
+    return ProviderStatus(
         name=endpoint.name,
         label=endpoint.label or endpoint.name,
         dialect=endpoint.dialect,

@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from history.answers.events import Ended, Event, Failed, Started, TextPiece, ToolCallPiece
 from history.context import Context
 from history.dialects import CallOptions
-from history.events import Ended, Event, Failed, Started, TextPiece, ToolCallPiece
 from relay.errors import Cut, error_of
 from relay.providers.base import CallNotes, Model
 

@@ -15,7 +15,7 @@ import aiohttp
 from django.conf import settings
 
 from relay.errors import AccessRefused
-from relay.per_loop import PerLoop
+from relay.runtime.per_loop import PerLoop
 
 USER_AGENT = "Parley"
 # Kept open between calls for so long; vendors close after a minute or more.

@@ -9,7 +9,7 @@ from django import template
 
 from history.entries import ModelOutput
 from history.models import Session
-from relay import words
+from relay.chat import error_texts
 from relay.providers.advice import Advice, advise, error_from
 from relay.providers.registry import router
 
@@ -42,4 +42,4 @@ def _key_variable(provider: str) -> str:
 
 @register.filter
 def queue_error(code: str) -> str:
-    return words.of_queue_error(code)
+    return error_texts.of_queue_error(code)

@@ -8,7 +8,7 @@ from django import template
 from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
-from relay.gateway.digest.state import State, state_here
+from relay.digest.state import State, state_here
 
 register = template.Library()
 

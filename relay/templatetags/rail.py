@@ -7,7 +7,7 @@ from typing import Any
 from django import template
 
 from history.models import Session
-from relay.views.asked import Asked, Rail, rail_of
+from relay.pages.sidebar.query import Rail, SidebarQuery, rail_of
 
 register = template.Library()
 
@@ -16,5 +16,5 @@ register = template.Library()
 def read_rail(context: dict[str, Any]) -> Rail:
     """The first page of the person's list, or what `?q=` finds; the session of the page is marked."""
     session = context.get("session")
-    asked = Asked.of_page(context["request"], current=session.pk if isinstance(session, Session) else None)
+    asked = SidebarQuery.of_page(context["request"], current=session.pk if isinstance(session, Session) else None)
     return rail_of(context["request"].user, asked)

@@ -26,13 +26,13 @@ from django.test import Client, override_settings
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
 from pytest_django.fixtures import Settings
 
-from project import background
-from project.first_start import listening_socket
+from project.background import jobs
 from project.management.commands.serve import make_server
-from relay.database import close_connections
+from project.server.first_start import listening_socket
 from relay.models import Agent
 from relay.providers import registry
 from relay.providers.scripted import Answer, ScriptedProvider
+from relay.runtime.async_db import close_connections
 
 ARTEFACTS = Path(live_settings.BASE_DIR) / "artefacts"
 CHROMIUM = os.environ.get("PARLEY_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -83,7 +83,7 @@ class RunningServer:
         self.drain()  # the jobs that started with it: outside a test there is no database for them
 
     def drain(self) -> None:
-        asyncio.run_coroutine_threadsafe(background.drain(), self.loop).result(20)
+        asyncio.run_coroutine_threadsafe(jobs.drain(), self.loop).result(20)
 
     def stop(self) -> None:
         self.reactor.callFromThread(self.daphne.stop)

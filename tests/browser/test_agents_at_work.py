@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from history.answers.events import ToolCallPiece
 from history.context import Context
 from history.dialects import CallOptions
-from history.events import ToolCallPiece
 from history.models import Session
 from relay.models import Agent
 from relay.providers.scripted import Steps

@@ -13,9 +13,9 @@ from django.contrib.auth.models import Permission
 from django.utils import timezone
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
+from history.record import recorder
 from relay.models import Agent
 from tests.browser.conftest import enter, go_and_listen, opened, until
 from tests.talk import answered, call, chat_of, result, results, said

@@ -13,8 +13,9 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from history import keys, recorder
+from history.access import keys
 from history.models import DayTally, Session
+from history.record import recorder
 from tests.browser.conftest import enter
 from tests.talk import answered, call, chat_of, result, results, said
 

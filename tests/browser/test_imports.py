@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
-from history.views import imports
+from history.pages.imports import views as imports_views
 from project.accounts.models import User
 from tests.browser.conftest import enter
-from tests.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
+from tests.history.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text, zipped
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]
@@ -39,7 +39,7 @@ FILES: list[FilePayload] = [
 def test_files_are_sent_in_pieces_and_the_report_leads_to_what_was_imported(
     page: Page, site: str, see: See, ada: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imports, "PIECE", 300)
+    monkeypatch.setattr(imports_views, "PIECE", 300)
     enter(page, site, ada)
     page.goto("/")
     page.get_by_text("ada", exact=True).first.click()

@@ -10,10 +10,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, expect
 
-from history import keys
+from history.access import keys
 from history.models import ApiKey, Session
-from relay import broadcast
-from relay.gateway import uses
+from relay.gateway.limits import usage_store
+from relay.live import groups
 from relay.models import Allowance, KeyUse
 from tests.browser.conftest import enter
 from tests.talk import chat_of
@@ -44,7 +44,7 @@ def test_a_key_is_made_and_shown_once_by_keyboard(page: Page, see: See, site: st
 
 def test_a_holder_changes_what_is_kept_and_deletes_what_was(page: Page, see: See, site: str, ada: Any) -> None:
     key = keys.create(name="laptop", owner=ada, tokens_per_month=2_000_000, cost_per_day=Decimal(3)).api_key
-    KeyUse.objects.create(key=key, day=uses.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
+    KeyUse.objects.create(key=key, day=usage_store.today(), requests=41, tokens=123_456, cost=Decimal("0.4321"))
     for number in range(3):
         chat_of(ada, "Hello", "Hi", api_key=key, source="relay", title=f"Relayed {number}")
     enter(page, site, ada)
@@ -101,7 +101,7 @@ def test_the_list_shows_that_a_key_was_used_without_a_reload(page: Page, site: s
     ApiKey.objects.filter(pk=key.pk).update(last_used_at=timezone.now())
     session = chat_of(ada, "Hello", "Hi", api_key=key, source="relay")
     for _ in range(20):  # until the page listens
-        broadcast.tell_person_from_thread(ada.pk, {"type": "rail.changed", "session": str(session.pk)})
+        groups.tell_person_from_thread(ada.pk, {"type": "rail.changed", "session": str(session.pk)})
         page.wait_for_timeout(250)
         if not page.get_by_text("never used").count():
             break

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import enter
-from tests.linting.test_page import UNANSWERED
+from tests.history.pages.test_lint import UNANSWERED
 
 pytestmark = pytest.mark.browser
 

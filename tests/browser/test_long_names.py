@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from history import changes, keys
+from history.access import keys
 from history.models import Session
+from history.sessions import actions
 from project.accounts.models import User
 from project.accounts.roles import Role, give_role
 from tests.browser.conftest import LOOKS, enter, judge, wear
@@ -23,7 +24,7 @@ TITLES = ("x" * 200, "مرحبا بالعالم " * 14, "👩‍👩‍👧‍�
 def long_names(ada: User) -> Session:
     """Names and titles as long as their columns."""
     for title in TITLES:
-        changes.delete(chat_of(ada, "one", "two", title=title), by=ada)
+        actions.delete(chat_of(ada, "one", "two", title=title), by=ada)
     shown = [chat_of(ada, "one", "two", title=title, model="m" * 90, agent="a" * 40) for title in TITLES]
     User.objects.filter(pk=ada.pk).update(username="a" * 150, first_name="Wolfe" * 30, last_name="مرحبا" * 30)
     ada.refresh_from_db()

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from project.accounts.models import User
-from relay.mcp.using import connections
 from relay.models import McpServer
+from relay.tools.mcp import connections
 from tests.browser.conftest import enter, judge
-from tests.mcp.test_using import HERE
+from tests.relay.tools.mcp.test_using import HERE
 
 pytestmark = [pytest.mark.browser, pytest.mark.any_database]
 See = Callable[[str], None]

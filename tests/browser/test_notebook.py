@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from relay import notebooks
 from relay.models import Agent
+from relay.tools import notebooks
 from tests.browser.conftest import enter
 
 pytestmark = pytest.mark.browser

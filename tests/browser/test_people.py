@@ -10,8 +10,8 @@ from django.utils import timezone
 from playwright.sync_api import Page, expect
 from pytest_django.fixtures import Settings
 
-from history import recorder
 from history.entries import ModelInput, Text
+from history.record import recorder
 from project.accounts.links import create_link
 from project.accounts.models import User
 from tests.browser.conftest import enter, is_narrow

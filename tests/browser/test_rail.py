@@ -12,10 +12,10 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Browser, Locator, Page, Route, WebSocketRoute, expect
 
-from history import recorder
 from history.models import Session
+from history.record import recorder
 from relay.models import Run
-from relay.rail import PAGE
+from relay.pages.sidebar.sessions import PAGE
 from tests.browser.conftest import enter, go_and_listen, is_narrow, until
 from tests.talk import chat_of
 
@@ -385,10 +385,10 @@ def test_a_session_is_shared_in_a_dialog_read_by_an_outsider_and_taken_back(
 
 
 def test_a_shared_page_is_fit_to_be_seen(page: Page, sessions: list[Session], see: See) -> None:
-    from history import sharing
+    from history.transcripts import share_links
 
-    link = sharing.share(sessions[0], by=sessions[0].owner)
-    page.goto(f"/shared/{sharing.token_of(link)}/")
+    link = share_links.share(sessions[0], by=sessions[0].owner)
+    page.goto(f"/shared/{share_links.token_of(link)}/")
     expect(page.get_by_text("The server says hello.")).to_be_visible()
     see("shared")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from history import recorder
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Session
+from history.record import recorder
 from tests.browser.conftest import enter
 from tests.talk import answered, call, chat_of, result, results, said
 

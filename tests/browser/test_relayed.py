@@ -11,10 +11,11 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Page, WebSocketRoute, expect
 
-from history import keys, recorder
+from history.access import keys
 from history.entries import HeadMoved
 from history.models import Exchange, Session
-from relay import lookout
+from history.record import recorder
+from relay.live import relayed_updates
 from tests.browser.conftest import enter, go_and_listen, until
 from tests.talk import answered, call, chat_of, said
 
@@ -42,11 +43,11 @@ def test_a_page_that_a_program_fills_tells_what_goes_on_and_its_panel_keeps_up(
     waits = {"heartbeat_at": timezone.now() + timedelta(days=1), "api_key": session.api_key}
     exchange = Exchange.objects.create(session=session, owner=ada, model="m1", **waits)
     status = page.locator("#session-status")
-    until(page, lambda: "waits" in status.inner_text(), doing=lookout.look)
+    until(page, lambda: "waits" in status.inner_text(), doing=relayed_updates.look)
     see("relayed-waiting")
     recorder.append(session, answered("Reading it.", call("c1", name="read_file")), after=3)
     Exchange.objects.filter(pk=exchange.pk).update(ended_at=timezone.now(), end_reason="done")
-    until(page, lambda: page.get_by_text("Reading it.").count() == 1, doing=lookout.look)
+    until(page, lambda: page.get_by_text("Reading it.").count() == 1, doing=relayed_updates.look)
     expect(page.locator("#announcer")).to_have_text("A new answer is here.")
     expect(page.get_by_text("no result yet")).to_be_visible()
     expect(status).to_be_hidden()
@@ -63,11 +64,11 @@ def test_a_session_of_a_program_appears_and_grows_in_every_list_that_is_open(pag
         expect(one.locator("html")).to_have_attribute("data-news", "open")
     session = chat_of(ada, "Fix the parser.", title="Fix the parser.", source="relay")
     row = page.locator(f"#hit-{session.pk}")
-    until(page, lambda: row.count() == 1, doing=lookout.look_at_lists)
+    until(page, lambda: row.count() == 1, doing=relayed_updates.look_at_lists)
     expect(beside.locator("#rail-list").get_by_text("Fix the parser.")).to_be_visible()
     row.get_by_role("checkbox").check()
     recorder.append(session, answered("It is fixed."), after=1)
-    until(page, lambda: "2 messages" in row.inner_text(), doing=lookout.look_at_lists)
+    until(page, lambda: "2 messages" in row.inner_text(), doing=relayed_updates.look_at_lists)
     expect(row.get_by_role("checkbox")).to_be_checked()
     expect(row.get_by_role("checkbox")).to_be_focused()
     expect(page).to_have_url(f"{site}/history/")
@@ -87,7 +88,7 @@ def test_a_list_that_nobody_looks_at_is_told_when_somebody_does(page: Page, site
     expect(page.locator("html")).to_have_attribute("data-news", "open")
     page.evaluate("window.away = true")
     session = chat_of(ada, "Fix the parser.", source="relay")
-    until(page, lambda: str(session.pk) in frames, doing=lookout.look_at_lists)
+    until(page, lambda: str(session.pk) in frames, doing=relayed_updates.look_at_lists)
     page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator(".hit")).to_have_count(1)
     assert True not in page.evaluate("window.told")
@@ -140,7 +141,7 @@ def test_whoever_is_in_the_panel_stays_where_they_are_while_a_program_goes_on(
     panel = page.locator("#panel")
     panel.get_by_role("link", name="Timeline").focus()
     go_on()
-    until(page, lambda: panel.locator(".lanes").count() == 2, doing=lookout.look)
+    until(page, lambda: panel.locator(".lanes").count() == 2, doing=relayed_updates.look)
     expect(panel.get_by_role("link", name="Timeline")).to_be_focused()
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.house.databases import ready_database
+from tests.databases import ready_database
 
 ROOT = Path(__file__).parents[2]
 Process = subprocess.Popen[str]

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.test import Client
 
-from history import keys
+from history.access import keys
 
 HISTORY = "/api/history"
 

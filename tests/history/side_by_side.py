@@ -1,7 +1,7 @@
 """Two histories side by side, the real record and a plain-Python model: after every step both say the same.
 
-The model (`tests.conformance.plain`) keeps lists and computes everything anew; the record keeps marks, counters and
-projections in step. What the steps are is for the subclasses to say; each run of them is one transaction.
+The model (`tests.history.conformance.plain`) keeps lists and computes everything anew; the record keeps marks, counters
+and projections in step. What the steps are is for the subclasses to say; each run of them is one transaction.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
-from history import selectors, verification
+from history import verification
 from history.context import Context, ContextOptions, context_to_bytes, render_context
 from history.entries import Entry, MaskedResult, Node, ToolResults
+from history.record import selectors
 from project.accounts.models import User
-from tests.conformance.parley import ParleyStore, holding_in, told_in
-from tests.conformance.plain import LEAVES, PlainSession, PlainStore
-from tests.conformance.store import Refused, Told
-from tests.conformance.telling import told_of
+from tests.history.conformance.parley import ParleyStore, holding_in, told_in
+from tests.history.conformance.plain import LEAVES, PlainSession, PlainStore
+from tests.history.conformance.store import Refused, Told
+from tests.history.conformance.telling import told_of
 from tests.history.counts import assert_counts_equal_a_recount
 
 PLACES = st.integers(0, 10_000)

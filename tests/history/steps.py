@@ -13,8 +13,8 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from history import recorder, retention
-from history.entries import (
+from history import retention
+from history.entries import (  # fmt: skip
     DebugLog,
     Entry,
     HeadMoved,
@@ -30,9 +30,10 @@ from history.entries import (
     ToolResults,
     ToolsOffered,
     Usage,
-)  # fmt: skip
+)
 from history.models import Exchange, Message, SearchRow, Session, ToolCall
-from tests.conformance.plain import CONVERSATION, PlainSession
+from history.record import recorder
+from tests.history.conformance.plain import CONVERSATION, PlainSession
 from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide, texts_in, without
 from tests.talk import said
 

@@ -24,9 +24,10 @@ django.setup()
 from django.db import connection  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from history import exchanges, recorder, verification  # noqa: E402
+from history import verification  # noqa: E402
 from history.entries import Entry, SystemInstructionSet  # noqa: E402
 from history.models import Exchange, Message, Session  # noqa: E402
+from history.record import exchanges, recorder  # noqa: E402
 from project.accounts.models import User  # noqa: E402
 from tests.talk import answered, call, result, results, said  # noqa: E402
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.chat.conftest import _a_channel_layer_of_its_own, scripted, talk
-from tests.gateway.conftest import key, relay
+from tests.relay.conftest import _a_channel_layer_of_its_own, scripted, talk
+from tests.relay.gateway.conftest import key, relay
 
 RECORDED = Path(__file__).parent / "recorded"
 Snapshot = Callable[[str, Any], None]

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from history import exchanges, recorder
 from history.entries import Media, ModelInput, ModelOutput, Reasoning, Summary, SystemInstructionSet, Text, Usage
 from history.models import Session
+from history.record import exchanges, recorder
 from project.accounts.models import User
 from tests.talk import answered, call, result, results, said
 

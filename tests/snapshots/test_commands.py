@@ -13,7 +13,7 @@ import pytest
 from django.conf import settings
 from django.core.management import BaseCommand, call_command, get_commands, load_command_class
 
-from history import keys
+from history.access import keys
 from project.accounts.models import User
 from relay.models import Agent
 from tests.snapshots.conftest import Snapshot

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from history import recorder
 from history.exporting import Selection, begin
 from history.linting import given, lint_request
-from history.snapshots import snapshot as context_of
-from history.titles import title_from
+from history.record import recorder
+from history.record.snapshots import snapshot as context_of
+from history.text.titles import title_from
 from project.accounts.models import User
-from relay import notebooks
-from relay.agent.tools.registry import all_tools
-from relay.database import in_database
-from tests.chat.conftest import Talk
+from relay.runtime.async_db import in_database
+from relay.tools import notebooks
+from relay.tools.registry import all_tools
+from tests.relay.conftest import Talk
 from tests.snapshots.samples import BEGUN, SESSION
 from tests.snapshots.test_sockets import connected
 from tests.talk import answered, chat_of, said

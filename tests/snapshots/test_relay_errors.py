@@ -8,15 +8,16 @@ from uuid import uuid4
 
 import pytest
 
-from history import keys, recorder
+from history.access import keys
+from history.answers.events import ErrorKind, Failed, Started, TextPiece
 from history.dialects import DIALECTS
-from history.events import ErrorKind, Failed, Started, TextPiece
+from history.record import recorder
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests.gateway.asking import CALLS, Asked, ask
-from tests.gateway.relayed import Relay
-from tests.house.processes import free_port
+from tests.processes import free_port
+from tests.relay.gateway.asking import CALLS, Asked, ask
+from tests.relay.gateway.relayed import Relay
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks
 from tests.vendors import Vendors

@@ -18,8 +18,8 @@ from django.test import Client
 from history import retention
 from history.api import sessions
 from project.accounts.models import User
-from relay.database import close_connections
-from relay.mcp.serving import application as mcp
+from relay.mcp_server import application as mcp
+from relay.runtime.async_db import close_connections
 from tests.history.rest import Api, secret_of
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from project.settings import env
-from tests.house.processes import settings_with
+from tests.processes import settings_with
 from tests.snapshots.conftest import Snapshot
 
 pytestmark = pytest.mark.any_database

@@ -19,20 +19,21 @@ from django.conf import settings as live_settings
 from django.db import OperationalError
 from django.test import Client
 
-from history import keys, recorder
+from history.access import keys
+from history.access.reasons import NotPermitted, ReasonNeeded
+from history.answers.events import ToolCallPiece
 from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry
-from history.events import ToolCallPiece
-from history.opening import NotPermitted, ReasonNeeded
+from history.record import recorder
 from project.accounts.models import User
 from relay.consumers import limits
 from relay.consumers.intents import Intent
-from relay.consumers.page_verbs import VERBS
-from relay.consumers.program_commands import COMMANDS
+from relay.consumers.page_actions import VERBS
+from relay.consumers.program_actions import COMMANDS
 from relay.conversation import NotPossible
-from relay.database import in_database
 from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
 from relay.routing import sockets
-from tests.chat.conftest import Talk
+from relay.runtime.async_db import in_database
+from tests.relay.conftest import Talk
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.shapes import merge_shape
 from tests.talk import chat_of

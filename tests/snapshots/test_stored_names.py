@@ -10,12 +10,12 @@ import pytest
 from django.apps import apps
 from django.test import Client
 
-from history import keys
+from history.access import keys
 from history.entries import KINDS
 from history.linting import RULES
-from relay.agent.tools.registry import all_tools
 from relay.commands import suggestions
-from relay.mcp.serving.tools import TOOLS
+from relay.mcp_server.tools import TOOLS
+from relay.tools.registry import all_tools
 from tests.snapshots.conftest import Snapshot
 
 pytestmark = pytest.mark.any_database

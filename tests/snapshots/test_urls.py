@@ -8,7 +8,7 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from relay.gateway import application as gateway
-from relay.mcp.serving import application as mcp
+from relay.mcp_server import application as mcp
 from relay.routing import routes
 from tests.snapshots.conftest import Snapshot
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from history.entries import Usage
-from history.events import (
+from history.answers.events import (
     Ended,
     EndReason,
     ErrorKind,
@@ -18,6 +17,7 @@ from history.events import (
     ToolCallPiece,
     UsageReported,
 )
+from history.entries import Usage
 
 USAGE = Usage(input_tokens=12, output_tokens=5)
 

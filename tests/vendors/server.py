@@ -12,11 +12,11 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from history.assembly import Assembler
+from history.answers.assembly import Assembler
+from history.answers.events import Failed, Started
 from history.dialects import DIALECTS
 from history.entries import Reasoning
-from history.events import Failed, Started
-from tests.house.processes import wait_for
+from tests.processes import wait_for
 from tests.vendors.plays import Play, says
 from tests.vendors.rules import problem_with
 

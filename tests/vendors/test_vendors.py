@@ -13,9 +13,11 @@ import pytest
 from google import genai
 from google.genai import types as genai_types
 
-from history.events import TextPiece
+from history.answers.events import TextPiece
 from tests.vendors import KEYS, Vendors, asks, refuses, says, thinks
 from tests.vendors.rules import SENTINEL, problem_with
+
+pytestmark = pytest.mark.any_database
 
 SIGNATURE = base64.b64encode(b"signed").decode()
 SAID = [{"role": "user", "content": "Hi"}]

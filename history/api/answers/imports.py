@@ -6,7 +6,7 @@ from rest_framework import serializers
 
 from history.api.answers.base import Answer
 from history.api.fields import Time
-from history.importing import Outcome, jobs
+from history.importing import ImportOutcome, jobs
 from history.models import ImportJob
 
 
@@ -22,7 +22,7 @@ class NoteAnswer(Answer):
 class ImportItemAnswer(Answer):
     """What became of one conversation, or of one file."""
 
-    outcome = serializers.ChoiceField([outcome.value for outcome in Outcome])
+    outcome = serializers.ChoiceField([outcome.value for outcome in ImportOutcome])
     file = serializers.CharField()
     format = serializers.CharField()
     title = serializers.CharField()

@@ -10,10 +10,10 @@ from rest_framework import serializers
 
 from history.api.answers.base import Answer
 from history.api.fields import Time
-from history.as_json import arguments_json
-from history.call_facts import facts_of
-from history.calls import SHOWN_CHARS
 from history.models import Exchange, ToolCall
+from history.record.tool_calls import SHOWN_CHARS
+from history.transcripts.exchange_facts import facts_of
+from history.transcripts.tool_call_json import arguments_json
 
 
 class ToolCallAnswer(Answer):

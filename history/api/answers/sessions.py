@@ -9,8 +9,8 @@ from rest_framework import serializers
 
 from history.api.answers.base import Answer
 from history.api.fields import Time
-from history.as_json import call_json
 from history.models import Message, Session, ToolCall
+from history.transcripts.tool_call_json import call_json
 
 
 class SessionAnswer(Answer):

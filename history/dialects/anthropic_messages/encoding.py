@@ -10,12 +10,12 @@ import re
 from itertools import groupby
 
 from history.context import Context
-from history.context_entries import ContextEntry, Role
+from history.context.entries import ContextEntry, Role
 from history.dialects.anthropic_messages.replies import DIALECT, PROVIDER
 from history.dialects.anthropic_messages.schemas import schema_of_answer
-from history.dialects.loose import without_empty
-from history.dialects.vocabulary import CallOptions, Encoded, LossCode
-from history.dialects.writing import Json, Writing, base64_of, schema_of, untold_error
+from history.dialects.encoder import Json, Writing, base64_of, schema_of, untold_error
+from history.dialects.json_access import without_empty
+from history.dialects.types import CallOptions, Encoded, LossCode
 from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 PATH = "/v1/messages"

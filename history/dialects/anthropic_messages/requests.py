@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from history.dialects.anthropic_messages.replies import DIALECT, PROVIDER
-from history.dialects.loose import items, number, obj, objs, parsed, string, truth, whole
-from history.dialects.reading import (
-    Reading,
+from history.dialects.encoder import HOSTED, HOSTED_BY
+from history.dialects.json_access import items, number, obj, objs, parsed, string, truth, whole
+from history.dialects.request_decoder import (
+    RequestDecoder,
     arguments_text,
     check_request,
     effort_for,
@@ -18,8 +19,7 @@ from history.dialects.reading import (
     other,
     unread_choice,
 )
-from history.dialects.vocabulary import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
-from history.dialects.writing import HOSTED, HOSTED_BY
+from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, LossCode, ToolChoice, joined
 from history.entries import Part, Reasoning, Text, ToolDefinition, ToolResult
 
 KNOWN = (
@@ -50,7 +50,7 @@ def decode_request(body: Mapping[str, Any], *, provider: str = "", at: datetime 
     )
 
 
-class _Reading(Reading):
+class _Reading(RequestDecoder):
     def system(self, given: Any) -> str:
         texts = []
         for block in _blocks(given):

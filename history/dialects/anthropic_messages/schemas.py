@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from history.dialects.loose import items, obj, string
-from history.dialects.vocabulary import joined
+from history.dialects.json_access import items, obj, string
+from history.dialects.types import joined
 
 TAKEN = frozenset({"type", "title", "description", "enum", "const", "required", "$ref"})
 FORMATS = frozenset(

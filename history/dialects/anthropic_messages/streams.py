@@ -5,25 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from history.dialects.anthropic_messages.replies import (
-    WORDS,
-    block_events,
-    decode_error,
-    decode_reply,
-    encode_error,
-    ended,
-    usage_from,
-    usage_to,
-)
-from history.dialects.finality import Finality
-from history.dialects.loose import obj, string, whole
-from history.dialects.replying import Replying
-from history.dialects.sse import sse
-from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
-from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.dialects.writing import arguments_of
-from history.entries import ToolDefinition
-from history.events import (
+from history.answers.events import (
     Ended,
     Event,
     Failed,
@@ -36,6 +18,24 @@ from history.events import (
     ToolCallPiece,
     UsageReported,
 )
+from history.dialects.anthropic_messages.replies import (
+    WORDS,
+    block_events,
+    decode_error,
+    decode_reply,
+    encode_error,
+    ended,
+    usage_from,
+    usage_to,
+)
+from history.dialects.encoder import arguments_of
+from history.dialects.finality import Finality
+from history.dialects.json_access import obj, string, whole
+from history.dialects.reply_encoder import Replying
+from history.dialects.sse import sse
+from history.dialects.streaming import BlockSequence, Closed, Grew, JsonStreamDecoder, Opened, PartNames, Step
+from history.dialects.types import StreamDecoder, StreamEncoder
+from history.entries import ToolDefinition
 
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
@@ -125,7 +125,7 @@ def stream_encoder(
 class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str) -> None:
         super().__init__(model=model, reply_id=reply_id)
-        self._row = Row()
+        self._row = BlockSequence()
         self._has_begun = False
 
     def write(self, piece: Piece) -> bytes:

@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from history.context import Context
-from history.context_entries import ContextEntry, Role
+from history.context.entries import ContextEntry, Role
+from history.dialects.encoder import Json, Writing, base64_of, media_in, schema_of, with_system_in_first_input
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER, signed
-from history.dialects.loose import without_empty
-from history.dialects.vocabulary import CallOptions, Encoded, LossCode
-from history.dialects.writing import Json, Writing, base64_of, media_in, schema_of, with_system_in_first_input
+from history.dialects.json_access import without_empty
+from history.dialects.types import CallOptions, Encoded, LossCode
 from history.entries import Media, Reasoning, ToolRequest, ToolResult
 
 # What Gemini documents for a call whose signature is lost.

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from history.assembly import end_reason
-from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
-from history.dialects.loose import count, obj, objs, string, whole
-from history.dialects.reading import arguments_text, as_other, call_id_for, from_base64
-from history.dialects.streaming import PartNames
-from history.dialects.writing import INVALID_JSON, arguments_of
-from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage, thawed
-from history.events import (
+from history.answers.assembly import end_reason
+from history.answers.events import (
     Beside,
     Ended,
     EndReason,
@@ -28,6 +22,12 @@ from history.events import (
     ToolCallPiece,
     UsageReported,
 )
+from history.dialects.encoder import INVALID_JSON, arguments_of
+from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
+from history.dialects.json_access import count, obj, objs, string, whole
+from history.dialects.request_decoder import arguments_text, as_other, call_id_for, from_base64
+from history.dialects.streaming import PartNames
+from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage, thawed
 
 DIALECT = "gemini-generate"
 PROVIDER = "gemini"

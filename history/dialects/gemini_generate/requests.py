@@ -7,14 +7,22 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from history.dialects.encoder import HOSTED, HOSTED_BY
 from history.dialects.gemini_generate.encoding import SENTINEL
 from history.dialects.gemini_generate.replies import DIALECT, PROVIDER
 from history.dialects.gemini_generate.schemas import as_json_schema
 from history.dialects.gemini_generate.spelling import in_one_spelling
-from history.dialects.loose import compact, items, number, obj, objs, string, whole, without_empty
-from history.dialects.reading import Reading, arguments_text, check_request, effort_for, extra_of, from_base64, other
-from history.dialects.vocabulary import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
-from history.dialects.writing import HOSTED, HOSTED_BY
+from history.dialects.json_access import compact, items, number, obj, objs, string, whole, without_empty
+from history.dialects.request_decoder import (
+    RequestDecoder,
+    arguments_text,
+    check_request,
+    effort_for,
+    extra_of,
+    from_base64,
+    other,
+)
+from history.dialects.types import AnswerForm, CallOptions, DecodedRequest, ToolChoice, joined
 from history.entries import Media, ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
 
 KNOWN = ("model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig")
@@ -49,7 +57,7 @@ def _written_out(content: Any) -> Any:
     return {"parts": [{"text": content}]} if isinstance(content, str) else content
 
 
-class _Reading(Reading):
+class _Reading(RequestDecoder):
     def __init__(self, *, provider: str, at: datetime | None) -> None:
         super().__init__(provider=provider, at=at)
         # Calls that came without an id, by name: the ids that were made for them.

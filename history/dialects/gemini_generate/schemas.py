@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from history.dialects.loose import items, obj
+from history.dialects.json_access import items, obj
 
 TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 UNSAID = ("type", "TYPE_UNSPECIFIED")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from history.dialects.loose import obj
+from history.dialects.json_access import obj
 
 # Of a message of the API: a name in either spelling, its camelCase, and the names below it.
 Names = dict[str, tuple[str, "Names"]]

@@ -5,23 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from history.dialects.finality import Finality
-from history.dialects.gemini_generate.replies import (
-    WORDS,
-    ReplyReader,
-    call_part,
-    chunk,
-    encode_error,
-    portable,
-    signed,
-)
-from history.dialects.loose import obj, objs, string
-from history.dialects.replying import Replying
-from history.dialects.sse import sse
-from history.dialects.streaming import Closed, Grew, JsonStreamDecoder, Opened, Row, Step
-from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.entries import ToolDefinition, Usage
-from history.events import (
+from history.answers.events import (
     Ended,
     Event,
     Failed,
@@ -32,6 +16,22 @@ from history.events import (
     TextPiece,
     ToolCallPiece,
 )
+from history.dialects.finality import Finality
+from history.dialects.gemini_generate.replies import (
+    WORDS,
+    ReplyReader,
+    call_part,
+    chunk,
+    encode_error,
+    portable,
+    signed,
+)
+from history.dialects.json_access import obj, objs, string
+from history.dialects.reply_encoder import Replying
+from history.dialects.sse import sse
+from history.dialects.streaming import BlockSequence, Closed, Grew, JsonStreamDecoder, Opened, Step
+from history.dialects.types import StreamDecoder, StreamEncoder
+from history.entries import ToolDefinition, Usage
 
 
 def stream_decoder(provider: str = "") -> StreamDecoder:
@@ -69,7 +69,7 @@ def stream_encoder(
 class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str) -> None:
         super().__init__(model=model, reply_id=reply_id)
-        self._row = Row()
+        self._row = BlockSequence()
         # A signature goes out with the call after it, or else by itself.
         self._signature = ""
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from history.context import Context
-from history.context_entries import ContextEntry
-from history.dialects.loose import without_empty
+from history.context.entries import ContextEntry
+from history.dialects.encoder import Json, base64_of, data_url, detail_of, with_system_in_first_input
+from history.dialects.json_access import without_empty
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
 from history.dialects.openai_common import OpenAIWriting
-from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
-from history.dialects.writing import Json, base64_of, data_url, detail_of, with_system_in_first_input
+from history.dialects.types import CallOptions, Encoded, LossCode, joined
 from history.entries import Media, Part, Reasoning, Text, ToolRequest, ToolResult, text_of
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.

@@ -6,14 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from history.assembly import end_reason
-from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
-from history.dialects.loose import compact, count, items, obj, objs, string, without_empty
-from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
-from history.dialects.stand_ins import input_of
-from history.dialects.writing import arguments_of, taking_text
-from history.entries import ModelOutput, ToolDefinition, ToolRequest, Usage
-from history.events import (
+from history.answers.assembly import end_reason
+from history.answers.events import (
     Beside,
     Ended,
     EndReason,
@@ -27,6 +21,12 @@ from history.events import (
     ToolCallPiece,
     UsageReported,
 )
+from history.dialects.custom_tools import input_of
+from history.dialects.encoder import arguments_of, taking_text
+from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason, read_body, refined
+from history.dialects.json_access import compact, count, items, obj, objs, string, without_empty
+from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
+from history.entries import ModelOutput, ToolDefinition, ToolRequest, Usage
 
 DIALECT = "openai-chat"
 PROVIDER = "openai"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from history.dialects.loose import items, number, obj, objs, string, truth, whole
+from history.dialects.json_access import items, number, obj, objs, string, truth, whole
 from history.dialects.openai_chat.replies import DIALECT, PROVIDER
 from history.dialects.openai_common import CHOICES, OpenAIReading, read_form, read_tool, session_hints
-from history.dialects.reading import arguments_text, check_request, extra_of, from_base64, other, unread_choice
-from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
+from history.dialects.request_decoder import arguments_text, check_request, extra_of, from_base64, other, unread_choice
+from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import Part, Reasoning, Text, ToolRequest
 
 KNOWN = (

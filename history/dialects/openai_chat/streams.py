@@ -5,28 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from history.assembly import NO_ARGUMENTS
-from history.dialects.finality import Finality
-from history.dialects.loose import obj, objs, string
-from history.dialects.openai_chat.replies import (
-    WORDS,
-    Calls,
-    decode_error,
-    decode_reply,
-    encode_error,
-    ended,
-    message_events,
-    usage_from,
-    usage_to,
-)
-from history.dialects.replying import Replying
-from history.dialects.sse import sse
-from history.dialects.stand_ins import input_of
-from history.dialects.streaming import JsonStreamDecoder
-from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.dialects.writing import taking_text
-from history.entries import ToolDefinition
-from history.events import (
+from history.answers.assembly import NO_ARGUMENTS
+from history.answers.events import (
     Beside,
     Ended,
     Event,
@@ -38,6 +18,26 @@ from history.events import (
     ToolCallPiece,
     UsageReported,
 )
+from history.dialects.custom_tools import input_of
+from history.dialects.encoder import taking_text
+from history.dialects.finality import Finality
+from history.dialects.json_access import obj, objs, string
+from history.dialects.openai_chat.replies import (
+    WORDS,
+    Calls,
+    decode_error,
+    decode_reply,
+    encode_error,
+    ended,
+    message_events,
+    usage_from,
+    usage_to,
+)
+from history.dialects.reply_encoder import Replying
+from history.dialects.sse import sse
+from history.dialects.streaming import JsonStreamDecoder
+from history.dialects.types import StreamDecoder, StreamEncoder
+from history.entries import ToolDefinition
 
 DONE = sse("[DONE]")
 

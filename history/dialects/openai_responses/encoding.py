@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from history.context import Context
-from history.context_entries import ContextEntry
-from history.dialects.loose import without_empty
+from history.context.entries import ContextEntry
+from history.dialects.encoder import Json, data_url, detail_of, media_in, untold_error, with_system_in_first_input
+from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIWriting
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER
-from history.dialects.vocabulary import CallOptions, Encoded, LossCode, joined
-from history.dialects.writing import Json, data_url, detail_of, media_in, untold_error, with_system_in_first_input
+from history.dialects.types import CallOptions, Encoded, LossCode, joined
 from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from history.assembly import end_reason
-from history.dialects.failures import read_body
-from history.dialects.loose import compact, count, obj, objs, string, without_empty
-from history.dialects.openai_chat.replies import decode_error as decode_error
-from history.dialects.openai_chat.replies import encode_error as encode_error
-from history.dialects.reading import as_other
-from history.dialects.stand_ins import StandIn, input_of
-from history.dialects.streaming import PartNames
-from history.dialects.writing import stand_ins
-from history.entries import ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
-from history.events import (
+from history.answers.assembly import end_reason
+from history.answers.events import (
     Ended,
     EndReason,
     Event,
@@ -27,6 +18,15 @@ from history.events import (
     ToolCallPiece,
     UsageReported,
 )
+from history.dialects.custom_tools import StandIn, input_of
+from history.dialects.encoder import stand_ins
+from history.dialects.failures import read_body
+from history.dialects.json_access import compact, count, obj, objs, string, without_empty
+from history.dialects.openai_chat.replies import decode_error as decode_error
+from history.dialects.openai_chat.replies import encode_error as encode_error
+from history.dialects.request_decoder import as_other
+from history.dialects.streaming import PartNames
+from history.entries import ModelOutput, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage
 
 DIALECT = "openai-responses"
 PROVIDER = "openai"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from history.dialects.loose import compact, number, obj, objs, string, truth, whole
+from history.dialects.json_access import compact, number, obj, objs, string, truth, whole
 from history.dialects.openai_common import CHOICES, OpenAIReading, read_form, read_tool, session_hints
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER, call_of, reasoning_extra, reasoning_text
-from history.dialects.reading import check_request, extra_of, other, unread_choice
-from history.dialects.vocabulary import CallOptions, DecodedRequest, joined
+from history.dialects.request_decoder import check_request, extra_of, other, unread_choice
+from history.dialects.types import CallOptions, DecodedRequest, joined
 from history.entries import Part, Reasoning, Text
 
 KNOWN = (

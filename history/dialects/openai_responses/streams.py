@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from history.answers.events import (
+    Ended,
+    Event,
+    Failed,
+    MediaPiece,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+)
+from history.dialects.custom_tools import input_of
+from history.dialects.encoder import stand_ins
 from history.dialects.finality import Finality
-from history.dialects.loose import obj, objs, string
+from history.dialects.json_access import obj, objs, string
 from history.dialects.openai_common import INPUT_CLOSES, INPUT_OPENS, piece_of_input
 from history.dialects.openai_responses.replies import (
     CUSTOM,
@@ -27,25 +41,20 @@ from history.dialects.openai_responses.replies import (
     response,
     usage_to,
 )
-from history.dialects.replying import Replying
+from history.dialects.reply_encoder import Replying
 from history.dialects.sse import sse
-from history.dialects.stand_ins import input_of
-from history.dialects.streaming import Block, Closed, Grew, JsonStreamDecoder, Opened, PartNames, Row, Step
-from history.dialects.vocabulary import StreamDecoder, StreamEncoder
-from history.dialects.writing import stand_ins
-from history.entries import ToolDefinition
-from history.events import (
-    Ended,
-    Event,
-    Failed,
-    MediaPiece,
-    OtherPiece,
-    Piece,
-    ReasoningPiece,
-    Started,
-    TextPiece,
-    ToolCallPiece,
+from history.dialects.streaming import (
+    BlockSequence,
+    Closed,
+    Grew,
+    JsonStreamDecoder,
+    OpenBlock,
+    Opened,
+    PartNames,
+    Step,
 )
+from history.dialects.types import StreamDecoder, StreamEncoder
+from history.entries import ToolDefinition
 
 Json = dict[str, Any]
 
@@ -192,7 +201,7 @@ class _Encoder(Replying):
     def __init__(self, *, model: str, reply_id: str, created: int, tools: Sequence[ToolDefinition]) -> None:
         super().__init__(model=model, reply_id=reply_id)
         self._created, self._stand_ins = created, stand_ins(tools)
-        self._row = Row()
+        self._row = BlockSequence()
         self._items: list[Json] = []
         self._has_begun = False
         self._number = -1
@@ -268,7 +277,7 @@ class _Encoder(Replying):
             case _:
                 return "msg"
 
-    def _item(self, block: Block) -> Json:
+    def _item(self, block: OpenBlock) -> Json:
         """The item as far as it is written."""
         name = f"{self.reply_id}_{block.index}"
         match block.started:
@@ -302,7 +311,7 @@ class _Encoder(Replying):
             case _:
                 return b""
 
-    def _told(self, block: Block, kind: str, within: Json) -> bytes:
+    def _told(self, block: OpenBlock, kind: str, within: Json) -> bytes:
         """The whole of what the deltas brought."""
         text = block.text("text")
         if kind == "ctc":  # only all of it tells the text

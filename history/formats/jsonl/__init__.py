@@ -19,15 +19,15 @@ after a restore by `history verify`.
 from history.formats.jsonl.lines import FORMAT, VERSION, is_header
 from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.restoring import restore
-from history.formats.jsonl.sections import Section, register_section, sections
-from history.formats.jsonl.writing import Writer
+from history.formats.jsonl.sections import ExtraSection, register_section, sections
+from history.formats.jsonl.writing import JsonlWriter
 
 __all__ = [
     "FORMAT",
     "VERSION",
+    "ExtraSection",
+    "JsonlWriter",
     "Restored",
-    "Section",
-    "Writer",
     "is_header",
     "register_section",
     "restore",

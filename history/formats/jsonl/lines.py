@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from history.bodies import dump
+from history.db.packing import dump
 from history.formats.base import FormatError, gettext_noop
 from history.formats.sources import check_values
 

@@ -9,18 +9,18 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from history import projections
-from history.bodies import MissingBlob, attachments_of, blobs_in, dump, unpack
+from history.db.bulk import fitting_text
+from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, HeadMoved
 from history.formats.base import FormatError, gettext_noop
-from history.formats.jsonl.facts import call_fields, dropped_fields, hash_of, mapping, whole
 from history.formats.jsonl.lines import likely, time_of
-from history.formats.jsonl.people import People
+from history.formats.jsonl.owners import People
+from history.formats.jsonl.serialise import call_fields, dropped_fields, hash_of, mapping, whole
 from history.formats.sources import MAX_CONVERSATION as MAX_BLOB
 from history.formats.sources import MEGABYTE, check_values
 from history.models import Blob
-from history.rows import fitting_text
-from history.seals import digest_of, seal_of
+from history.models.seals import digest_of, seal_of
+from history.record import projections
 
 
 @dataclass(frozen=True, slots=True)

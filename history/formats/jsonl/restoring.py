@@ -11,22 +11,23 @@ from uuid import UUID
 from django.db import DataError, IntegrityError
 from django.utils import timezone
 
-from history import redaction, retention, storage
-from history.bodies import MissingBlob
+from history import redaction, retention
+from history.db.packing import MissingBlob
 from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes, gettext_noop
 from history.formats.jsonl import storing
-from history.formats.jsonl.facts import exchange_fields, id_of, session_fields, whole
-from history.formats.jsonl.incoming import Incoming, Known
 from history.formats.jsonl.lines import check_header, read_line
-from history.formats.jsonl.people import People
+from history.formats.jsonl.owners import People
 from history.formats.jsonl.reading import EntryReader, Laid, Payloads
 from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.sections import sections
-from history.marked import Said, why_of
+from history.formats.jsonl.serialise import exchange_fields, id_of, session_fields, whole
+from history.formats.jsonl.session_buffer import Incoming, StoredSession
 from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, AuditEvent, Session
-from history.recorder import refuse_when_off
-from history.redaction_files import redacted_files
+from history.record import writer
+from history.record.recorder import refuse_when_off
+from history.redaction.files import redacted_files
+from history.text.lazy import LazyText, why_of
 
 BATCH = 300
 BATCH_BYTES = 4_000_000
@@ -101,7 +102,7 @@ class _Restore:
         yield from self._store()
         for target, pointing in self.waiting.items():
             for session_id, name in pointing:
-                what = Said(gettext_noop("the session that it points to (%(name)s) is not here"), name=name)
+                what = LazyText(gettext_noop("the session that it points to (%(name)s) is not here"), name=name)
                 yield Restored(
                     session=session_id, outcome="noted", notes=(Note(level="lost", what=what, where=str(target)),)
                 )
@@ -130,7 +131,7 @@ class _Restore:
         elif kind in sections():
             yield self._take_section(sections()[kind], value)
         elif kind not in ("end", "header"):
-            why = Said(gettext_noop("a line of an unknown kind was left out: %(kind)s"), kind=repr(kind))
+            why = LazyText(gettext_noop("a line of an unknown kind was left out: %(kind)s"), kind=repr(kind))
             yield Restored(session=None, outcome="noted", why=why)
 
     def _complain(self, problem: str) -> Iterator[Restored]:
@@ -192,7 +193,7 @@ class _Restore:
 
     def _incoming(self, value: Mapping[str, Any]) -> Incoming:
         notes = Notes()
-        fields = storage.kept_fields(session_fields(value), recording=self.recording)
+        fields = writer.kept_fields(session_fields(value), recording=self.recording)
         owner = self.people.named(value.get("owner"))
         if not self.people.is_operator:
             fields |= {"hold": False, "hidden_at": None}
@@ -230,7 +231,7 @@ class _Restore:
         elif found.hidden_at in (IN_THE_MAKING, BEYOND_RECALL):
             raise FormatError(gettext_noop("the session is just being restored or removed: try again in a minute"))
         else:
-            incoming.known = Known(found)
+            incoming.known = StoredSession(found)
 
     def _end(self, value: Mapping[str, Any] | None) -> None:
         if self.current is not None:
@@ -256,7 +257,7 @@ class _Restore:
 
     def _take_section(self, section: Any, value: Mapping[str, Any]) -> Restored:
         if not self.people.is_operator:
-            only = Said(gettext_noop("only the operator restores lines of %(name)s"), name=repr(section.name))
+            only = LazyText(gettext_noop("only the operator restores lines of %(name)s"), name=repr(section.name))
             return Restored(session=None, outcome="noted", why=only)
         why = section.take({name: item for name, item in value.items() if name != "type"})
         title = f"{section.name} {value.get('name', '')}".strip()
@@ -291,7 +292,7 @@ class _Restore:
             try:
                 storing.store([incoming], blobs=(), people=self.people)
             except REFUSALS as error:
-                incoming.refused = Said(gettext_noop("it could not be stored: %(error)s"), error=why_of(error))
+                incoming.refused = LazyText(gettext_noop("it could not be stored: %(error)s"), error=why_of(error))
                 storing.clear(incoming.id)
 
     def _link(self, incoming: Incoming) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ExtraSection:
     """`name` is the `type` of its lines. `take` makes one again, and says why where it did not ("" if it did)."""
 
     name: str
@@ -19,12 +19,12 @@ class Section:
     take: Callable[[Mapping[str, Any]], str]
 
 
-_sections: dict[str, Section] = {}
+_sections: dict[str, ExtraSection] = {}
 
 
-def register_section(section: Section) -> None:
+def register_section(section: ExtraSection) -> None:
     _sections[section.name] = section
 
 
-def sections() -> Mapping[str, Section]:
+def sections() -> Mapping[str, ExtraSection]:
     return dict(sorted(_sections.items()))

@@ -14,17 +14,18 @@ from uuid import UUID
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from history import audit, storage, tallies
-from history.bodies import blobs_in, dump
+from history.access import audit
+from history.db.packing import blobs_in, dump
+from history.db.transactions import writing
 from history.formats.base import FormatError, Notes, gettext_noop
-from history.formats.jsonl.facts import exchange_fields, id_of
-from history.formats.jsonl.incoming import Incoming
-from history.formats.jsonl.laying import Laying
-from history.formats.jsonl.people import People
+from history.formats.jsonl.insert_entries import Laying
+from history.formats.jsonl.owners import People
+from history.formats.jsonl.serialise import exchange_fields, id_of
+from history.formats.jsonl.session_buffer import Incoming
 from history.models import IN_THE_MAKING, Blob, EarlierTry, Exchange, Message, Session
+from history.models.seals import title_mark_of
+from history.record import daily_counts, writer
 from history.retention import removal
-from history.seals import title_mark_of
-from history.transactions import writing
 
 FACTS = ("model", "metadata", "cost", "last_activity_at")
 MARKS = ("title", "agent", "pinned_at", "archived_at", "marked_at")
@@ -34,7 +35,7 @@ def store(batch: Sequence[Incoming], *, blobs: Sequence[Blob], people: People) -
     """All of it or nothing."""
     with writing():
         if blobs:
-            storage.store_blobs(blobs)
+            writer.store_blobs(blobs)
         going_on = [incoming for incoming in batch if not incoming.refused]
         for incoming in going_on:
             if incoming.known is None and not incoming.is_begun:
@@ -72,15 +73,15 @@ def _begin(incoming: Incoming) -> None:
 
 def _lay(batch: Sequence[Incoming]) -> None:
     writing_to = [incoming for incoming in batch if incoming.entries]
-    locked = storage.lock((incoming.id for incoming in writing_to), in_the_making=True) if writing_to else {}
+    locked = writer.lock((incoming.id for incoming in writing_to), in_the_making=True) if writing_to else {}
     layings = {pk: Laying(session) for pk, session in locked.items()}
     for incoming in writing_to:
         for laid in incoming.entries:
             layings[incoming.id].lay(laid)
-    storage.flush(list(layings.values()))
+    writer.flush(list(layings.values()))
     for laying in layings.values():
         laying.write_calls()
-    storage.save_sessions([laying.session for laying in layings.values()])
+    writer.save_sessions([laying.session for laying in layings.values()])
     for incoming in writing_to:
         if incoming.is_over:
             layings[incoming.id].close()
@@ -94,7 +95,7 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     ids = people.exchange_ids(id_of(facts, "id") for facts in incoming.exchanges)
     made = [_exchange(facts, incoming, people, messages, ids) for facts in incoming.exchanges]
     list(Session.objects.select_for_update().filter(pk=incoming.id).values_list("pk"))  # one restore at a time
-    with tallies.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
+    with daily_counts.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
         Exchange.objects.bulk_create(made, ignore_conflicts=True)
     ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     _store_tries([exchange for exchange in made if exchange.pk in ours])
@@ -132,7 +133,7 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
     with writing():
         key = people.key(facts.get("key"), owner=owner, notes=Notes())
         exchange = Exchange(owner=owner, api_key=key, heartbeat_at=fields["ended_at"], **fields)
-        with tallies.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
+        with daily_counts.recounting(exchanges=Exchange.objects.filter(pk=exchange.pk)):
             exchange.save(force_insert=True)
         names = blobs_in(dump(exchange.inputs))
         if names:
@@ -180,7 +181,7 @@ def _finish(incoming: Incoming, people: People) -> None:
             trimmed = {"through": incoming.trimmed_through, "entries": 0, "seal": seal, "kept": incoming.kept}
             audit.record("trim", session=incoming.id, restored=True, **trimmed)
         _tell_state(incoming)
-        storage.change(incoming.id, hidden_at=incoming.fields.get("hidden_at"))
+        writer.change(incoming.id, hidden_at=incoming.fields.get("hidden_at"))
     else:
         _follow(incoming)
 
@@ -201,7 +202,7 @@ def _follow(incoming: Incoming) -> None:
         names += MARKS
         incoming.is_marked = True
     if names:
-        storage.change(incoming.id, **{name: incoming.fields.get(name) for name in names})
+        writer.change(incoming.id, **{name: incoming.fields.get(name) for name in names})
     if "title" in names:
         mark = title_mark_of(incoming.id, incoming.fields.get("title") or "")
         audit.record("rename", session=incoming.id, restored=True, title=mark.hex())
@@ -214,6 +215,6 @@ def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
     if found is None or not people.may_point_to(found):
         return False
     forks = Session.objects.filter(pk=session_id) if name == "forked_from" else Session.objects.none()
-    with tallies.recounting_copies(forks):
-        storage.change(session_id, **{name: target})
+    with daily_counts.recounting_copies(forks):
+        writer.change(session_id, **{name: target})
     return True

@@ -10,11 +10,11 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from history.formats.base import Notes, gettext_noop
-from history.formats.jsonl.facts import dropped_facts, entry_facts, exchange_facts, loose_facts, session_facts
 from history.formats.jsonl.lines import HEADER, entry_line, line_of
 from history.formats.jsonl.sections import sections
+from history.formats.jsonl.serialise import dropped_facts, entry_facts, exchange_facts, loose_facts, session_facts
 from history.models import Blob, Exchange, Message, Session, ToolCall
-from history.seals import digest_of
+from history.models.seals import digest_of
 
 PAGE = 200
 PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
@@ -25,7 +25,7 @@ COLUMNS = ("content", "fingerprint")  # that nobody needs here
 
 
 @dataclass
-class Writer:
+class JsonlWriter:
     """The lines of one file. What was written before decides only which blobs are written again: not at all."""
 
     notes: Notes = field(default_factory=Notes)

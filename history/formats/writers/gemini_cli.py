@@ -17,7 +17,7 @@ from typing import Any
 from history.entries import Gap, Media, ModelInput, ModelOutput, Reasoning, Summary, Text, Usage
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
-    Call,
+    ExportedCall,
     arguments_of,
     as_json,
     bytes_of,
@@ -27,8 +27,8 @@ from history.formats.writers.path import (
     where,
     zulu,
 )
-from history.marked import Said
 from history.models import Session
+from history.text.lazy import LazyText
 
 STATUSES = {"success": "success", "failed": "error", "skipped": "cancelled", "interrupted": "cancelled"}
 SUBJECT = re.compile(r"\A\*\*(?P<subject>[^*\n]{1,200})\*\*\s*", re.ASCII)
@@ -90,12 +90,12 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
         elif isinstance(entry, Summary | Gap) and entry.text:
             notes(
                 "repaired",
-                Said(gettext_noop("a %(kind)s became a message of the program"), kind=entry.kind),
+                LazyText(gettext_noop("a %(kind)s became a message of the program"), kind=entry.kind),
                 where=place,
             )
             yield {**common, "type": "info", "content": entry.text}
         else:
-            notes("lost", Said(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
+            notes("lost", LazyText(gettext_noop("entries of the kind %(kind)s"), kind=entry.kind), where=place)
 
 
 def _content(entry: ModelInput, notes: Notes, place: str) -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def _media(part: Media, notes: Notes, place: str) -> list[dict[str, Any]]:
     return [{"inlineData": {"mimeType": part.media_type, "data": data}}]
 
 
-def _answer(entry: ModelOutput, calls: tuple[Call, ...], notes: Notes, place: str) -> dict[str, Any]:
+def _answer(entry: ModelOutput, calls: tuple[ExportedCall, ...], notes: Notes, place: str) -> dict[str, Any]:
     note_parts(entry.parts, notes, place, reasoning=False)
     if entry.status != "complete":
         notes("lost", gettext_noop("that an answer was cut off or failed"), where=place)
@@ -144,7 +144,7 @@ def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> d
     return {"subject": subject, "description": description, "timestamp": zulu(entry.at)}
 
 
-def _call(call: Call, entry: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
+def _call(call: ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
     request, result = call.request, call.result
     told: dict[str, Any] = {"id": request.call_id, "name": request.name, "args": arguments_of(request, notes)}
     if result is not None:

@@ -12,14 +12,14 @@ from typing import Any
 from django.conf import settings
 from django.template.loader import render_to_string
 
-from history import unkept
-from history.bodies import clean
+from history.db.packing import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import Said, bytes_of, said_in, unkept_in, where
+from history.formats.writers.path import ExportedEntry, bytes_of, said_in, unkept_in, where
 from history.formats.writers.words import speaker
-from history.media import IMAGES, media_type_of
 from history.models import Session
+from history.text.media_types import IMAGES, media_type_of
+from history.transcripts import unrecorded_answers
 
 LARGEST_PICTURE = 5_000_000
 STYLES = ("tokens.css", "prose.css", "export.css")
@@ -42,7 +42,7 @@ def _styles() -> str:
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in STYLES)
 
 
-def _shown(said: Said, notes: Notes, place: str) -> dict[str, Any]:
+def _shown(said: ExportedEntry, notes: Notes, place: str) -> dict[str, Any]:
     entry = said.entry
     parts = entry.parts if isinstance(entry, ModelInput | ModelOutput) else ()
     for call in said.calls:
@@ -55,7 +55,7 @@ def _shown(said: Said, notes: Notes, place: str) -> dict[str, Any]:
         "speaker": clean(speaker(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
-        "told": unkept.words() if unkept.is_without_words(entry) else told,
+        "told": unrecorded_answers.words() if unrecorded_answers.is_without_words(entry) else told,
     }
 
 

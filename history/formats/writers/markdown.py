@@ -9,14 +9,14 @@ from itertools import chain
 
 from django.utils.translation import gettext as _
 
-from history import unkept
-from history.bodies import clean
+from history.db.packing import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import Call, Said, said_in, unkept_in, where
+from history.formats.writers.path import ExportedCall, ExportedEntry, said_in, unkept_in, where
 from history.formats.writers.words import speaker
-from history.marked import Said as Sentence
 from history.models import Session
+from history.text.lazy import LazyText as Sentence
+from history.transcripts import unrecorded_answers
 
 FENCES = re.compile(r"`{3,}")
 
@@ -39,13 +39,13 @@ def _head(session: Session) -> str:
     return f"# {title}\n\n" + "".join(f"- {name}: {fact}\n" for name, fact in facts.items() if fact)
 
 
-def _entry(said: Said, notes: Notes, place: str) -> str:
+def _entry(said: ExportedEntry, notes: Notes, place: str) -> str:
     entry = said.entry
     head = f"\n## {speaker(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
     if isinstance(entry, ModelInput | ModelOutput):
         told = [_part(part, notes, place) for part in entry.parts] + [_call(call, notes, place) for call in said.calls]
-        if unkept.is_without_words(entry):
-            told.insert(0, f"*{unkept.words()}*")
+        if unrecorded_answers.is_without_words(entry):
+            told.insert(0, f"*{unrecorded_answers.words()}*")
         if isinstance(entry, ModelOutput) and entry.status != "complete":
             told.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
         return "\n".join([head, *(f"{text}\n" for text in told if text)])
@@ -75,7 +75,7 @@ def _part(part: Part, notes: Notes, place: str) -> str:
     return ""
 
 
-def _call(call: Call, notes: Notes, place: str) -> str:
+def _call(call: ExportedCall, notes: Notes, place: str) -> str:
     request = call.request
     told = [f"**🔧 {request.name}** – {call.status}", fenced(_pretty(request.arguments), "json")]
     if call.result is not None:

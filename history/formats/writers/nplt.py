@@ -13,9 +13,18 @@ from typing import Any
 from history.context import SYSTEM_CHANNEL
 from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thawed
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import Call, Said, arguments_of, as_json, indented, note_parts, said_in, where
-from history.marked import Said as Sentence
+from history.formats.writers.path import (
+    ExportedCall,
+    ExportedEntry,
+    arguments_of,
+    as_json,
+    indented,
+    note_parts,
+    said_in,
+    where,
+)
 from history.models import Session
+from history.text.lazy import LazyText as Sentence
 
 
 def file_name(session: Session) -> str:
@@ -35,7 +44,7 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
 
 def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
     waiting: list[dict[str, Any]] = []  # calls of answers that said nothing themselves
-    last: Said | None = None
+    last: ExportedEntry | None = None
     for said in said_in(session, notes):
         entry, place = said.entry, where(session, said.seq)
         if isinstance(entry, ModelOutput):
@@ -78,7 +87,7 @@ def _message(role: str, content: str, at: datetime, calls: list[dict[str, Any]],
     return {"role": role, "content": content, "timestamp": _time(at), "tool_calls": calls, "metadata": metadata}
 
 
-def _call(call: Call, answer: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
+def _call(call: ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
     result = call.result
     if result is not None:
         note_parts(result.parts, notes, place)

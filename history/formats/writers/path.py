@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from history import paths
 from history.entries import (
     CONVERSATION,
     LEAVES,
@@ -25,14 +24,15 @@ from history.entries import (
 )
 from history.formats.base import Notes, gettext_noop
 from history.models import Blob, Message, Session
-from history.reading import read_nodes
-from history.unkept import unkept_answer
+from history.record import paths
+from history.record.loading import read_nodes
+from history.transcripts.unrecorded_answers import unkept_answer
 
 PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ExportedCall:
     request: ToolRequest
     result: ToolResult | None
     is_cut_off: bool
@@ -49,12 +49,12 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ExportedEntry:
     """An entry on the path. Results stand with the answer that asked for them; what nobody asked for, by itself."""
 
     seq: int
     entry: Entry
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ExportedCall, ...] = ()
 
 
 def path_of(session: Session) -> Iterator[Node]:
@@ -65,17 +65,17 @@ def path_of(session: Session) -> Iterator[Node]:
         last = page[-1].seq
 
 
-def said_in(session: Session, notes: Notes) -> Iterator[Said]:
+def said_in(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
     """The same with calls and results together. What stands beside the path, or was dropped, is noted."""
     note_beside(session, notes)
     asking: Node | None = None  # an answer whose calls wait for their results
-    between: list[Said] = []  # what stands between the two
+    between: list[ExportedEntry] = []  # what stands between the two
     for node in path_of(session):
         entry = node.entry
         if isinstance(entry, Gap) and entry.metadata.get("dropped"):
             notes("lost", gettext_noop("texts that were dropped by policy"), where=where(session, node.seq))
         if asking is not None and entry.kind not in CONVERSATION:
-            between.append(Said(node.seq, entry))
+            between.append(ExportedEntry(node.seq, entry))
             continue
         answer = entry if asking is not None and isinstance(entry, ToolResults) else None
         if asking is not None:
@@ -84,15 +84,15 @@ def said_in(session: Session, notes: Notes) -> Iterator[Said]:
         if isinstance(entry, ModelOutput) and entry.tool_requests:
             asking = node
         elif answer is None:
-            yield Said(node.seq, entry)
+            yield ExportedEntry(node.seq, entry)
     if asking is not None:
         yield from [_with_results(asking, None), *between]
 
 
-def unkept_in(session: Session) -> Iterator[Said]:
+def unkept_in(session: Session) -> Iterator[ExportedEntry]:
     """For formats that people read: that the last question was answered, where the answer was not kept."""
     if (answer := unkept_answer(session)) is not None:
-        yield Said(session.head, answer)
+        yield ExportedEntry(session.head, answer)
 
 
 def note_beside(session: Session, notes: Notes) -> None:
@@ -117,7 +117,7 @@ def where(session: Session, seq: int) -> str:
     return f"{session.pk} #{seq}"
 
 
-def _with_results(node: Node, answer: ToolResults | None) -> Said:
+def _with_results(node: Node, answer: ToolResults | None) -> ExportedEntry:
     """Models reuse ids: each result is given away once, in the order asked."""
     output = node.entry
     assert isinstance(output, ModelOutput)
@@ -127,8 +127,8 @@ def _with_results(node: Node, answer: ToolResults | None) -> Said:
         match = next((result for result in waiting if result.call_id == request.call_id), None)
         if match is not None:
             waiting.remove(match)
-        calls.append(Call(request, match, output.status != "complete"))
-    return Said(node.seq, output, tuple(calls))
+        calls.append(ExportedCall(request, match, output.status != "complete"))
+    return ExportedEntry(node.seq, output, tuple(calls))
 
 
 # Small things that several formats need.

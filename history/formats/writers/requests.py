@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from history.context import Context, ContextOptions, render_context
-from history.context_entries import ContextEntry, Role
+from history.context.entries import ContextEntry, Role
+from history.context.repair import SENTENCES as OF_REPAIRS
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thawed
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import as_json, bytes_of, note_beside
-from history.marked import Said
 from history.models import Session
-from history.repair import SENTENCES as OF_REPAIRS
-from history.selectors import snapshot
+from history.record.selectors import snapshot
+from history.text.lazy import LazyText
 
 ALL = ContextOptions(max_turns=None)
 
@@ -64,7 +64,7 @@ def context_of(session: Session, notes: Notes) -> Context:
     )
     context = render_context(replace(taken, nodes=spoken), ALL)
     for remark in context.report.remarks:
-        notes("repaired", Said(OF_REPAIRS[remark.code], **remark.values), where=str(session.pk))
+        notes("repaired", LazyText(OF_REPAIRS[remark.code], **remark.values), where=str(session.pk))
     return context
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from io import StringIO
 from typing import Any
 
-from history.bodies import clean
+from history.db.packing import clean
 from history.entries import Entry, ModelInput, ModelOutput
 from history.formats.base import Notes
-from history.formats.writers.path import Call, note_parts, said_in, where
+from history.formats.writers.path import ExportedCall, note_parts, said_in, where
 from history.models import Session
 
 COLUMNS = (
@@ -47,7 +47,7 @@ def _answer(entry: Entry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in names} | counted
 
 
-def _call(call: Call) -> dict[str, Any]:
+def _call(call: ExportedCall) -> dict[str, Any]:
     request, result = call.request, call.result
     told = {"kind": "tool_call", "role": "tool", "tool": request.name, "call_id": request.call_id}
     told |= {"arguments": request.arguments, "status": call.status}

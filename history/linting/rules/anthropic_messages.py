@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from history.linting.rules.words import ODD, OF_TOOLS, REJECTED, Written
-from history.marked import gettext_noop as _
+from history.text.lazy import gettext_noop as _
 
 NO_RESULT = "`tool_use` ids were found without `tool_result` blocks immediately after"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from history.linting.values import Severity
-from history.marked import gettext_noop as _
+from history.linting.values import LintSeverity
+from history.text.lazy import gettext_noop as _
 
-Written = dict[str, tuple[Severity, str, str]]
+Written = dict[str, tuple[LintSeverity, str, str]]
 
-REJECTED, ODD = Severity.REJECTED, Severity.ODD
+REJECTED, ODD = LintSeverity.REJECTED, LintSeverity.ODD
 
 
 OF_TOOLS: Written = {

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from history import keys
+from history.access import keys
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 

@@ -15,10 +15,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from history.listing import sessions_beginning_with
+from history.access.permissions import Purpose
+from history.access.permissions import sessions_for as sessions_of_viewer
 from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Session
-from history.rights import Purpose
-from history.rights import sessions_for as sessions_of_viewer
+from history.record.listing import sessions_beginning_with
 
 Options = Mapping[str, Any]
 

@@ -8,13 +8,14 @@ from django.contrib.auth.models import AbstractUser
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
-from history import changes, retention
+from history import retention
+from history.access.permissions import Purpose
+from history.access.reasons import ReasonNeeded, checked, is_own
 from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
 from history.models import Session
-from history.opening import ReasonNeeded, checked, is_own
-from history.rights import Purpose
+from history.sessions import actions
 
 HELP = "Delete sessions: into the trash, or for good with --erase. A dry run unless --yes is given."
 
@@ -64,7 +65,7 @@ def _outcome(session: Session, actor: AbstractUser | None, options: Options) -> 
         return "would be erased" if options["erase"] else "would be hidden"
     try:
         if not options["erase"]:
-            return "hidden" if changes.delete(session, by=actor, reason=options["reason"]) else "hidden before"
+            return "hidden" if actions.delete(session, by=actor, reason=options["reason"]) else "hidden before"
         retention.erase(session, actor=actor, reason=options["reason"])
     except retention.UnderHold:
         return "held"

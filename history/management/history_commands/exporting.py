@@ -10,14 +10,14 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
-from history.exporting import Export, Report, Selection, begin
+from history.exporting import Export, ExportReport, Selection, begin
 from history.formats.all_exporters import EXPORTERS
-from history.listing import ListFilters
+from history.formats.note_texts import level_word, note_words
 from history.management.history_commands.asked import Options, add_viewer, end_moment, moment, session_named, viewer_of
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream, is_a_terminal
 from history.models import Session
-from history.wording import level_word, note_words
+from history.record.listing import ListFilters
 
 HELP = "Export sessions: all of them, those that are named, or those that filters leave."
 
@@ -131,7 +131,7 @@ def _write_file(path: Path, pieces: Iterable[bytes]) -> None:
         begun.unlink(missing_ok=True)
 
 
-def _tell(report: Report, options: Options, err: Stream) -> None:
+def _tell(report: ExportReport, options: Options, err: Stream) -> None:
     if options["json"]:
         print_json_line(err, report.to_json())
         return

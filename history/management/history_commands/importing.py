@@ -10,25 +10,25 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history import importing
-from history.importing import Item, Outcome, Report
-from history.keys import NotAllowedError, first_staff_user
+from history.access.keys import NotAllowedError, first_staff_user
+from history.formats.note_texts import filled_in, level_word, note_words, worded
+from history.importing import ImportItem, ImportOutcome, ImportReport
 from history.management.history_commands.asked import Options, user_named
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream, print_table
-from history.wording import filled_in, level_word, note_words, worded
 
 HELP = "Import conversations of other products, and exports of Parley: files, folders, archives."
 
 STYLES = {
-    Outcome.IMPORTED: "green",
-    Outcome.GROWN: "green",
-    Outcome.THERE: "dim",
-    Outcome.REFUSED: "bold red",
-    Outcome.NOTED: "yellow",
-    Outcome.IGNORED: "dim",
+    ImportOutcome.IMPORTED: "green",
+    ImportOutcome.GROWN: "green",
+    ImportOutcome.THERE: "dim",
+    ImportOutcome.REFUSED: "bold red",
+    ImportOutcome.NOTED: "yellow",
+    ImportOutcome.IGNORED: "dim",
 }
 # Not told one by one unless somebody asks for more words.
-QUIET = frozenset({Outcome.THERE, Outcome.IGNORED})
+QUIET = frozenset({ImportOutcome.THERE, ImportOutcome.IGNORED})
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -58,8 +58,8 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
             dry_run=options["dry_run"],
         )
     _print_report(report, options, out=out, err=err)
-    if report[Outcome.REFUSED]:
-        raise CommandError(_("Refused: %(count)s. The reasons are above.") % {"count": report[Outcome.REFUSED]})
+    if report[ImportOutcome.REFUSED]:
+        raise CommandError(_("Refused: %(count)s. The reasons are above.") % {"count": report[ImportOutcome.REFUSED]})
 
 
 def _size(path: Path) -> int:
@@ -75,7 +75,7 @@ def _first_of_the_staff() -> AbstractUser:
         raise CommandError(_("There is nobody to own it: name somebody with --owner."), returncode=2) from None
 
 
-def _print_item(item: Item, options: Options, out: Stream) -> None:
+def _print_item(item: ImportItem, options: Options, out: Stream) -> None:
     if options["json"]:
         print_json_line(out, item.as_json())
         return
@@ -90,17 +90,17 @@ def _print_item(item: Item, options: Options, out: Stream) -> None:
         print_line(out, (level_word(note.level), "dim"), f"  {note_words(note)}", indent=4)
 
 
-def _print_report(report: Report, options: Options, *, out: Stream, err: Stream) -> None:
+def _print_report(report: ImportReport, options: Options, *, out: Stream, err: Stream) -> None:
     if options["json"]:
         print_json_line(out, {"dry_run": options["dry_run"], "report": report.as_json()})
         return
     rows: list[tuple[Any, Any]] = [
-        (_("imported"), report[Outcome.IMPORTED]),
-        (_("grown"), report[Outcome.GROWN]),
-        (_("already there"), report[Outcome.THERE]),
+        (_("imported"), report[ImportOutcome.IMPORTED]),
+        (_("grown"), report[ImportOutcome.GROWN]),
+        (_("already there"), report[ImportOutcome.THERE]),
         (_("repaired among these"), report.repaired),
-        (_("refused"), report[Outcome.REFUSED]),
-        (_("files without a conversation"), report[Outcome.IGNORED]),
+        (_("refused"), report[ImportOutcome.REFUSED]),
+        (_("files without a conversation"), report[ImportOutcome.IGNORED]),
         (_("entries stored"), report.entries),
     ]
     print_table(out, (_("conversations"), _("count")), [(words, f"{count:,}") for words, count in rows])

@@ -9,14 +9,22 @@ from pathlib import Path
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
-from history.lint_reports import TooLong, as_json, check_length, repair_words, report_on, report_on_request, words_of
-from history.linting import NAMES, NotAConversation, Report, Severity, read_text
+from history.access.permissions import Purpose
+from history.formats.note_texts import worded
+from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, read_text
 from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line
 from history.management.output import Stream, print_json, print_table
-from history.marked import why_of
-from history.rights import Purpose
-from history.wording import worded
+from history.pages.lint.report import (
+    TooLong,
+    as_json,
+    check_length,
+    repair_words,
+    report_on,
+    report_on_request,
+    words_of,
+)
+from history.text.lazy import why_of
 
 HELP = (
     "Say for each of four vendors whether it would take a conversation: the rule broken, the place, a repaired version."
@@ -55,7 +63,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
         raise CommandError(_("Would be rejected: %(names)s.") % {"names": ", ".join(rejected)})
 
 
-def _reports(options: Options) -> Iterator[tuple[str, Report]]:
+def _reports(options: Options) -> Iterator[tuple[str, LintReport]]:
     viewer = viewer_of(options)
     for name in options["session"]:
         if name == "-":
@@ -80,7 +88,7 @@ def _read(path: str) -> str:
         raise CommandError(f"{path}: {error}") from None
 
 
-def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, Report]]:
+def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, LintReport]]:
     try:
         check_length(len(text))
         told = read_text(text, language=language)
@@ -90,20 +98,24 @@ def _texts(source: str, text: str, language: str) -> Iterator[tuple[str, Report]
         raise CommandError(f"{source}: {worded(why_of(error))}") from None
 
 
-def _print_repaired(reports: list[tuple[str, Report]], vendor: str, out: Stream) -> None:
+def _print_repaired(reports: list[tuple[str, LintReport]], vendor: str, out: Stream) -> None:
     for _source, report in reports:
         print_json(out, next(verdict.repaired for verdict in report.verdicts if verdict.dialect == vendor))
 
 
-def _print(source: str, report: Report, vendors: list[str], out: Stream) -> None:
+def _print(source: str, report: LintReport, vendors: list[str], out: Stream) -> None:
     language = NAMES.get(report.language) or _("a stored session")
     print_line(out, (source, "bold"), (f"  {language}", "dim"))
     chosen = [verdict for verdict in report.verdicts if not vendors or verdict.dialect in vendors]
     counted = [
-        (NAMES[one.dialect], one.outcome, *(sum(f.rule.severity is level for f in one.findings) for level in Severity))
+        (
+            NAMES[one.dialect],
+            one.outcome,
+            *(sum(f.rule.severity is level for f in one.findings) for level in LintSeverity),
+        )
         for one in chosen
     ]
-    print_table(out, (_("vendor"), _("outcome"), *(level.value for level in Severity)), counted)
+    print_table(out, (_("vendor"), _("outcome"), *(level.value for level in LintSeverity)), counted)
     for verdict in chosen:
         if verdict.findings or verdict.repairs:
             print_line(out)

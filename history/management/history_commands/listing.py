@@ -8,8 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
-from history.listing import Cursor, ListFilters, SessionPage, list_sessions
-from history.management.history_commands.asked import (
+from history.management.history_commands.asked import (  # fmt: skip
     Options,
     add_times,
     add_viewer,
@@ -18,10 +17,11 @@ from history.management.history_commands.asked import (
     sessions_for,
     state_of,
     viewer_of,
-)  # fmt: skip
+)
 from history.management.history_commands.printing import print_line
 from history.management.output import Stream, print_json, print_table
 from history.models import Session
+from history.record.listing import ListCursor, ListFilters, SessionPage, list_sessions
 
 HELP = "List sessions, newest activity first."
 
@@ -80,8 +80,8 @@ def _row(session: Session) -> list[Any]:
     ]
 
 
-def _cursor(text: str) -> Cursor:
+def _cursor(text: str) -> ListCursor:
     try:
-        return Cursor.read(text)
+        return ListCursor.read(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is no cursor: copy the one that a list ended with") from None

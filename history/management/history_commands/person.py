@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from history.management.history_commands.asked import Options, user_named
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
-from history.persons import Receipt, erase_person, give_person, plan_for
+from history.privacy import Receipt, erase_person, give_person, plan_for
 
 HELP = "Give everything about one person, or erase it, with a receipt. Erasing is a dry run unless --yes is given."
 

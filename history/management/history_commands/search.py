@@ -8,7 +8,8 @@ from django.contrib.auth import get_user_model
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.asked import (
+from history.access.permissions import Purpose, Viewer
+from history.management.history_commands.asked import (  # fmt: skip
     Options,
     add_times,
     add_viewer,
@@ -17,11 +18,10 @@ from history.management.history_commands.asked import (
     session_named,
     user_named,
     viewer_of,
-)  # fmt: skip
+)
 from history.management.history_commands.printing import Piece, print_line
 from history.management.output import Stream, as_cell, is_a_terminal, print_json, print_table
 from history.models import ApiKey, Message, Session
-from history.rights import Purpose, Viewer
 from history.search import Filters, Hit, Results, Snippet, facets, search
 
 HELP = "Search messages, tool arguments and results."

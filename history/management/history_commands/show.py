@@ -8,9 +8,9 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
-from history.branches import versions_of
+from history.access.permissions import Purpose
 from history.context import VIEWS, ContextOptions, entry_view, render_context
-from history.context_entries import ContextEntry
+from history.context.entries import ContextEntry
 from history.entries import KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
 from history.management.history_commands.asked import (
     Options,
@@ -24,9 +24,9 @@ from history.management.history_commands.markdown import print_markdown
 from history.management.history_commands.printing import Piece, print_line, print_lines
 from history.management.output import Stream, as_cell, is_a_terminal, print_json
 from history.models import Message, Session
-from history.previews import Preview, entries_in_brief, preview
-from history.rights import Purpose
-from history.selectors import Page, entries_of, ledger_of, messages_of, snapshot
+from history.record.branches import versions_of
+from history.record.selectors import Page, entries_of, ledger_of, messages_of, snapshot
+from history.transcripts.previews import Preview, entries_in_brief, preview
 
 HELP = "Show a session: ModelInput, ModelOutput, ToolResults and the rest, with times, tokens and branches."
 

@@ -18,7 +18,7 @@ from history.management.history_commands.asked import Options, session_named
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream
 from history.models import Message
-from history.verification import Checkpoint, Finding
+from history.verification import Checkpoint, VerificationFinding
 
 HELP = "Look through the record for anything altered, missing or dangling."
 
@@ -47,7 +47,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     _print_healthy(taken, options, out)
 
 
-def _print_finding(finding: Finding, options: Options, out: Stream) -> None:
+def _print_finding(finding: VerificationFinding, options: Options, out: Stream) -> None:
     if options["json"]:
         print_json_line(
             out,

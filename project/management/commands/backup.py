@@ -11,8 +11,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.utils import timezone
 
-from project.backups import BackupError, copy_sqlite
-from project.database import check_database
+from project.background.backups import BackupError, copy_sqlite
+from project.server.preflight import check_database
 
 
 class Command(BaseCommand):

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from project import translations
+from project.translations import extract
 
 CATALOGUE = Path("locale", "zh_Hans", "LC_MESSAGES", "django.po")
 
@@ -22,13 +22,13 @@ class Command(BaseCommand):
         import polib
 
         path = Path(settings.BASE_DIR, CATALOGUE)
-        texts = translations.texts_in(Path(settings.BASE_DIR))
+        texts = extract.texts_in(Path(settings.BASE_DIR))
         catalogue = polib.pofile(str(path), wrapwidth=120)
         if not options["check"]:
-            catalogue = translations.brought_up_to_date(catalogue, texts)
+            catalogue = extract.brought_up_to_date(catalogue, texts)
             catalogue.save(str(path))
             catalogue.save_as_mofile(str(path.with_suffix(".mo")))
-        missing = translations.missing_from(catalogue, texts)
+        missing = extract.missing_from(catalogue, texts)
         if missing:
             listed = "\n".join(f"  {text.singular!r} ({', '.join(sorted(text.places))})" for text in missing)
             raise CommandError(f"{len(missing)} texts have no translation. Write them into {CATALOGUE}:\n{listed}")

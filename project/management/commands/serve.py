@@ -11,9 +11,9 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from project.accounts.links import HOURS, create_link
-from project.collecting import collect_when_changed
-from project.database import check_database
-from project.first_start import first_staff_user, listening_socket
+from project.server.collectstatic import collect_when_changed
+from project.server.first_start import first_staff_user, listening_socket
+from project.server.preflight import check_database
 
 
 class Command(BaseCommand):

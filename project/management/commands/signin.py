@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from project.accounts.links import HOURS, create_link
 from project.accounts.models import User
-from project.database import check_database, check_migrations
+from project.server.preflight import check_database, check_migrations
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from project.background import JOBS, LEASE_SECONDS, Crew
-from project.database import check_database, check_migrations
+from project.background.jobs import JOBS, LEASE_SECONDS, Crew
+from project.server.preflight import check_database, check_migrations
 
 
 class Command(BaseCommand):

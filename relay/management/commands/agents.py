@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.management.output import print_json, print_table
-from relay import agents_as_toml
+from relay.agents import toml
 from relay.models import Agent
 
 
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         agent = Agent.objects.filter(name=options["name"]).first()
         if agent is None:
             raise CommandError(_("There is no agent called %(name)s.") % {"name": options["name"]})
-        text = agents_as_toml.written(agent)
+        text = toml.written(agent)
         if options["json"]:
             print_json(self.stdout, {"name": agent.name, "toml": text})
         elif options["output"]:
@@ -62,9 +62,9 @@ class Command(BaseCommand):
 
     def import_agent(self, options: dict[str, Any]) -> None:
         try:
-            found = agents_as_toml.read(_content_of(options["file"]))
-            agent = agents_as_toml.store(found, replacing=options["replace"])
-        except agents_as_toml.BadAgentFile as error:
+            found = toml.read(_content_of(options["file"]))
+            agent = toml.store(found, replacing=options["replace"])
+        except toml.BadAgentFile as error:
             raise CommandError(str(error)) from error
         if options["json"]:
             print_json(self.stdout, {**_described(agent), "remarks": list(found.remarks)})

@@ -1,0 +1,80 @@
+"""Who read a session besides its owner, as its owner is told: when, by whom, why, and what left the house by a link.
+
+Taken from the audit chain, which has ids; the names are those of today, and somebody who is gone has none. That it
+is held is not told here: a hold is between those who hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.contrib.auth import get_user_model
+from django.db.models import Max
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from history.access.reasons import EXPORTED, READ
+from history.db.transactions import writing
+from history.models import ApiKey, AuditEvent, Session
+
+TOLD = (READ, EXPORTED, "share", "unshare", "view_shared")
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessRecord:
+    """`who` is empty for somebody with a link."""
+
+    at: datetime
+    action: str
+    who: str
+    reason: str
+
+    @property
+    def words(self) -> str:
+        words = {
+            READ: _("%(who)s read it"),
+            EXPORTED: _("%(who)s exported it"),
+            "share": _("%(who)s made a share link"),
+            "unshare": _("%(who)s revoked a share link"),
+            "view_shared": _("A share link was opened"),
+        }
+        return words[self.action] % {"who": self.who}
+
+
+def who_read(session: Session, *, limit: int = MOST) -> tuple[AccessRecord, ...]:
+    """The newest first."""
+    events = list(AuditEvent.objects.filter(session=session.pk, action__in=TOLD).order_by("-seq")[:limit])
+    names = _names(events)
+    return tuple(
+        AccessRecord(at=event.at, action=event.action, who=names[event.actor, event.key], reason=event.reason)
+        for event in events
+    )
+
+
+def unseen_readers(session: Session) -> tuple[str, ...]:
+    """Names of those who read or exported the session since its owner last looked, the newest first."""
+    read = AuditEvent.objects.filter(session=session.pk, action__in=(READ, EXPORTED), seq__gt=session.readings_seen)
+    events = list(read.order_by("-seq")[:MOST])
+    names = _names(events)
+    return tuple(dict.fromkeys(names[event.actor, event.key] for event in events))
+
+
+def mark_readings_seen(session: Session) -> None:
+    newest = AuditEvent.objects.filter(session=session.pk).aggregate(newest=Max("seq"))["newest"] or 0
+    with writing():
+        Session.objects.filter(pk=session.pk).update(readings_seen=newest, changed_at=timezone.now())
+    session.readings_seen = newest
+
+
+def _names(events: Sequence[AuditEvent]) -> dict[tuple[int | None, int | None], str]:
+    who = {(event.actor, event.key) for event in events}
+    people = get_user_model().objects.in_bulk([actor for actor, _key in who if actor])
+    keys = ApiKey.objects.select_related("owner").in_bulk([key for _actor, key in who if key])
+    names: dict[tuple[int | None, int | None], str] = {(pk, None): str(person) for pk, person in people.items()}
+    for pk, key in keys.items():
+        told = {"prefix": key.prefix, "owner": key.owner}
+        names |= {(actor, pk): _("The key %(prefix)s of %(owner)s") % told for actor, other in who if other == pk}
+    return {one: names.get(one, _("Deleted user")) for one in who}

@@ -1,0 +1,101 @@
+"""Who read, exported, held or removed what, and why: a sealed chain of its own.
+
+Events hold ids, not names, so that a person can be erased without breaking the chain, and they outlive what they
+speak of: the removal of a session is known from here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from history.db.packing import clean, dump
+from history.db.transactions import writing
+from history.models import AuditEvent
+from history.models.seals import audit_seal_of
+
+_LOCK = 0x5061726C6579  # any number that no other advisory lock uses
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """The first event of the chain that is not what it was."""
+
+    seq: int
+    problem: str
+
+
+def record(
+    action: str,
+    *,
+    actor: int | None = None,
+    key: int | None = None,
+    session: UUID | None = None,
+    reason: str = "",
+    **details: Any,
+) -> AuditEvent:
+    """Append one event; it becomes durable with the transaction it is written in."""
+    return record_each(action, [session], actor=actor, key=key, reason=reason, **details)[0]
+
+
+def record_each(
+    action: str,
+    sessions: Iterable[UUID | None],
+    *,
+    actor: int | None = None,
+    key: int | None = None,
+    reason: str = "",
+    **details: Any,
+) -> list[AuditEvent]:
+    """The same event for each of these sessions, one after the other."""
+    said = {"action": action, "actor": actor, "key": key, "reason": clean(reason)}
+    with writing():
+        _wait_for_our_turn()
+        last = AuditEvent.objects.order_by("-seq").only("seq", "seal").first()
+        first, seal, events = (last.seq + 1, last.seal, []) if last else (1, b"", [])
+        for seq, session in enumerate(sessions, first):
+            event = AuditEvent(seq=seq, at=timezone.now(), session=session, **said)
+            event.details = dump(details) if details else ""
+            event.seal = seal = _seal(event, seal)
+            events.append(event)
+        return AuditEvent.objects.bulk_create(events)
+
+
+def _wait_for_our_turn() -> None:
+    """A chain has one end. SQLite has one writer anyway."""
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+
+
+def flaws() -> Iterator[Flaw]:
+    """Walk the whole chain; a healthy one gives nothing."""
+    previous, expected = b"", 1
+    for event in AuditEvent.objects.order_by("seq").iterator(chunk_size=2_000):
+        if event.seq != expected:
+            yield Flaw(expected, "missing")
+            return
+        if event.seal != _seal(event, previous):
+            yield Flaw(event.seq, "altered")
+            return
+        previous, expected = event.seal, expected + 1
+
+
+def _seal(event: AuditEvent, previous: bytes) -> bytes:
+    return audit_seal_of(
+        previous,
+        event.seq,
+        event.at.astimezone(UTC).isoformat(),
+        event.action,
+        event.actor,
+        event.key,
+        event.session,
+        event.reason,
+        event.details,
+    )

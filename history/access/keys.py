@@ -1,0 +1,250 @@
+"""API keys: made once, shown once, checked on every call, and gone everywhere within a second of being revoked.
+
+A key is `parley_<prefix>_<secret>`. The prefix is its name in lists and the way to its row; of the whole only a SHA-256
+is kept, which is enough because the secret is 256 random bits. How a key is checked stands in `keyring`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from string import ascii_letters, ascii_lowercase, digits
+from typing import TypedDict, Unpack
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractUser
+from django.db import IntegrityError
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from history.access import audit
+from history.access.key_cache import KeyRing, hash_of, prefix_of
+from history.db.transactions import writing
+from history.models import ApiKey
+
+SCOPE_LABELS = {
+    "relay": gettext_lazy("Call models"),
+    "read": gettext_lazy("Read sessions"),
+    "write": gettext_lazy("Send messages and change sessions"),
+    "delete": gettext_lazy("Delete sessions"),
+    "export": gettext_lazy("Export"),
+    "import": gettext_lazy("Import"),
+    "admin": gettext_lazy("Sessions of all users"),
+}
+SCOPES = tuple(SCOPE_LABELS)
+DEFAULT_SCOPES = ("relay", "read", "export")
+
+PREFIX_CHARS = 10
+SECRET_CHARS = 43  # of 62 letters and digits: 256 bits
+
+# What the columns of limits hold, where that is not 2,147,483,647.
+LARGEST = {
+    "tokens_per_day": 2**53, "tokens_per_month": 2**53, "cost_per_day": 99_999_999, "cost_per_month": 99_999_999,
+}  # fmt: skip
+
+# The one of this process. A key it gives out is shared by all callers: read it, never change it.
+ring = KeyRing()
+authenticate = ring.authenticate
+recall = ring.recall
+
+
+class CannotCreateError(ValueError):
+    """The key was not made; the text says what to write instead."""
+
+
+class NotAllowedError(CannotCreateError):
+    """What was asked for is well formed, but this owner may not have it, or there is no owner."""
+
+
+class AlreadyMadeError(CannotCreateError):
+    """The form that asks for it has made its key before, and a key is shown only once."""
+
+
+class BadLimitError(CannotCreateError):
+    """One of the limits makes no sense; `field` is its name, `most` the largest that does."""
+
+    def __init__(self, text: str, *, field: str, most: int) -> None:
+        super().__init__(text)
+        self.field, self.most = field, most
+
+
+class Limits(TypedDict, total=False):
+    """What a key may use and how long its sessions are kept; absent or None: no limit of its own."""
+
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    concurrent_streams: int | None
+    tokens_per_day: int | None
+    tokens_per_month: int | None
+    cost_per_day: Decimal | None
+    cost_per_month: Decimal | None
+    keep_days: int | None
+    keep_body_days: int | None
+    max_messages: int | None
+    max_sessions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """A key that was just made. `secret` is the whole key in clear: this is the only time that anybody sees it."""
+
+    api_key: ApiKey
+    secret: str = field(repr=False)
+
+
+# Making and ending keys.
+
+
+def create(
+    *,
+    name: str,
+    owner: AbstractUser | None = None,
+    scopes: Iterable[str] = DEFAULT_SCOPES,
+    recording: str = ApiKey.Recording.REDACTED,
+    owner_wide: bool = False,
+    expires_at: datetime | None = None,
+    actor: AbstractUser | None = None,
+    once: str = "",
+    **limits: Unpack[Limits],
+) -> NewKey:
+    """Make a key for `owner` (default: the first staff user). `actor` is who asked for it, if somebody did.
+
+    `once` names the form that asks: it makes one key, however often it is sent (AlreadyMadeError).
+    """
+    owner = owner or first_staff_user()
+    prefix = _prefix_for(once, owner) if once else _random(PREFIX_CHARS, ascii_lowercase + digits)
+    secret = f"parley_{prefix}_{_random(SECRET_CHARS, ascii_letters + digits)}"
+    api_key = ApiKey(
+        name=_checked_name(name),
+        prefix=prefix_of(secret),
+        secret_hash=hash_of(secret),
+        owner_id=owner.pk,
+        scopes=_checked_scopes(scopes, owner),
+        recording=_checked_recording(recording),
+        owner_wide=owner_wide,
+        expires_at=expires_at,
+        **_checked_limits(limits),
+    )
+    try:
+        with writing():
+            api_key.save(force_insert=True)
+            audit.record("key.created", actor=actor.pk if actor else None, key=api_key.pk, scopes=api_key.scopes)
+    except IntegrityError:
+        # Prefixes are unique, and so two answers to one form cannot both make a key.
+        if not (once and ApiKey.objects.filter(prefix=prefix).exists()):
+            raise
+        raise AlreadyMadeError(_("This form has made its key already, and a key is shown only once.")) from None
+    return NewKey(api_key, secret)
+
+
+def change(
+    api_key: ApiKey,
+    *,
+    actor: AbstractUser,
+    name: str | None = None,
+    recording: str | None = None,
+    scopes: Iterable[str] | None = None,
+    owner_wide: bool | None = None,
+    **limits: Unpack[Limits],
+) -> list[str]:
+    """Change a key's name, recording mode, scopes, reach and limits. Returns the names of changed fields."""
+    wanted: dict[str, object] = {**_checked_limits(limits)}
+    wanted |= {"name": _checked_name(name)} if name is not None else {}
+    wanted |= {"recording": _checked_recording(recording)} if recording is not None else {}
+    wanted |= {"scopes": _checked_scopes(scopes, api_key.owner)} if scopes is not None else {}
+    wanted |= {"owner_wide": owner_wide} if owner_wide is not None else {}
+    changed = sorted(field for field, value in wanted.items() if getattr(api_key, field) != value)
+    if changed:
+        with writing():
+            ApiKey.objects.filter(pk=api_key.pk).update(**{field: wanted[field] for field in changed})
+            audit.record("key.changed", actor=actor.pk, key=api_key.pk, fields=changed)
+        api_key.refresh_from_db(fields=changed)
+        ring.forget(api_key)
+    return changed
+
+
+def revoke(api_key: ApiKey, *, actor: AbstractUser | None) -> bool:
+    """End the key for good. True if it was this call that ended it; a key stays revoked since the first time."""
+    now = timezone.now()
+    with writing():
+        ended = ApiKey.objects.filter(pk=api_key.pk, revoked_at=None).update(revoked_at=now) == 1
+        if ended:
+            audit.record("key.revoked", actor=actor.pk if actor else None, key=api_key.pk)
+    api_key.refresh_from_db(fields=["revoked_at"])
+    ring.forget(api_key)
+    return ended
+
+
+def find(prefix: str) -> ApiKey | None:
+    """By its prefix as lists show it; the whole key will do, too."""
+    return ApiKey.objects.select_related("owner").filter(prefix=prefix_of(prefix) or prefix).first()
+
+
+def listed(*, include_ended: bool = False) -> QuerySet[ApiKey]:
+    """Keys by age, oldest first; without those that are revoked or expired, unless asked for."""
+    keys = ApiKey.objects.select_related("owner").order_by("created_at", "pk")
+    if include_ended:
+        return keys
+    return keys.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+
+
+def first_staff_user() -> AbstractUser:
+    found = get_user_model().objects.filter(is_staff=True, is_active=True).order_by("pk").first()
+    if found is None:
+        raise NotAllowedError(_("There is no staff user to own the key: name an owner, or create a staff user first."))
+    return found
+
+
+def _prefix_for(once: str, owner: AbstractUser) -> str:
+    """The same for the same form of the same person, and nobody's to choose."""
+    mark = int.from_bytes(salted_hmac("history.access.keys.once", f"{owner.pk} {once}", algorithm="sha256").digest())
+    alphabet = ascii_lowercase + digits
+    return "".join(alphabet[mark // len(alphabet) ** place % len(alphabet)] for place in range(PREFIX_CHARS))
+
+
+def _random(length: int, alphabet: str) -> str:
+    return "".join(secrets.choice(alphabet) for _char in range(length))
+
+
+def _checked_name(name: str) -> str:
+    name = name.strip()
+    if not name or len(name) > 100:
+        raise CannotCreateError(_("A key needs a name of 1 to 100 characters, so that you know it again in the list."))
+    return name
+
+
+def _checked_scopes(scopes: Iterable[str], owner: AbstractUser) -> list[str]:
+    wanted = set(scopes)
+    known = {"known": ", ".join(SCOPES)}
+    if unknown := sorted(wanted - set(SCOPES)):
+        raise CannotCreateError(
+            _("Unknown scope %(scope)s: choose from %(known)s.") % {"scope": ", ".join(unknown), **known}
+        )
+    if not wanted:
+        raise CannotCreateError(_("A key without scopes can do nothing: choose from %(known)s.") % known)
+    if "admin" in wanted and not owner.is_staff:
+        refusal = _("'%(owner)s' is not staff and cannot own a key with the scope admin.")
+        raise NotAllowedError(refusal % {"owner": owner.get_username()})
+    return [scope for scope in SCOPES if scope in wanted]
+
+
+def _checked_recording(recording: str) -> str:
+    if recording not in ApiKey.Recording.values:
+        refusal = _("'%(mode)s' is no recording mode: choose from %(known)s.")
+        raise CannotCreateError(refusal % {"mode": recording, "known": ", ".join(ApiKey.Recording.values)})
+    return recording
+
+
+def _checked_limits(limits: Limits) -> Limits:
+    for name, limit in limits.items():
+        most = LARGEST.get(name, 2**31 - 1)
+        if isinstance(limit, int | Decimal) and not (Decimal(limit).is_finite() and 0 <= limit <= most):
+            refusal = _("%(name)s is %(limit)s: write 0 or more, up to %(most)s, or leave it out for no limit.")
+            raise BadLimitError(refusal % {"name": name, "limit": limit, "most": most}, field=name, most=most)
+    return limits

@@ -1,0 +1,332 @@
+"""Pieces of an answer, folded into one entry. Half an answer is still an answer.
+
+An `Assembler` can be asked at any time for what there is so far, and can be made again from that, so an answer survives
+whoever was putting it together. Cut-off tool arguments are kept to the letter. `events_of` is the way back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+from history.answers.events import (
+    END_REASONS,
+    Beside,
+    Ended,
+    EndReason,
+    Event,
+    Failed,
+    MediaPiece,
+    OtherPiece,
+    Piece,
+    ReasoningPiece,
+    Skipped,
+    Started,
+    TextPiece,
+    ToolCallPiece,
+    UsageReported,
+)
+from history.entries import Media, ModelOutput, OtherPart, Part, Reasoning, Status, Text, ToolRequest, Usage
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+# Said once, by the first piece that says it; some vendors repeat it in every piece.
+_SAID_ONCE = frozenset({"call_id", "name"})
+NO_ARGUMENTS = "{}"
+# A token of four letters takes 60 bytes as an object of its own: so many are put together to one.
+MOST_PIECES = 1_000
+
+
+class Assembler:
+    """Feed it events; `output()` is the answer so far. `blobs` holds the bytes of media in it, by hash.
+
+    `beside` are further answers to the same question, where the vendor gave several.
+    """
+
+    def __init__(self, *, provider: str = "", model: str = "", agent: str = "") -> None:
+        self.provider, self.model, self.agent = provider, model, agent
+        self.request_id = ""
+        self.usage: Usage | None = None
+        self.ended: Ended | None = None
+        self.failed: Failed | None = None
+        self.skipped: list[Skipped] = []
+        self.blobs: dict[str, bytes] = {}
+        self.beside: dict[int, Assembler] = {}
+        # By name and kind: an odd stream may use one name for two things.
+        self._parts: dict[tuple[str, type], _Growing] = {}
+        # Tokens that nobody has asked for yet: put to the others together, since there are so many of them.
+        self._fresh: list[TextPiece] = []
+
+    @classmethod
+    def resume(cls, output: ModelOutput, *, names: Iterable[str] = ()) -> Assembler:
+        """Go on where a partial answer stopped. With its `part_names`, pieces of the same parts continue them."""
+        resumed = cls(provider=output.provider, model=output.model, agent=output.agent)
+        resumed.request_id, resumed.usage = output.request_id, output.usage
+        if output.status == "complete":
+            resumed.ended = Ended(reason=end_reason(output.end_reason))
+        elif output.status == "failed":
+            resumed.failed = Failed(message=output.error)
+        known = dict(enumerate(names))
+        for place, part in enumerate(output.parts):
+            name = known.get(place, f"resumed-{place}")
+            resumed._parts[name, type(_piece_of(part, name, {}))] = _Growing.of(part)
+        return resumed
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The names of the parts in `output()`, in their order."""
+        self._fold()
+        return tuple(name for (name, _), part in self._parts.items() if part.is_there(self.provider))
+
+    def snapshot(self) -> Assembler:
+        """This answer as it is now. Cheap: no text is copied, whatever its length. Any thread may ask for its output.
+
+        Only for reading: what is fed to it later is lost on the original.
+        """
+        self._fold()
+        frozen = copy(self)
+        frozen._parts = {place: part.snapshot() for place, part in self._parts.items()}
+        frozen._fresh = []
+        return frozen
+
+    @property
+    def chars(self) -> int:
+        """The length of all texts so far."""
+        self._fold()
+        return sum(text.chars for part in self._parts.values() for text in part.texts.values())
+
+    def feed(self, event: Event) -> None:
+        if isinstance(event, TextPiece):
+            self._fresh.append(event)
+            if len(self._fresh) >= MOST_PIECES:
+                self._fold()
+            return
+        self._fold()
+        match event:
+            case Started():
+                self.model, self.request_id = event.model or self.model, event.request_id or self.request_id
+                self.provider = self.provider or event.provider
+            case UsageReported():
+                self.usage = merged_usage(self.usage, event.usage)
+            case Ended():
+                self.ended = event
+            case Failed():
+                self.failed = event
+            case Skipped():
+                self.skipped.append(event)
+            case Beside():
+                self._add_beside(event)
+            case _:
+                self._add(event)
+
+    def _add_beside(self, event: Beside) -> None:
+        if event.answer not in self.beside:
+            self.beside[event.answer] = Assembler(provider=self.provider, model=self.model, agent=self.agent)
+        self.beside[event.answer].feed(event.event)
+
+    def _fold(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        for event in fresh:
+            self._add(event)
+
+    def feed_all(self, events: Iterable[Event]) -> Assembler:
+        for event in events:
+            self.feed(event)
+        return self
+
+    def output(self, *, status: Status | None = None, **fields: Any) -> ModelOutput:
+        """The answer so far. Without a `status`, it is complete if the vendor said so, failed if it said that."""
+        self._fold()
+        built = (part.build(self.provider) for part in self._parts.values())
+        return ModelOutput(
+            parts=tuple(part for part in built if part is not None),
+            provider=self.provider,
+            model=self.model,
+            agent=self.agent,
+            status=status or self._status(),
+            end_reason=fields.pop("end_reason", self.ended.reason if self.ended else ""),
+            error=self.failed.message if self.failed else "",
+            usage=self.usage,
+            request_id=self.request_id,
+            **fields,
+        )
+
+    def _status(self) -> Status:
+        if self.failed:
+            return "failed"
+        return "complete" if self.ended else "interrupted"
+
+    def _add(self, event: Piece) -> None:
+        kind = type(event)
+        place = (event.part, kind)
+        if isinstance(event, MediaPiece):
+            self._parts[place] = _Growing.of(self._media(event))
+        elif isinstance(event, OtherPiece):
+            self._parts[place] = _Growing.of(OtherPart(data=event.data))
+        else:
+            growing = self._parts.get(place) or self._parts.setdefault(place, _Growing(_BUILDERS[kind]))
+            growing.add(event)
+
+    def _media(self, event: MediaPiece) -> Media:
+        if not event.data:
+            return Media(media_type=event.media_type, url=event.url)
+        sha256 = hashlib.sha256(event.data).hexdigest()
+        self.blobs[sha256] = event.data
+        return Media(media_type=event.media_type, sha256=sha256, size=len(event.data))
+
+
+Builder = Callable[..., Part | None]
+
+
+class _Pieces:
+    """A text in the making, kept in pieces: a long answer costs its length, in time and in memory.
+
+    `blocks` are many pieces put together, so that there are few of them.
+    """
+
+    __slots__ = ("blocks", "chars", "pieces")
+
+    def __init__(self) -> None:
+        self.blocks: list[str] = []
+        self.pieces: list[str] = []
+        self.chars = 0
+
+    def add(self, piece: str) -> None:
+        self.pieces.append(piece)
+        self.chars += len(piece)
+        if len(self.pieces) >= MOST_PIECES:
+            self.blocks.append("".join(self.pieces))
+            self.pieces = []
+
+    def snapshot(self) -> _Pieces:
+        frozen = _Pieces()
+        frozen.blocks, frozen.pieces, frozen.chars = self.blocks[:], self.pieces[:], self.chars
+        return frozen
+
+    def text(self) -> str:
+        """All of it. From then on it is kept once, as this text."""
+        whole = "".join([*self.blocks, *self.pieces])
+        self.blocks, self.pieces = [whole], []
+        return whole
+
+
+class _Growing:
+    """One part in the making."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.texts: dict[str, _Pieces] = {}
+        self.extra: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, part: Part) -> _Growing:
+        """A part that exists. Only texts, thinking and calls can go on growing; anything else is whole."""
+        if not isinstance(part, Text | Reasoning | ToolRequest):
+            return cls(lambda **_: part)
+        if isinstance(part, ToolRequest) and part.arguments == NO_ARGUMENTS:
+            part = replace(part, arguments="")
+        piece = _piece_of(part, "", {})
+        grown = cls(_BUILDERS[type(piece)])
+        grown.add(piece)
+        return grown
+
+    def add(self, event: Piece) -> None:
+        for name in _TEXTS[type(event)]:
+            value = getattr(event, name)
+            if value and not (name in _SAID_ONCE and name in self.texts):
+                self.texts.setdefault(name, _Pieces()).add(value)
+        if extra := getattr(event, "extra", None):
+            self._add_extra(extra)
+
+    def _add_extra(self, extra: Mapping[str, Any]) -> None:
+        for name, value in extra.items():
+            grows = isinstance(value, list | tuple) and isinstance(self.extra.get(name), list | tuple)
+            self.extra[name] = [*self.extra[name], *value] if grows else value
+
+    def build(self, provider: str) -> Part | None:
+        texts = {name: pieces.text() for name, pieces in self.texts.items()}
+        return self.builder(provider=provider, extra=self.extra, **texts)
+
+    def is_there(self, provider: str) -> bool:
+        """Whether it makes a part. Its texts are not put together for that: their beginnings say as much."""
+        beginnings = {name: (pieces.blocks or pieces.pieces)[0] for name, pieces in self.texts.items()}
+        return self.builder(provider=provider, extra=self.extra, **beginnings) is not None
+
+    def snapshot(self) -> _Growing:
+        frozen = _Growing(self.builder)
+        frozen.texts = {name: pieces.snapshot() for name, pieces in self.texts.items()}
+        frozen.extra = dict(self.extra)
+        return frozen
+
+
+def _text(*, provider: str, extra: Mapping[str, Any], text: str = "") -> Part | None:
+    return Text(text=text, extra=extra) if text else None
+
+
+def _reasoning(*, provider: str, extra: Mapping[str, Any], **texts: str) -> Part | None:
+    return Reasoning(provider=provider, extra=extra, **texts) if texts else None
+
+
+def _tool_request(
+    *, provider: str, extra: Mapping[str, Any], call_id: str = "", name: str = "", arguments: str = ""
+) -> Part | None:
+    """A call without a name and arguments is nothing that anybody could run: some vendors send such empty shells."""
+    return ToolRequest(call_id=call_id, name=name, arguments=arguments or NO_ARGUMENTS) if name or arguments else None
+
+
+_BUILDERS: dict[type, Builder] = {
+    TextPiece: _text,
+    ReasoningPiece: _reasoning,
+    ToolCallPiece: _tool_request,
+}
+
+
+# What a piece of each kind may bring more of.
+_TEXTS: dict[type, tuple[str, ...]] = {
+    TextPiece: ("text",),
+    ReasoningPiece: ("text", "signature", "redacted"),
+    ToolCallPiece: ("call_id", "name", "arguments"),
+}
+
+
+def end_reason(word: str) -> EndReason:
+    """The same word, if it is one of ours."""
+    return next((reason for reason in END_REASONS if reason == word), "other")
+
+
+def merged_usage(before: Usage | None, after: Usage) -> Usage:
+    """Vendors count the input at the start and the output at the end: a later zero does not erase an earlier count."""
+    if before is None:
+        return after
+    counts = {name: getattr(after, name) or getattr(before, name) for name in _COUNTS}
+    return replace(after, raw={**before.raw, **after.raw}, **counts)
+
+
+def events_of(output: ModelOutput, *, blobs: Mapping[str, bytes] | None = None) -> Iterator[Event]:
+    """The events that would be folded into this answer."""
+    yield Started(model=output.model, request_id=output.request_id, provider=output.provider)
+    for place, part in enumerate(output.parts):
+        yield _piece_of(part, str(place), blobs or {})
+    if output.usage:
+        yield UsageReported(usage=output.usage)
+    if output.status == "complete":
+        yield Ended(reason=end_reason(output.end_reason or "stop"))
+    elif output.status == "failed":
+        yield Failed(message=output.error)
+
+
+def _piece_of(part: Part, name: str, blobs: Mapping[str, bytes]) -> Piece:
+    match part:
+        case Text():
+            return TextPiece(part=name, text=part.text, extra=part.extra)
+        case Reasoning():
+            texts = {"text": part.text, "signature": part.signature, "redacted": part.redacted}
+            return ReasoningPiece(part=name, **texts, extra=part.extra)
+        case ToolRequest():
+            return ToolCallPiece(part=name, call_id=part.call_id, name=part.name, arguments=part.arguments)
+        case Media():
+            return MediaPiece(part=name, media_type=part.media_type, data=blobs.get(part.sha256, b""), url=part.url)
+        case OtherPart():
+            return OtherPiece(part=name, data=part.data)

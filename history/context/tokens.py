@@ -1,0 +1,194 @@
+"""How many tokens a text will be, without the tokenizer: an estimate by script, and a factor learnt per model.
+
+Vendors do not agree on tokens, and most do not publish how they count. What holds for all of them is that Latin text
+costs by the word, Chinese by the character, and code by its punctuation. So every character is put into a class (by the
+first byte of its UTF-8 form, which is what makes this fast) and the classes and the borders between them are counted.
+The weights are fitted to real tokenizers (docs/tokens.md); what remains is a factor per model, learnt from the counts
+that its vendor reports.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from history.entries import Media, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
+
+# What a message costs beyond its content, and what a tool or a call costs beyond its texts.
+MESSAGE_OVERHEAD = 4
+CALL_OVERHEAD = 8
+TOOL_OVERHEAD = 12
+
+# Media by type: (tokens for one of unknown size, bytes per token, most it can cost).
+MEDIA_COSTS: dict[str, tuple[int, int, int]] = {
+    "image": (1_200, 400, 3_000),
+    "audio": (1_000, 500, 50_000),
+    "video": (6_000, 1_000, 300_000),
+    "application": (3_000, 60, 100_000),
+    "text": (1_000, 4, 1_000_000),
+}
+UNKNOWN_MEDIA = (1_000, 400, 3_000)
+
+# A character's class, by the first byte of its UTF-8 form; the bytes that follow are deleted.
+LOWER, UPPER, DIGIT, SPACE, LINE, MARK = b"aA0 \n."
+ACCENTED, GREEK, CYRILLIC, SEMITIC, INDIC, KANA, HAN, HANGUL, SYMBOL, EMOJI = b"lgCSIKHG*E"
+
+
+def _classes() -> bytes:
+    table = bytearray([MARK]) * 256
+    ranges = {
+        LOWER: [(ord("a"), ord("z"))],
+        UPPER: [(ord("A"), ord("Z"))],
+        DIGIT: [(ord("0"), ord("9"))],
+        SPACE: [(ord(" "), ord(" ")), (ord("\t"), ord("\t"))],
+        LINE: [(ord("\n"), ord("\n")), (ord("\r"), ord("\r"))],
+        ACCENTED: [(0xC3, 0xCB)],
+        GREEK: [(0xCE, 0xCF)],
+        CYRILLIC: [(0xD0, 0xD5)],
+        SEMITIC: [(0xD6, 0xDF)],
+        INDIC: [(0xE0, 0xE1)],
+        SYMBOL: [(0xC2, 0xC2), (0xCC, 0xCD), (0xE2, 0xE2), (0xEE, 0xEF)],
+        KANA: [(0xE3, 0xE3)],
+        HAN: [(0xE4, 0xE9)],
+        HANGUL: [(0xEA, 0xED)],
+        EMOJI: [(0xF0, 0xFF)],
+    }
+    for kind, spans in ranges.items():
+        for first, last in spans:
+            table[first : last + 1] = bytes([kind]) * (last - first + 1)
+    return bytes(table)
+
+
+CLASSES = _classes()
+CONTINUATION = bytes(range(0x80, 0xC0))
+
+# Tokens per word, letter, … in the mean of four vendors' tokenizers (docs/tokens.md says how they were found).
+PER_WORD, PER_LETTER = 0.68, 0.092
+PER_NUMBER, PER_DIGIT = 1.1, 0.32
+PER_MARK, PER_MARKS = 0.02, 0.7
+PER_BLANK, PER_LINE = 0.02, 1.2
+# Accented letters cost this on top of being letters.
+PER_CHARACTER = {
+    ACCENTED: 1.0, GREEK: 0.9, CYRILLIC: 0.42, SEMITIC: 0.65, INDIC: 0.85,
+    KANA: 0.75, HAN: 0.82, HANGUL: 0.88, SYMBOL: 0.65, EMOJI: 3.2,
+}  # fmt: skip
+
+LETTERS = bytes((LOWER, UPPER, ACCENTED))
+
+
+def _only(kinds: bytes) -> bytes:
+    """A table that leaves these classes and makes everything else blank, so that splitting gives their runs."""
+    return bytes(kind if kind in kinds else SPACE for kind in range(256))
+
+
+ONLY_LETTERS, ONLY_DIGITS, ONLY_MARKS = _only(LETTERS), _only(bytes((DIGIT,))), _only(bytes((MARK,)))
+
+
+def estimate_text(text: str) -> int:
+    """About how many tokens this text is, for a vendor nobody has asked yet."""
+    if not text:
+        return 0
+    classes = text.encode("utf-8", "surrogatepass").translate(CLASSES, CONTINUATION)
+    count = classes.count
+    # A capital after a small letter begins a word too: that is how identifiers are written.
+    words = len(classes.translate(ONLY_LETTERS).split()) + count(bytes((LOWER, UPPER)))
+    numbers = len(classes.translate(ONLY_DIGITS).split())
+    marks = len(classes.translate(ONLY_MARKS).split())
+    letters = sum(map(count, LETTERS))
+    tokens = PER_WORD * words + PER_LETTER * letters + PER_NUMBER * numbers + PER_DIGIT * count(DIGIT)
+    tokens += PER_MARKS * marks + PER_MARK * count(MARK) + PER_BLANK * count(b"  ") + PER_LINE * count(LINE)
+    if not text.isascii():
+        tokens += sum(weight * count(kind) for kind, weight in PER_CHARACTER.items())
+    return max(1, round(tokens))
+
+
+class CountableMessage(Protocol):
+    """What can be counted: parts, results, and a screen that is shown with them."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]: ...
+    @property
+    def results(self) -> tuple[ToolResult, ...]: ...
+    @property
+    def live_screen(self) -> str | None: ...
+
+
+def estimate_entry(entry: CountableMessage) -> int:
+    results = sum(CALL_OVERHEAD + estimate_text(r.error) + estimate_parts(r.parts) for r in entry.results)
+    return MESSAGE_OVERHEAD + estimate_parts(entry.parts) + results + estimate_text(entry.live_screen or "")
+
+
+def estimate_parts(parts: Iterable[Part]) -> int:
+    return sum(_estimate_part(part) for part in parts)
+
+
+def _estimate_part(part: Part) -> int:
+    if isinstance(part, Text):
+        return estimate_text(part.text)
+    if isinstance(part, ToolRequest):
+        return CALL_OVERHEAD + estimate_text(part.name) + estimate_text(part.arguments)
+    if isinstance(part, Reasoning):
+        return estimate_text(part.text) + estimate_text(part.redacted)
+    if isinstance(part, Media):
+        return estimate_media(part)
+    return estimate_text(_compact(part))
+
+
+def estimate_media(media: Media) -> int:
+    """By type and size, within what such a thing costs at least and at most; vendors look at pixels and seconds."""
+    unknown, bytes_per_token, most = MEDIA_COSTS.get(media.media_type.partition("/")[0], UNKNOWN_MEDIA)
+    if not media.size:
+        return unknown
+    return max(MESSAGE_OVERHEAD, min(most, math.ceil(media.size / bytes_per_token)))
+
+
+def _compact(part: OtherPart) -> str:
+    return json.dumps(thawed(part.data), ensure_ascii=False, separators=(",", ":"))
+
+
+def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
+    """Tool definitions are sent with every call, and agents send dozens of them."""
+    return sum(
+        TOOL_OVERHEAD
+        + estimate_text(tool.name)
+        + estimate_text(tool.description)
+        + estimate_text(json.dumps(thawed(tool.parameters), ensure_ascii=False, separators=(",", ":")))
+        for tool in tools
+    )
+
+
+def estimate_system(system: str) -> int:
+    return MESSAGE_OVERHEAD + estimate_text(system) if system else 0
+
+
+def estimate_context(
+    entries: Iterable[CountableMessage], *, system: str = "", tools: Sequence[ToolDefinition] = (), factor: float = 1.0
+) -> int:
+    raw = estimate_system(system) + estimate_tools(tools) + sum(estimate_entry(entry) for entry in entries)
+    return calibrate(raw, factor=factor)
+
+
+# Calibration: what a model's vendor counted, against what we had estimated.
+
+LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
+# From here on a new count moves the factor by a fixed share: vendors change their tokenizers.
+SMOOTHING = 20
+
+
+def calibrate(estimate: int, *, factor: float) -> int:
+    return math.ceil(estimate * factor)
+
+
+def calibrated(previous: float, *, samples: int, estimated: int, actual: int) -> float:
+    """The factor after one more count: ``estimated`` without any factor, ``actual`` as the vendor reports it.
+
+    The first counts move it fast, later ones slowly; one absurd count cannot throw it far.
+    """
+    if estimated <= 0 or actual <= 0:
+        return previous
+    seen = min(MOST_FACTOR, max(LEAST_FACTOR, actual / estimated))
+    share = 1 / (min(samples, SMOOTHING) + 1)
+    # A mean of ratios is a mean of their logarithms: twice too much and half too little cancel out.
+    return min(MOST_FACTOR, max(LEAST_FACTOR, math.exp((1 - share) * math.log(previous) + share * math.log(seen))))

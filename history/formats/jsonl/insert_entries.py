@@ -1,0 +1,145 @@
+"""Entries laid down as they were: same numbers, parents, times, salts and seals; everything else is made from them.
+
+The rules for head, path and calls are those of the recorder, because it is the recorder's draft that is filled; only
+what would be decided there (the number, the salt, the seal, what is redacted) stands in the file already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from history.db.packing import Packed
+from history.entries import CONVERSATION, LEAVES, Gap, ModelOutput
+from history.formats.jsonl.reading import Laid
+from history.models import Message, ToolCall
+from history.models.append_only import writable
+from history.record import fingerprints, projections, writer
+from history.record.row_builder import Draft, DraftRow, Footing, advance, following, is_message, look_up
+
+
+class Laying(Draft):
+    """A session that entries are laid down in, oldest first. It must be locked."""
+
+    def __post_init__(self) -> None:
+        session = self.session
+        self.leaf = session.head
+        self.scope = fingerprints.scope_of(api_key_id=session.api_key_id, owner_id=session.owner_id)
+        self.footings: dict[int, Footing] = {}
+        self.calls: list[tuple[Message, dict[str, Any]]] = []  # of entries without texts, to be written with them
+
+    def lay(self, laid: Laid) -> None:
+        if laid.seq <= self.session.trimmed_through:
+            self._put_row(laid, footing=Footing(fingerprints.START), on_path=True, moved=laid.moved)
+            self._count(laid)
+            return
+        if laid.is_move:
+            self._move(laid.parent)
+        footing = self._footing_of(laid.parent)
+        moves = laid.kind not in LEAVES and self._moves(laid)
+        row = self._put_row(laid, footing=footing, on_path=moves, moved=moves or laid.is_move)
+        self._count(laid)
+        self.session.version, self.session.last_seal = laid.seq, laid.seal
+        if laid.kind not in LEAVES:
+            self._go_on(laid, row, moves=moves)
+
+    def write(self) -> None:
+        """The rows so far, and what is left of calls whose texts were dropped."""
+        writer.flush([self])
+        self.write_calls()
+
+    def write_calls(self) -> None:
+        calls = [ToolCall(session=self.session, message=message, **fields) for message, fields in self.calls]
+        writer.insert_calls(calls)
+        self.calls.clear()
+
+    def close(self) -> None:
+        """What can be known only at the end: whether what a trim left standing is on the path to the head."""
+        session = self.session
+        if not session.trimmed_through:
+            return
+        entries = Message.objects.filter(session=session)
+        path = entries.filter(on_path=True, seq__gt=session.trimmed_through).order_by("seq")
+        first = path.values_list("parent_seq", flat=True).first() or 0
+        is_anchored = 0 < (first or session.head) <= session.trimmed_through
+        wrong = entries.filter(seq__lte=session.trimmed_through).exclude(on_path=is_anchored)
+        writable(wrong).update(on_path=is_anchored)
+
+    def _moves(self, laid: Laid) -> bool:
+        session = self.session
+        if session.trimmed_through and session.head == 0 and laid.parent <= session.trimmed_through:
+            return laid.moved  # where the head was before the first entry that is left, only the entry itself knows
+        return laid.parent == session.head
+
+    def _move(self, to: int) -> None:
+        self.write()
+        session = self.session
+        if not 0 < to <= session.trimmed_through:
+            writer.move_head(session, to=to)
+            return
+        path = Message.objects.filter(session=session, on_path=True, seq__gt=session.trimmed_through)
+        writable(path).update(on_path=False)
+        session.head, session.message_count, session.head_has_open_calls = to, 0, False
+        session.head_fingerprint = fingerprints.START
+
+    def _footing_of(self, seq: int) -> Footing:
+        if seq <= self.session.trimmed_through:
+            return Footing(fingerprints.START)
+        if seq not in self.footings:
+            self.write()  # it may be among the rows that are not written yet
+            self.footings[seq] = look_up(self.session, seq)
+        return self.footings[seq]
+
+    def _put_row(self, laid: Laid, *, footing: Footing, on_path: bool, moved: bool) -> DraftRow:
+        message = Message(
+            session=self.session,
+            seq=laid.seq,
+            parent_seq=laid.parent,
+            on_path=on_path,
+            moved_head=moved,
+            body=laid.body,
+            salt=laid.salt,
+            digest=laid.digest,
+            seal=laid.seal,
+            fingerprint=self._print(laid, footing),
+            **laid.columns,
+        )
+        # What has no texts is neither searched nor does it ask or answer: a gap, for the projections.
+        entry = laid.entry or Gap(at=laid.created_at)
+        row = DraftRow(message, entry, Packed(laid.body or "", {}, laid.blobs), footing)
+        self.rows.append(row)
+        self.calls += [(message, fields) for fields in laid.calls]
+        return row
+
+    def _print(self, laid: Laid, footing: Footing) -> bytes:
+        if laid.entry is not None:
+            return fingerprints.fingerprint(laid.entry, after=footing.fingerprint, scope=self.scope)
+        if laid.kind not in CONVERSATION:
+            return footing.fingerprint
+        return fingerprints.of_nothing_known(self.session.pk, laid.seq)
+
+    def _go_on(self, laid: Laid, row: DraftRow, *, moves: bool) -> None:
+        seq, print_ = laid.seq, row.message.fingerprint
+        if laid.entry is not None:
+            self.footings[seq] = following(row.footing, laid.entry, seq=seq, fingerprint=print_)
+        elif laid.kind == ModelOutput.kind:
+            calls = tuple((call["call_id"], call["name"]) for call in laid.calls)
+            self.footings[seq] = Footing(print_, calls, seq)
+        elif laid.kind in CONVERSATION:
+            self.footings[seq] = Footing(print_)
+        else:
+            self.footings[seq] = replace(row.footing, fingerprint=print_)
+        if moves:
+            advance(self.session, footing=self.footings[seq], seq=seq, is_message=is_message(row.message))
+
+    def _count(self, laid: Laid) -> None:
+        session, columns = self.session, laid.columns
+        session.input_tokens += columns.get("input_tokens", 0)
+        session.output_tokens += columns.get("output_tokens", 0)
+        if laid.entry is not None:
+            session.error_count += projections.errors_in(laid.entry)
+            session.tool_call_count += len(laid.entry.tool_requests) if isinstance(laid.entry, ModelOutput) else 0
+            return
+        session.tool_call_count += len(laid.calls)
+        status, metadata = columns.get("status", ""), columns.get("metadata", {})
+        session.error_count += projections.errors_left(kind=laid.kind, status=status, metadata=metadata)

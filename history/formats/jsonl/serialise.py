@@ -1,0 +1,240 @@
+"""Rows as facts, and facts as the values of rows: what is written of a session, an entry, a call to a model.
+
+Not written is what follows from the entries (counters, path, calls, search rows) or belongs to one house alone: ids of
+rows, fingerprints, when it was stored and how long it is kept, share links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+from uuid import UUID
+
+from django.db import models
+
+from history.db.bulk import fitting
+from history.formats.base import FormatError, gettext_noop
+from history.formats.jsonl.lines import time_of, time_text
+from history.models import Exchange, Message, Session, ToolCall
+
+SESSION_TEXTS = (
+    "source", "client", "recognised_by", "agent", "workspace", "title", "model", "parent_call"
+)  # fmt: skip
+SESSION_TIMES = ("created_at", "last_activity_at", "pinned_at", "archived_at", "marked_at", "hidden_at")
+# Of an entry whose texts were dropped, only its row still knows these.
+ROW_FACTS = (
+    "kind", "role", "is_state", "is_internal", "content_chars", "agent", "provider", "model", "status", "end_reason",
+    "input_tokens", "output_tokens", "usage_source", "latency", "duration", "request_id", "metadata",
+)  # fmt: skip
+CALL_FACTS = ("index", "call_id", "name", "status", "duration", "answered_by", "answer_index")
+CALL_TIMES = ("created_at", "started_at")
+EXCHANGE_FACTS = (
+    "agent", "provider", "model", "dialect", "after", "history_version", "renderer_version", "request_hash", "inputs",
+    "end_reason", "attempts", "status_code", "error", "estimated_tokens", "usage", "metadata",
+)  # fmt: skip
+EXCHANGE_TIMES = ("started_at", "ended_at", "stop_requested_at")
+
+
+# Sessions.
+
+
+def session_facts(session: Session) -> dict[str, Any]:
+    """`owner` and `api_key` must be loaded."""
+    return {
+        "type": "session",
+        "id": str(session.pk),
+        "owner": session.owner.get_username(),
+        "key": session.api_key.prefix if session.api_key else None,
+        **{name: getattr(session, name) for name in SESSION_TEXTS},
+        **{name: time_text(getattr(session, name)) for name in SESSION_TIMES},
+        "parent": _id(session.parent_id),
+        "forked_from": _id(session.forked_from_id),
+        "forked_at": session.forked_at,
+        "continues": _id(session.continues_id),
+        "hold": session.hold,
+        "cost": cost_text(session.cost),
+        "trimmed_through": session.trimmed_through,
+        "anchor_seal": session.anchor_seal.hex(),
+        "version": session.version,
+        "metadata": session.metadata,
+    }
+
+
+def session_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of a session, without its owner, its key and the sessions that it names. Raises FormatError."""
+    source = _text(facts, "source")
+    if source not in Session.Source.values:
+        raise FormatError(gettext_noop("%(value)s is no source of a session"), value=repr(source))
+    times = {name: _time(facts, name) for name in SESSION_TIMES if facts.get(name) is not None}
+    texts = {name: _text(facts, name) for name in SESSION_TEXTS}
+    others = {
+        "forked_at": whole(facts, "forked_at"),
+        "trimmed_through": whole(facts, "trimmed_through"),
+        "anchor_seal": hash_of(facts, "anchor_seal"),
+        "hold": facts.get("hold") is True,
+        "cost": cost_of(facts.get("cost", "0")),
+        "metadata": mapping(facts, "metadata"),
+    }
+    return fitting(Session, {**times, **texts, **others})
+
+
+# Entries.
+
+
+def entry_facts(message: Message) -> dict[str, Any]:
+    """Everything about an entry but its body. `created_at` must stay the first name after `body`."""
+    return {
+        "type": "entry",
+        "seq": message.seq,
+        "parent": message.parent_seq,
+        "moved": message.moved_head,
+        "created_at": time_text(message.created_at),
+        "seal": message.seal.hex(),
+    }
+
+
+def dropped_facts(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]:
+    """What policy has left of an entry."""
+    return {
+        "at": time_text(message.dropped_at),
+        **{name: getattr(message, name) for name in ROW_FACTS},
+        "calls": [_call_facts(call) for call in calls],
+    }
+
+
+def dropped_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
+        raise FormatError(gettext_noop("an entry without its texts must say what kind and role it had"))
+    return {**_checked(Message, facts, ROW_FACTS), "dropped_at": _time(facts, "at")}
+
+
+def call_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    times = {name: time_of(facts[name]) for name in CALL_TIMES if facts.get(name) is not None}
+    return {**_checked(ToolCall, facts, CALL_FACTS), **times}
+
+
+def _call_facts(call: ToolCall) -> dict[str, Any]:
+    times = {name: time_text(getattr(call, name)) for name in CALL_TIMES}
+    return {name: getattr(call, name) for name in CALL_FACTS} | times
+
+
+# Calls to models.
+
+
+def loose_facts(exchange: Exchange) -> dict[str, Any]:
+    """A call that belongs to no session: of a key that records times and counts only."""
+    whose = {"owner": exchange.owner.get_username(), "key": exchange.api_key.prefix if exchange.api_key else None}
+    return {**_own_facts(exchange), **whose, "session": None}
+
+
+def exchange_facts(exchange: Exchange, session: Session, *, message: int | None) -> dict[str, Any]:
+    """`message` is the number of the entry that its answer became. Who called is told where it was not the owner."""
+    facts = {**_own_facts(exchange), "message": message}
+    if exchange.owner_id != session.owner_id:
+        facts["owner"] = exchange.owner.get_username()
+    if exchange.api_key_id != session.api_key_id:
+        facts["key"] = exchange.api_key.prefix if exchange.api_key else None
+    return facts
+
+
+def _own_facts(exchange: Exchange) -> dict[str, Any]:
+    facts: dict[str, Any] = {"type": "exchange", "id": str(exchange.pk), "cost": cost_text(exchange.cost)}
+    facts |= {name: getattr(exchange, name) for name in EXCHANGE_FACTS}
+    return facts | {name: time_text(getattr(exchange, name)) for name in EXCHANGE_TIMES}
+
+
+def exchange_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+    known = _checked(Exchange, facts, EXCHANGE_FACTS)
+    times = {name: time_of(facts[name]) for name in EXCHANGE_TIMES if facts.get(name) is not None}
+    if "ended_at" not in times or not known.get("end_reason"):
+        raise FormatError(gettext_noop("a call to a model must say when and why it ended"))
+    return {"id": id_of(facts, "id"), "cost": cost_of(facts.get("cost", "0")), **known, **times}
+
+
+# Single values. What is wrong is said, not guessed.
+
+
+def _checked(model: type[models.Model], facts: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Those of the facts that there are, as the columns of their names take them."""
+    found = {name: facts[name] for name in names if name in facts}
+    for name, value in found.items():
+        column = model._meta.get_field(name)
+        if value is None and getattr(column, "null", False):
+            continue
+        wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
+        if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
+            raise FormatError(gettext_noop("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
+    return fitting(model, found)
+
+
+_TYPES: dict[type[models.Field[Any, Any]], tuple[type, ...]] = {
+    models.BooleanField: (bool,),
+    models.IntegerField: (int,),
+    models.FloatField: (float, int),
+    models.JSONField: (dict,),
+}
+
+
+def id_of(facts: Mapping[str, Any], name: str) -> UUID:
+    try:
+        return UUID(facts[name])
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise FormatError(
+            gettext_noop("%(name)s is no id: %(value)s"), name=name, value=repr(facts.get(name))
+        ) from None
+
+
+def whole(facts: Mapping[str, Any], name: str) -> int:
+    value = facts.get(name, 0)
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise FormatError(gettext_noop("%(name)s is no whole number: %(value)s"), name=name, value=repr(value))
+    return value
+
+
+def hash_of(facts: Mapping[str, Any], name: str, *, size: int = 32) -> bytes:
+    """Empty where there is none."""
+    try:
+        found = bytes.fromhex(facts.get(name) or "")
+    except (TypeError, ValueError):
+        found = b"?"
+    if len(found) not in (0, size):
+        given = repr(str(facts.get(name))[:80])
+        raise FormatError(gettext_noop("%(name)s is no hash: %(value)s"), name=name, value=given)
+    return found
+
+
+def mapping(facts: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = facts.get(name, {})
+    if not isinstance(value, dict):
+        raise FormatError(gettext_noop("%(name)s is no object"), name=name)
+    return value
+
+
+def cost_text(cost: Decimal) -> str:
+    return f"{cost:.6f}"
+
+
+def cost_of(value: Any) -> Decimal:
+    try:
+        cost = Decimal(str(value))
+    except InvalidOperation:
+        raise FormatError(gettext_noop("%(value)s is no cost"), value=repr(value)) from None
+    if not cost.is_finite() or not 0 <= cost < 10**8:
+        raise FormatError(gettext_noop("%(value)s is no cost"), value=repr(value))
+    return cost
+
+
+def _id(value: UUID | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _text(facts: Mapping[str, Any], name: str) -> str:
+    value = facts.get(name, "")
+    if not isinstance(value, str):
+        raise FormatError(gettext_noop("%(name)s is no text: %(value)s"), name=name, value=repr(value))
+    return value
+
+
+def _time(facts: Mapping[str, Any], name: str) -> Any:
+    return time_of(facts.get(name))

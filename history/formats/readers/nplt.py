@@ -1,0 +1,122 @@
+"""The session files of the NPLT server: `session_YYYYMMDD_<id>.json`, one conversation each.
+
+Results live inside their calls there, and the calls on the message that was said after them. So such a message is three
+entries here: the calls, their results, and then what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from history.dialects.json_access import compact, number, obj, objs, string
+from history.entries import (
+    Entry,
+    ModelInput,
+    ModelOutput,
+    ResultStatus,
+    SystemInstructionSet,
+    Text,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+)
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chained, gettext_noop
+from history.formats.sources import Sample, Source
+from history.formats.times import Clock, moment
+from history.formats.trees import chain
+from history.formats.wire import CHANNEL, instruction
+
+NAME = "nplt"
+CLIENT = "NPLT"
+
+STATUSES: dict[str, ResultStatus] = {
+    **{"success": "success", "completed": "success", "ok": "success"},
+    **{"failed": "failed", "error": "failed", "failure": "failed"},
+    **{"skipped": "skipped", "cancelled": "interrupted", "interrupted": "interrupted", "timeout": "interrupted"},
+}
+
+
+def recognises(sample: Sample) -> bool:
+    found = sample.first
+    return (
+        sample.shape == "object"
+        and isinstance(found.get("session_id"), str)
+        and isinstance(found.get("messages"), list)
+        and "created_at" in found
+    )
+
+
+def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
+    record = obj(source.document())
+    if not string(record.get("session_id")):
+        raise FormatError(gettext_noop("the file has no session_id"))
+    yield _conversation(record)
+
+
+def _conversation(record: Mapping[str, Any]) -> Conversation:
+    notes, clock = Notes(), Clock(record.get("created_at"))
+    entries: list[tuple[str, Entry]] = []
+    last = ""
+    for message in objs(record.get("messages")):
+        last = chained(last, compact(message))
+        at = clock.at(message.get("timestamp"))
+        entries += [(f"{last}{suffix}", entry) for suffix, entry in _entries(message, last, at, not entries, notes)]
+    return Conversation(
+        source_id=string(record.get("session_id")),
+        client=CLIENT,
+        nodes=chain(entries),
+        created_at=moment(record.get("created_at")) or clock.first,
+        updated_at=moment(record.get("updated_at")),
+        notes=notes.as_tuple(),
+    )
+
+
+def _entries(
+    message: Mapping[str, Any], name: str, at: datetime, is_first: bool, notes: Notes
+) -> Iterator[tuple[str, Entry]]:
+    text, metadata = _text(message.get("content")), obj(message.get("metadata"))
+    said = (Text(text=text),) if text else ()
+    match message.get("role"):
+        case "assistant":
+            calls = objs(message.get("tool_calls"))
+            requests = tuple(_request(call, f"call_{name[:12]}_{place}") for place, call in enumerate(calls, 1))
+            if requests:
+                yield "/calls", ModelOutput(at=at, parts=requests)
+                pairs = zip(calls, requests, strict=True)
+                yield "/results", ToolResults(at=at, results=tuple(_result(call, asked) for call, asked in pairs))
+            if said or not requests:
+                yield "", ModelOutput(at=at, parts=said, metadata=metadata)
+        case "system" if is_first:
+            yield "", SystemInstructionSet(at=at, instruction=text, metadata=metadata)
+        case "system":
+            yield "", instruction(text, at=at)
+        case role:
+            if role != "user":
+                notes("repaired", gettext_noop("Messages of an unknown role were read as the user's."), where=str(role))
+            yield "", ModelInput(at=at, channel=CHANNEL, parts=said, metadata=metadata)
+
+
+def _request(call: Mapping[str, Any], call_id: str) -> ToolRequest:
+    arguments = call.get("arguments")
+    text = arguments if isinstance(arguments, str) else compact(arguments if arguments is not None else {})
+    return ToolRequest(call_id=call_id, name=string(call.get("tool_name")) or "unknown", arguments=text or "{}")
+
+
+def _result(call: Mapping[str, Any], asked: ToolRequest) -> ToolResult:
+    word, text = string(call.get("status")), _text(call.get("result"))
+    status = STATUSES.get(word.lower(), "success")
+    return ToolResult(
+        call_id=asked.call_id,
+        name=asked.name,
+        status=status,
+        parts=(Text(text=text),) if text else (),
+        started_at=moment(call.get("timestamp")),
+        duration=number(call.get("duration")),
+        metadata={} if word == status else {"status": word},
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else compact(value)

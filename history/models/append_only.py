@@ -1,0 +1,130 @@
+"""Querysets of append-only tables: `delete` and `update` are refused, except through `writable`.
+
+Stored entries never change, and rows of the record are removed by `retention` alone. A view, a script or a shell that
+calls `Message.objects.filter(...).delete()` gets an error instead of a hole in the record. `tests/history` lists the
+modules that may use `writable`: the writer (`storage`, `formats.jsonl`), the deleter (`retention`) and the repair of
+projections (`verification`). The deleter removes by `_raw_delete`, which follows no relations.
+
+Refused are: the queryset's methods, `save` and `delete` of a row, and everything that Django's collector deletes
+(cascades, the admin, `Collector` itself), by a receiver of `pre_delete`. Links to blobs are guarded the same way: a
+purge removes blobs without links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from django.db.models import Manager, Model, QuerySet
+from django.db.models.signals import m2m_changed, pre_delete
+
+M = TypeVar("M", bound=Model)
+
+
+class ImmutableError(TypeError):
+    """A stored row was to be changed or removed outside the one writer and the one deleter."""
+
+
+class KeptQuerySet(QuerySet[M]):
+    """Rows that only `retention` removes."""
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        raise ImmutableError(f"{self.model.__name__} rows are removed by history.retention alone.")
+
+    delete.alters_data = True  # type: ignore[attr-defined]
+    delete.queryset_only = True  # type: ignore[attr-defined]
+
+    def _raw_delete(self, using: str | None) -> int:
+        return self.delete()[0]
+
+
+class AppendOnlyQuerySet(KeptQuerySet[M]):
+    """Rows that never change either."""
+
+    def update(self, **_values: Any) -> int:
+        raise ImmutableError(f"Stored {self.model.__name__} rows never change: append with history.record.recorder.")
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def _update(self, values: Any) -> int:
+        return self.update()
+
+    def bulk_update(self, *_arguments: Any, **_named: Any) -> int:
+        return self.update()
+
+    bulk_update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(
+        self,
+        objs: Iterable[M],
+        batch_size: int | None = None,
+        ignore_conflicts: bool = False,
+        update_conflicts: bool = False,
+        *_arguments: Any,
+        **_named: Any,
+    ) -> list[M]:
+        if update_conflicts:
+            self.update()
+        return super().bulk_create(objs, batch_size, ignore_conflicts)
+
+
+def _refuse_deletion(sender: Any, **_named: Any) -> None:
+    raise ImmutableError(f"{sender.__name__} rows are removed by history.retention alone.")
+
+
+class Undeletable(Model):
+    """A model whose instances only `retention` removes; give it a manager of `KeptQuerySet`."""
+
+    class Meta:
+        abstract = True
+        base_manager_name = "objects"
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        # For these models only: with a receiver, the collector reads every row before it deletes.
+        pre_delete.connect(_refuse_deletion, sender=cls)
+
+    def delete(self, *_arguments: Any, **_named: Any) -> tuple[int, dict[str, int]]:
+        raise ImmutableError(f"{type(self).__name__} rows are removed by history.retention alone.")
+
+
+class Kept(Undeletable):
+    """A model whose rows only `retention` removes."""
+
+    objects = Manager.from_queryset(KeptQuerySet)()
+
+    class Meta:
+        abstract = True
+        base_manager_name = "objects"
+
+
+class AppendOnly(Undeletable):
+    """A model whose rows are written once, and which only `retention` removes."""
+
+    objects = Manager.from_queryset(AppendOnlyQuerySet)()
+
+    class Meta:
+        abstract = True
+        base_manager_name = "objects"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        if not self._state.adding:
+            raise ImmutableError(f"A stored {type(self).__name__} never changes: append a new one.")
+        super().save(*args, **kwargs)
+
+
+def guard_links(through: Any) -> None:
+    """Rows of a many-to-many table of Django's own that only `retention` removes."""
+    through._meta.local_managers.clear()
+    through.add_to_class("objects", Manager.from_queryset(KeptQuerySet)())
+    m2m_changed.connect(_refuse_unlinking, sender=through)
+
+
+def _refuse_unlinking(sender: Any, action: str, **_named: Any) -> None:
+    if action in ("pre_remove", "pre_clear"):
+        raise ImmutableError(f"{sender.__name__} rows are removed by history.retention alone.")
+
+
+def writable(rows: QuerySet[M]) -> QuerySet[M]:
+    """The same rows without the guard, for the one writer and the one deleter."""
+    return QuerySet(rows.model, query=rows.query.chain(), using=rows.db)

@@ -1,0 +1,209 @@
+"""/lint/: would OpenAI Chat, Responses, Anthropic and Gemini take this conversation? Nothing that is pasted is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django import forms
+from django.contrib.auth.decorators import login_required
+from django.core.files.uploadedfile import UploadedFile
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from history.formats.note_texts import worded
+from history.http.body_limits import FORM_OVERHEAD, accepts_body
+from history.linting import NAMES, LintFinding, LintReport, LintSeverity, NotAConversation, Verdict, read_text
+from history.models import Session
+from history.pages.lint.report import (
+    MAX_CHARS,
+    TooLong,
+    as_it_is,
+    check_length,
+    repair_words,
+    report_on,
+    report_on_request,
+    words_of,
+)
+from history.pages.session_access import session_or_404
+from history.record.selectors import sessions_owned_by
+
+SESSIONS = 50
+# A pasted text goes through a form, which Django reads into memory; what is longer comes as a file.
+PASTED_CHARS = 600_000
+SHOWN_CHARS = 300_000
+BYTES_PER_CHAR = 4  # at most, in UTF-8
+SHOWN_FINDINGS = 200
+
+OUTCOMES = {
+    "rejected": _("rejected"),
+    "unportable": _("unportable"),
+    "odd": _("odd"),
+    "taken": _("taken"),
+}
+
+
+class LintForm(forms.Form):
+    text = forms.CharField(
+        label=_("A conversation as JSON"),
+        required=False,
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 10, "spellcheck": "false", "class": "mono"}),
+        help_text=_("A request body of one of the four, or the list of its messages alone."),
+    )
+    file = forms.FileField(label=_("or a file"), required=False)
+    language = forms.ChoiceField(
+        label=_("Written for"), required=False, choices=[("", _("recognise it")), *NAMES.items()]
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """`text` is what was chosen or pasted."""
+        cleaned = super().clean() or {}
+        try:
+            text = _text_in(cleaned.get("file"), cleaned.get("text", ""))
+        except UnicodeDecodeError:
+            raise forms.ValidationError(_("This file is not UTF-8.")) from None
+        except TooLong as error:
+            raise forms.ValidationError(str(error)) from None
+        if not text.strip():
+            raise forms.ValidationError(_("Paste a conversation or choose a file."))
+        return {**cleaned, "text": text}
+
+
+def _text_in(file: UploadedFile[Any] | None, pasted: str) -> str:
+    if file is None:
+        if len(pasted) > PASTED_CHARS:
+            words = {"limit": f"{PASTED_CHARS:,}", "most": f"{MAX_CHARS:,}"}
+            raise TooLong(gettext("Paste up to %(limit)s characters, or choose a file of up to %(most)s.") % words)
+        return pasted
+    check_length((file.size or 0) // 4)
+    text: str = file.read().decode("utf-8-sig")
+    check_length(len(text))
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictView:
+    """A verdict as the page shows it."""
+
+    verdict: Verdict
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.verdict.dialect]
+
+    @property
+    def outcome(self) -> Any:
+        return OUTCOMES[self.verdict.outcome]
+
+    @property
+    def counts(self) -> list[tuple[Any, int]]:
+        levels = [finding.rule.severity for finding in self.verdict.findings]
+        return [(OUTCOMES[level.value], levels.count(level)) for level in LintSeverity if level in levels]
+
+    @property
+    def findings(self) -> list[tuple[LintFinding, Any, str]]:
+        return [
+            (finding, OUTCOMES[finding.rule.severity.value], words_of(finding))
+            for finding in self.verdict.findings[:SHOWN_FINDINGS]
+        ]
+
+    @property
+    def more(self) -> int:
+        return max(0, len(self.verdict.findings) - SHOWN_FINDINGS)
+
+    @property
+    def repairs(self) -> list[tuple[str, str]]:
+        return [(repair.place, repair_words(repair)) for repair in self.verdict.repairs[:SHOWN_FINDINGS]]
+
+    @property
+    def repaired(self) -> str:
+        return "" if self.verdict.repaired is None else _indented(self.verdict.repaired)
+
+
+@accepts_body(lambda: MAX_CHARS * BYTES_PER_CHAR + FORM_OVERHEAD)
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def lint(request: HttpRequest) -> HttpResponse:
+    if request.method == "POST":
+        return _pasted(request)
+    if name := request.GET.get("session", ""):
+        return _of_session(request, name)
+    return _page(request, LintForm())
+
+
+def _pasted(request: HttpRequest) -> HttpResponse:
+    form = LintForm(request.POST, request.FILES)
+    if not form.is_valid():
+        return _page(request, form, status=422)
+    text = form.cleaned_data["text"]
+    try:
+        given = read_text(text, language=form.cleaned_data["language"])
+        if len(given) > 1:
+            raise NotAConversation(gettext_noop("these are several conversations, one a line: look at one at a time"))
+        return _page(request, form, report=report_on_request(given[0]), given=_indented(given[0].body))
+    except TooLong as error:
+        form.add_error(None, str(error))
+        return _page(request, form, status=422)
+    except NotAConversation as error:
+        form.add_error(None, gettext("Not a conversation: %(why)s.") % {"why": worded(error.said)})
+        return _page(request, form, status=422)
+
+
+def _of_session(request: HttpRequest, name: str) -> HttpResponse:
+    session = session_or_404(request.user, _id(name))
+    try:
+        report = report_on(session)
+    except TooLong as error:
+        return _page(request, LintForm(), session=session, problem=str(error), status=422)
+    return _page(request, LintForm(), report=report, given=_indented(as_it_is(session)), session=session)
+
+
+def _id(name: str) -> UUID:
+    try:
+        return UUID(name)
+    except ValueError:
+        raise Http404 from None
+
+
+def _page(
+    request: HttpRequest,
+    form: LintForm,
+    *,
+    report: LintReport | None = None,
+    given: str = "",
+    session: Session | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    sessions = sessions_owned_by(request.user).order_by("-last_activity_at").only("id", "title")[:SESSIONS]
+    verdicts = [VerdictView(verdict) for verdict in report.verdicts] if report else []
+    worst = next((shown for shown in verdicts if shown.verdict.is_rejected), verdicts[0] if verdicts else None)
+    context = {
+        "form": form,
+        "report": report,
+        "language": NAMES.get(report.language, "") if report else "",
+        "verdicts": verdicts,
+        "open": worst,
+        "given": given,
+        "session": session,
+        "problem": problem,
+        "sessions": sessions,
+    }
+    return render(request, "history/lint/page.html", context, status=status)
+
+
+def _indented(value: Any) -> str:
+    """JSON to look at; what is very long ends with a note, and the command line gives all of it."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=dict)
+    text = text.encode("utf-8", "replace").decode()
+    if len(text) <= SHOWN_CHARS:
+        return text
+    return text[:SHOWN_CHARS] + "\n… " + gettext("cut here; `history lint` prints all of it")

@@ -1,0 +1,94 @@
+"""Saying why: the form before somebody else's transcript, and what a page answers to whoever may not read one.
+
+Views only ask `history.access.reasons` and let its errors pass; the answer to them is the same for every page and made
+here.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode, urlsplit
+from uuid import UUID
+
+from django import forms
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.deprecation import MiddlewareMixin
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+from django_htmx.http import HttpResponseClientRedirect
+
+from history.access.permissions import Purpose, find, may
+from history.access.reason_field import ReasonField
+from history.access.reasons import NotPermitted, ReasonNeeded, find_opened, is_own
+from history.http.htmx import HtmxRequest
+from history.models import Session
+
+
+class ReasonForm(forms.Form):
+    reason = ReasonField(
+        label=_("Reason"),
+        help_text=_("The owner sees your name, the time and this reason. You can read the session for an hour."),
+    )
+    next = forms.CharField(required=False, widget=forms.HiddenInput)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def open_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
+    """Say why, and go on to where one wanted to go."""
+    session = find(request.user, session_id, Purpose.LIST)
+    if session is None:
+        raise Http404
+    if not may(request.user, Purpose.READ, session):
+        raise NotPermitted("no right to read this session")
+    if is_own(request.user, session):
+        return HttpResponseRedirect(session.get_absolute_url())
+    if request.method != "POST":
+        return ask(request, session, wanted=request.GET.get("next", ""))
+    form = ReasonForm(request.POST)
+    if not form.is_valid():
+        return ask(request, session, form=form, status=422)
+    find_opened(request.user, session.pk, reason=form.cleaned_data["reason"])
+    return HttpResponseRedirect(_way(request, form.cleaned_data["next"], session))
+
+
+def ask(
+    request: HttpRequest, session: Session, *, wanted: str = "", form: ReasonForm | None = None, status: int = 200
+) -> HttpResponse:
+    form = form or ReasonForm(initial={"next": wanted})
+    session.hide_title()
+    return render(request, "history/reason.html", {"session": session, "form": form}, status=status)
+
+
+def _way(request: HttpRequest, wanted: str, session: Session) -> str:
+    """To an address of ours, or to the session."""
+    is_ours = url_has_allowed_host_and_scheme(
+        wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    return wanted if is_ours else session.get_absolute_url()
+
+
+class OpeningMiddleware(MiddlewareMixin):
+    """What every page answers when `history.access.reasons` refuses: the form, or a page that says what is missing."""
+
+    def process_exception(self, request: HtmxRequest, error: Exception) -> HttpResponse | None:
+        if isinstance(error, NotPermitted):
+            return render(request, "history/not_permitted.html", status=403)
+        if isinstance(error, ReasonNeeded) and error.session:
+            return _asked_first(request, Session.objects.get(pk=error.session))
+        return None
+
+
+def _asked_first(request: HtmxRequest, session: Session) -> HttpResponse:
+    if request.htmx:
+        # Part of a page that was opened more than an hour ago: the whole page is asked for anew.
+        here = urlsplit(request.htmx.current_url or "")
+        form = reverse("history:open", args=[session.pk])
+        address = f"{form}?{urlencode({'next': f'{here.path}?{here.query}'})}"
+        return HttpResponseClientRedirect(address, status=403)
+    return ask(request, session, wanted=request.get_full_path() if request.method == "GET" else "", status=403)

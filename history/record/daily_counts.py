@@ -1,0 +1,184 @@
+"""Daily counts of sessions, messages, tokens, cost and tool calls: what the charts are drawn from.
+
+One row (`DayTally`) holds the sums of one owner, key, source, agent and model on one day (UTC). The transaction that
+changes the record adds the difference as its last statement (`transactions.run_last`), so the counts are right at every
+commit. Three things are counted, and no row counts twice:
+
+- a message that people see (no result of a tool, nothing internal), on the day it was written. Copies that a fork made
+  are left out; the original is counted.
+- a tool call, with the message that made it.
+- an exchange: its cost with the message that it became. One that left no message (a side call, a key that keeps no
+  replies) counts with its tokens and its cost on the day it started, unless its turn was trimmed.
+
+Inserted rows are counted in Python (`count_message`, `count_call`). Every other change is wrapped in
+`recounting`, which asks the database for the sums of the affected rows before and after. `record.daily_check` compares
+finished days with a recount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any
+
+from django.db import connection
+from django.db.models import F, Field, QuerySet
+
+from history.db.transactions import run_last, writing
+from history.entries import MESSAGES, ModelOutput
+from history.models import DayTally, Exchange, Message, Session, StaleDay, ToolCall
+from history.record.daily_sums import COUNTS, NAMES, Key, Numbers, Sums, milliseconds, sums_of_rows, wait_name
+
+_ROWS_PER_STATEMENT = 100
+
+
+# Changes of the record.
+
+
+def count_message(message: Message) -> None:
+    """A message that was inserted; its tool calls are counted apart."""
+    key = _key_of(message.session, message)
+    if key is None:
+        return
+    is_answer = message.kind == ModelOutput.kind
+    numbers: Numbers = {
+        "sessions": int(message.seq == 1),
+        "messages": int(message.kind in MESSAGES and not message.is_internal),
+        "input_tokens": message.input_tokens,
+        "output_tokens": message.output_tokens,
+    }
+    if is_answer:
+        numbers |= {
+            "answers": 1,
+            "cut_short": int(message.status != Message.Status.COMPLETE),
+            "errors": int(message.status == Message.Status.FAILED),
+        }
+        if message.latency is not None:
+            numbers[wait_name(message.latency)] = 1
+    run_last(_add, (key, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class CountedOutcome:
+    """The part of a tool call that is counted and may change."""
+
+    status: str
+    duration: float | None
+
+    @classmethod
+    def of(cls, call: ToolCall) -> CountedOutcome:
+        return cls(call.status, call.duration)
+
+    def numbers(self, sign: int) -> Numbers:
+        return {
+            "tool_calls": sign,
+            "errors": sign * int(self.status == ToolCall.Status.FAILED),
+            "tool_milliseconds": sign * milliseconds(self.duration),
+        }
+
+
+def count_call(session: Session, call: ToolCall, *, before: CountedOutcome | None = None) -> None:
+    """A tool call that was inserted, or one whose outcome has changed from `before`."""
+    key = _key_of(session, call.message)
+    if key is not None:
+        run_last(_add, (key, CountedOutcome.of(call).numbers(1)))
+        if before is not None:
+            run_last(_add, (key, before.numbers(-1)))
+
+
+@contextmanager
+def recounting(
+    *, messages: QuerySet[Message] | None = None, exchanges: QuerySet[Exchange] | None = None
+) -> Iterator[None]:
+    """Count what the block changes in these rows, as the difference between before and after.
+
+    The querysets must find the same rows, or what is left of them, after the block. Messages must be in sessions that
+    the caller has locked or that take no entries any more; exchanges are locked here.
+    """
+    with writing():
+        if exchanges is not None and connection.features.has_select_for_update:
+            list(exchanges.order_by("pk").select_for_update(of=("self",)).values_list("pk"))
+        for key, numbers in sums_of_rows(messages, exchanges).items():
+            run_last(_add, (key, {name: -number for name, number in numbers.items()}))
+        yield
+        for item in sums_of_rows(messages, exchanges).items():
+            run_last(_add, item)
+
+
+@contextmanager
+def repairing(messages: QuerySet[Message]) -> Iterator[None]:
+    """Mark days to be counted anew where the block changes sums: it is unknown whether the damage was counted."""
+    with writing():
+        before = sums_of_rows(messages, None)
+        yield
+        after = sums_of_rows(messages, None)
+        days = {key.day for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+        StaleDay.objects.bulk_create(StaleDay(day=day) for day in sorted(days))
+
+
+@contextmanager
+def recounting_copies(forks: QuerySet[Session]) -> Iterator[None]:
+    """Count what becomes of the copies in these forks when they get or lose the session that they were made from."""
+    with writing():
+        ids = list(forks.order_by("pk").select_for_update(of=("self",)).values_list("pk", flat=True))
+        copies = Message.objects.filter(session_id__in=ids, created_at__lt=F("session__created_at"))
+        with recounting(messages=copies if ids else None):
+            yield
+
+
+def _key_of(session: Session, message: Message) -> Key | None:
+    """None for a copy: copies are older than the fork that holds them."""
+    if session.forked_from_id is not None and message.created_at < session.created_at:
+        return None
+    day = message.created_at.astimezone(UTC).date()
+    return Key(day, session.owner_id, session.api_key_id, session.source, message.agent, message.model)
+
+
+# Rows of counts.
+
+
+def _add(items: list[tuple[Key, Numbers]]) -> None:
+    """Add all that a transaction has changed, in one statement."""
+    sums: Sums = {}
+    for key, numbers in items:
+        total = sums.setdefault(key, dict.fromkeys(COUNTS, 0))
+        for name, number in numbers.items():
+            total[name] += number
+    changed = sorted(
+        ((key, total) for key, total in sums.items() if any(total.values())), key=lambda item: item[0].order
+    )
+    for start in range(0, len(changed), _ROWS_PER_STATEMENT):
+        batch = changed[start : start + _ROWS_PER_STATEMENT]
+        ids = _upsert(batch)
+        if any(number < 0 for _key, total in batch for number in total.values()):
+            # Only rows that this transaction has locked already: those of others might wait for ours.
+            DayTally.objects.filter(pk__in=ids, **dict.fromkeys(COUNTS, 0)).delete()
+
+
+def _upsert(changed: list[tuple[Key, Numbers]]) -> list[int]:
+    fields: list[Field[Any, Any]] = [DayTally._meta.get_field(name) for name in ("day", *NAMES, *COUNTS)]  # type: ignore[misc]
+    parameters = [
+        field.get_db_prep_save(value, connection)
+        for key, numbers in changed
+        for field, value in zip(fields, (*key, *numbers.values()), strict=True)
+    ]
+    row = f"({', '.join(['%s'] * len(fields))}, 1, 0)"
+    with connection.cursor() as cursor:
+        cursor.execute(_UPSERT.format(rows=", ".join([row] * len(changed))), parameters)
+        return [pk for (pk,) in cursor.fetchall()]
+
+
+def _sum_sql(name: str) -> str:
+    """Cost is rounded because SQLite adds it up as a floating-point number."""
+    added = f"kept.{name} + excluded.{name}"
+    return f"{name} = ROUND({added}, 6)" if name == "cost" else f"{name} = {added}"
+
+
+_COLUMNS = ", ".join(("day", *NAMES, *COUNTS, "revision", "checked_revision"))
+_SUMS = ", ".join(map(_sum_sql, (*COUNTS, "revision")))
+_UPSERT = (
+    f"INSERT INTO history_daytally AS kept ({_COLUMNS}) VALUES {{rows}} "  # noqa: S608 - names of our own
+    f"ON CONFLICT (day, owner_id, (COALESCE(api_key_id, 0)), source, agent, model) DO UPDATE SET {_SUMS} RETURNING id"
+)

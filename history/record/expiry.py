@@ -1,0 +1,120 @@
+"""How long what is kept: the rules of the environment by source, and what an API key says instead.
+
+Until when a session is kept is reckoned in one place, `Policy.expiry`, for whoever writes a session and for the purge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from history.models import ApiKey, Session
+
+# A century. Longer rules would lead out of the calendar, and then nothing could be written or purged any more.
+MOST_DAYS = 36_500
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """0 means: without end, without limit."""
+
+    keep_days: int = 0
+    keep_body_days: int = 0
+    max_messages: int = 0
+    max_sessions: int = 0
+    # An import is kept from the day of import; its activity is the original one, perhaps years ago.
+    counts_from: str = "last_activity_at"
+
+    def expiry(self, column: Callable[[str], Any]) -> Any:
+        """Until when a session is kept; None: without end. `column` gives a column of it: a value, or (`F`) SQL."""
+        return column(self.counts_from) + timedelta(days=self.keep_days) if self.keep_days else None
+
+    def expired(self, now: datetime) -> Q:
+        """The same, asked the other way round."""
+        if not self.keep_days:
+            return Q(pk__in=[])
+        return Q(**{f"{self.counts_from}__lte": now - timedelta(days=self.keep_days)})
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionScope:
+    """Sessions that live under the same policy: of one source, of these keys."""
+
+    policy: RetentionPolicy
+    source: str
+    keys: Q
+
+    def sessions(self) -> QuerySet[Session]:
+        return Session.objects.filter(self.keys, source=self.source)
+
+
+def scopes() -> Iterator[RetentionScope]:
+    """Every session is in exactly one of them: one per source, and one per source and key with limits of its own."""
+    with_limits = ApiKey.objects.exclude(keep_days=None, keep_body_days=None, max_messages=None, max_sessions=None)
+    others = Q(api_key=None) | ~Q(api_key__in=with_limits.values("pk"))
+    for source in Session.Source.values:
+        yield RetentionScope(policy_for(source), source, others)
+    for key in with_limits.order_by("pk").iterator(chunk_size=200):
+        for source in Session.Source.values:
+            yield RetentionScope(policy_for(source, key), source, Q(api_key=key))
+
+
+def expiry_of(session: Session) -> datetime | None:
+    """Until when this session is kept under the rules of today."""
+    return _expiry(session, policy_for(session.source, session.api_key))
+
+
+def set_expiries(sessions: Iterable[Session]) -> None:
+    """The same for many, of which most live under one policy."""
+    policies: dict[tuple[str, int | None], RetentionPolicy] = {}
+    for session in sessions:
+        name = session.source, session.api_key_id
+        if name not in policies:
+            policies[name] = policy_for(session.source, session.api_key)
+        session.expires_at = _expiry(session, policies[name])
+
+
+def _expiry(session: Session, policy: RetentionPolicy) -> datetime | None:
+    until: datetime | None = policy.expiry(partial(getattr, session))
+    return until
+
+
+def policy_for(source: str, api_key: ApiKey | None = None) -> RetentionPolicy:
+    """What holds for sessions of this source; each limit of the key, where it has one, counts instead."""
+    rule = _rule_of(source)
+    if api_key is not None:
+        rule = replace(
+            rule,
+            keep_days=_first(api_key.keep_days, rule.keep_days),
+            keep_body_days=_first(api_key.keep_body_days, rule.keep_body_days),
+            max_messages=_first(api_key.max_messages, rule.max_messages),
+            max_sessions=_first(api_key.max_sessions, rule.max_sessions),
+        )
+    if max(rule.keep_days, rule.keep_body_days) <= MOST_DAYS:
+        return rule
+    return replace(rule, keep_days=min(rule.keep_days, MOST_DAYS), keep_body_days=min(rule.keep_body_days, MOST_DAYS))
+
+
+def _rule_of(source: str) -> RetentionPolicy:
+    if source == Session.Source.RELAY:
+        return RetentionPolicy(
+            keep_days=settings.CHAT_HISTORY_TTL_DAYS,
+            keep_body_days=settings.CHAT_HISTORY_BODY_DAYS,
+            max_messages=settings.CHAT_HISTORY_MAX_MESSAGES,
+            max_sessions=settings.CHAT_HISTORY_MAX_SESSIONS,
+        )
+    if source == Session.Source.IMPORT:
+        return RetentionPolicy(keep_days=settings.PARLEY_IMPORT_TTL_DAYS, counts_from="stored_at")
+    if source == Session.Source.CHAT:
+        return RetentionPolicy(keep_days=settings.PARLEY_CHAT_TTL_DAYS)
+    return RetentionPolicy()
+
+
+def _first(own: int | None, general: int) -> int:
+    return general if own is None else own

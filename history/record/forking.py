@@ -1,0 +1,84 @@
+"""The entries of a path, copied into a session of their own.
+
+Thousands of entries take seconds, and on SQLite whoever writes keeps everybody else from writing. So the numbers of the
+path are listed once, under a lock, and the copy is written a few hundred entries at a time, each batch a short
+transaction. Entries never change and the list is fixed: what happens to the original meanwhile, a head that moves, an
+append, cannot make the copy wrong. Entries that are removed before they were copied end it with an error.
+
+The copy is a sound session after every batch, but until the last one it is marked `IN_THE_MAKING`: nobody is served it,
+and if its maker dies the purge removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from history.db.transactions import writing
+from history.entries import Gap, Node, Numbering
+from history.errors import NoSuchEntry
+from history.models import Session
+from history.record import writer
+from history.record.loading import read_nodes
+from history.record.paths import Path
+from history.record.row_builder import Draft
+
+BATCH = 200
+
+
+def copy_entries(original: Session, numbers: Sequence[int], *, edges: Sequence[int], to: UUID) -> None:
+    """Copy these entries and show the session to whoever may see it. Raises NoSuchEntry when one of them is gone.
+
+    `edges` are the numbers at which summaries begin and end (`edges_of`).
+    """
+    copy = _Copy(original, edges, to)
+    for start in range(0, len(numbers), BATCH):
+        copy.add(numbers[start : start + BATCH])
+    copy.show()
+
+
+class _Copy:
+    """What is known of a copy from one batch to the next."""
+
+    def __init__(self, original: Session, edges: Sequence[int], session_id: UUID) -> None:
+        self.original = original
+        self.edges = edges
+        self.session_id = session_id
+        self.numbers = Numbering()
+
+    def add(self, numbers: Sequence[int]) -> None:
+        # Read before the turn to write is taken: so others have a chance to write in between.
+        nodes = Path(self.original.pk).numbered(numbers, read_nodes)
+        if len(nodes) < len(numbers):
+            raise NoSuchEntry(f"entries of session {self.original.pk} were removed while it was copied: fork it anew")
+        with writing():
+            draft = Draft(self._locked(), as_it_came=True)
+            for node in nodes:
+                self._add(draft, node)
+            writer.flush([draft])
+            writer.save_sessions([draft.session])
+
+    def show(self) -> None:
+        with writing():
+            self._locked()
+            writer.change(self.session_id, hidden_at=None)
+
+    def _locked(self) -> Session:
+        return writer.lock([self.session_id], in_the_making=True)[self.session_id]
+
+    def _add(self, draft: Draft, node: Node) -> None:
+        for number in self._trimmed_before(node):
+            draft.add(Gap(reason="trimmed before the fork", at=node.entry.at), after=draft.leaf)
+            self.numbers.add(number, draft.leaf)
+        draft.add(node.entry.renumbered(self.numbers), after=draft.leaf)
+        self.numbers.add(node.seq, draft.leaf)
+
+    def _trimmed_before(self, node: Node) -> list[int]:
+        """Where something was trimmed before this entry: a gap, and another wherever other summaries stand for it.
+
+        So each summary keeps a range of its own in the copy and is told there as before.
+        """
+        last = self.numbers.last
+        if node.parent == last:
+            return []
+        return [last + 1, *(edge for edge in self.edges if last + 1 < edge < node.seq)]

@@ -1,0 +1,60 @@
+"""From rows to entries: bodies read back, long texts fetched from their blobs, all of a page at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import connection
+
+from history.context import dropped_entry
+from history.db.packing import blobs_in, unpack
+from history.entries import Entry, Node
+from history.models import Blob, Message, Session
+
+MAX_PAGE = 500
+
+
+def entries_of(messages: Sequence[Message]) -> list[Entry]:
+    """The entries that these rows hold; long texts are fetched from their blobs."""
+    blobs = _blobs(message.body for message in messages)
+    return [
+        dropped_entry(message.kind, at=message.created_at) if message.body is None else unpack(message.body, blobs)
+        for message in messages
+    ]
+
+
+def nodes_of(messages: Sequence[Message]) -> list[Node]:
+    pairs = zip(messages, entries_of(messages), strict=True)
+    return [Node(seq=message.seq, parent=message.parent_seq, entry=entry) for message, entry in pairs]
+
+
+def ledger_of(session: Session, *, after: int = 0, limit: int = MAX_PAGE) -> list[Message]:
+    """Every entry in the order of writing, whatever branch it is on: rolled-back ones, debug logs and all."""
+    return list(Message.objects.filter(session=session, seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])
+
+
+def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:
+    """Entries in their places, without the rows around them."""
+    sql = f"SELECT seq, parent_seq, body, kind, created_at FROM history_message WHERE {where}"  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        found = cursor.fetchall()
+    blobs = _blobs(body for _, _, body, _, _ in found)
+    return [
+        Node(seq=seq, parent=parent, entry=_dropped(kind, at) if body is None else unpack(body, blobs))
+        for seq, parent, body, kind, at in found
+    ]
+
+
+def _dropped(kind: str, at: Any) -> Entry:
+    """`at` as the driver gives it: SQLite knows no times, only texts."""
+    moment = at if isinstance(at, datetime) else datetime.fromisoformat(at)
+    return dropped_entry(kind, at=moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def _blobs(bodies: Iterable[str | None]) -> dict[str, bytes | memoryview]:
+    """The blobs that these bodies refer to, all at once."""
+    names = {name for body in bodies if body is not None for name in blobs_in(body)}
+    return dict(Blob.objects.filter(pk__in=names).values_list("sha256", "data")) if names else {}

@@ -1,0 +1,184 @@
+"""The way from the start of a session to one of its entries.
+
+The rows on the way to the head are marked (`on_path`). The way to any other leaf is climbed from the leaf until it
+meets a marked row; from there on the two are the same. It is climbed only as far as somebody wants to read, so a page
+costs what it shows and what lies between it and the leaf, however long the branch is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.db import connection
+
+from history.db import bulk
+from history.entries import HeadMoved
+from history.models import Message, Session
+
+T = TypeVar("T")
+Read = Callable[[str, Sequence[Any]], list[T]]
+
+MAX_NUMBERS = 500
+TO_THE_TOP = 2**31 - 1
+CLIMB_STEPS = 100
+
+_CLIMB = """
+WITH RECURSIVE climb (seq, parent_seq, on_path, step) AS (
+    SELECT seq, parent_seq, on_path, 1 FROM history_message WHERE session_id = %s AND seq = %s
+    UNION ALL
+    SELECT above.seq, above.parent_seq, above.on_path, climb.step + 1 FROM climb
+    JOIN history_message above ON above.session_id = %s AND above.seq = climb.parent_seq
+    WHERE NOT climb.on_path AND climb.step < %s
+)
+SELECT seq, parent_seq, on_path FROM climb
+"""
+
+read_messages: Read[Message] = partial(bulk.read, Message)
+
+
+class Climb:
+    """From an entry up to the head's path: the entries beside it, newest first, and where they join it."""
+
+    def __init__(self, session_id: UUID, start: int) -> None:
+        self.session_id = _stored(session_id)
+        self.beside: list[int] = []  # as far as was climbed
+        self.joins: int | None = None  # None: not there yet
+        self._next = start
+
+    def go_on(self, steps: int) -> None:
+        """So many entries further; each time at least as many as before, so that a long way takes few questions.
+
+        A branch that meets no row of the path begins at the start (0) or at the anchor of a trim: its topmost parent
+        says.
+        """
+        steps = max(steps, len(self.beside))
+        with connection.cursor() as cursor:
+            cursor.execute(_CLIMB, [self.session_id, self._next, self.session_id, steps])
+            met = cursor.fetchall()
+        for seq, parent, on_path in met:
+            if on_path:
+                self.joins = seq
+                return
+            self.beside.append(seq)
+            self._next = parent
+        if len(met) < steps:
+            self.joins = self._next if self.beside else 0
+
+    def go_below(self, seq: int, *, steps: int) -> None:
+        """Until an entry at or before `seq`, or the path, is met."""
+        while self.joins is None and not (self.beside and self.beside[-1] <= seq):
+            self.go_on(steps)
+
+
+class Path:
+    """The rows from the start of a session to `leaf` (None: the head). What is read of each is up to the caller."""
+
+    def __init__(self, session_id: UUID, *, leaf: int | None = None) -> None:
+        self.session_id = _stored(session_id)
+        self.climb = None if leaf is None else Climb(session_id, leaf)
+
+    def older_than(self, seq: int | None, limit: int, read: Read[T]) -> list[T]:
+        """Newest first; None: from the leaf on."""
+        found = self._numbered(self._beside_before(seq, limit), "seq DESC", read)
+        if len(found) == limit:
+            return found
+        bound, ending = ("", []) if seq is None else (" AND seq < %s", [seq])
+        where = f"{self._shared()}{bound} ORDER BY seq DESC LIMIT %s"
+        return found + read(where, [self.session_id, *ending, limit - len(found)])
+
+    def newer_than(self, seq: int, limit: int, read: Read[T]) -> list[T]:
+        """Oldest first."""
+        if self.climb is not None:
+            self.climb.go_below(seq, steps=limit)
+        found: list[T] = []
+        if self.climb is None or (self.climb.joins or 0) > seq:
+            found = read(f"{self._shared()} AND seq > %s ORDER BY seq LIMIT %s", [self.session_id, seq, limit])
+        beside = [number for number in reversed(self._beside()) if number > seq][: limit - len(found)]
+        return found + self._numbered(beside, "seq", read)
+
+    def state(self, read: Read[T]) -> list[T]:
+        """Everything on the path that says what holds from there on, oldest first."""
+        found = read(f"{self._shared()} AND is_state ORDER BY seq", [self.session_id])
+        beside = self._beside()[::-1]
+        for start in range(0, len(beside), MAX_NUMBERS):
+            numbers = beside[start : start + MAX_NUMBERS]
+            found += self._numbered(numbers, "seq", read, also=" AND is_state")
+        return found
+
+    def numbers(self) -> list[int]:
+        """All of it, oldest first, as numbers alone."""
+        sql = f"SELECT seq FROM history_message WHERE {self._shared()} ORDER BY seq"  # noqa: S608 - words of our own
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [self.session_id])
+            return [*(seq for (seq,) in cursor.fetchall()), *reversed(self._beside())]
+
+    def numbered(self, numbers: Sequence[int], read: Read[T]) -> list[T]:
+        """These entries, oldest first."""
+        return self._numbered(numbers, "seq", read)
+
+    def _shared(self) -> str:
+        """The rows that this path shares with the head's."""
+        if self.climb is None:
+            return "session_id = %s AND on_path"
+        self.climb.go_below(0, steps=TO_THE_TOP)
+        return f"session_id = %s AND on_path AND seq <= {self.climb.joins or 0:d}"
+
+    def _beside(self) -> list[int]:
+        return self.climb.beside if self.climb is not None else []
+
+    def _beside_before(self, seq: int | None, limit: int) -> list[int]:
+        """The newest entries beside the head's path that are older than that; fewer only where there are no more."""
+        while True:
+            older = [number for number in self._beside() if seq is None or number < seq]
+            if self.climb is None or self.climb.joins is not None or len(older) >= limit:
+                return older[:limit]
+            self.climb.go_on(limit)
+
+    def _numbered(self, numbers: Sequence[int], order: str, read: Read[T], *, also: str = "") -> list[T]:
+        if not numbers:
+            return []
+        places = ", ".join(["%s"] * len(numbers))
+        return read(f"session_id = %s AND seq IN ({places}){also} ORDER BY {order}", [self.session_id, *numbers])
+
+
+def climb(session_id: UUID, leaf: int) -> tuple[list[int], int]:
+    """The whole way from `leaf` up to the head's path, and where it joins that."""
+    way = Climb(session_id, leaf)
+    way.go_below(0, steps=TO_THE_TOP)
+    return way.beside, way.joins or 0
+
+
+def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
+    """Whether entry `seq` is on the path from the start of the session to entry `to`."""
+    if seq in (0, to):
+        return True
+    if seq > to:
+        return False
+    way = Climb(session_id, to)
+    way.go_below(seq, steps=CLIMB_STEPS)
+    if way.joins is None or seq > way.joins:
+        return seq in way.beside
+    return Message.objects.filter(session_id=session_id, seq=seq, on_path=True).exists()
+
+
+def head_at(session: Session, version: int) -> int:
+    """Which entry was the head when the session had `version` entries."""
+    if version == session.version:  # an instance that is behind knows nothing of what came after it
+        return session.head
+    moved = (
+        Message.objects.filter(session=session, seq__lte=version, moved_head=True)
+        .order_by("-seq")
+        .values_list("seq", "parent_seq", "kind")
+        .first()
+    )
+    if moved is None:
+        return 0
+    seq, parent, kind = moved
+    return parent if kind == HeadMoved.kind else seq
+
+
+def _stored(session_id: UUID) -> Any:
+    return Session._meta.pk.get_db_prep_value(session_id, connection)

@@ -1,0 +1,339 @@
+"""Drafts to the database: rows, their projections and the sessions' bookkeeping, few statements for many entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import prefetch_related_objects
+from django.utils import timezone
+
+from history import redaction
+from history.db import bulk
+from history.db.large_values import LARGE, execute_bound
+from history.entries import CONVERSATION, LEAVES, MESSAGES, ModelOutput, ToolResults
+from history.errors import NoSuchBlob, NoSuchEntry
+from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Blob, Message, SearchRow, Session, ToolCall
+from history.models.append_only import writable
+from history.record import daily_counts, paths, projections
+from history.record.expiry import set_expiries
+from history.record.row_builder import Draft, DraftRow, look_up, stand_at
+from history.record.search_rows import rows_for, scope_of
+from history.record.selectors import entries_of
+from history.redaction.walker import Redactors
+
+# The columns of a session that appending changes.
+SESSION_STATE = (
+    "version",
+    "head",
+    "last_seal",
+    "head_fingerprint",
+    "head_has_open_calls",
+    "message_count",
+    "tool_call_count",
+    "error_count",
+    "input_tokens",
+    "output_tokens",
+    "title",
+    "agent",
+    "model",
+    "last_activity_at",
+    "stored_at",
+    "changed_at",
+    "expires_at",
+)
+# What is read to decide what the rows say.
+SESSION_COLUMNS = frozenset(
+    {
+        *SESSION_STATE,
+        *("owner", "api_key", "source", "client", "created_at", "forked_from", "trimmed_through", "hidden_at"),
+    }
+)
+
+
+def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Session]:
+    """The sessions as they are now, nobody else's until the transaction ends; in one order, against deadlocks.
+
+    Such as are `in_the_making` are there for nobody but their maker.
+    """
+    wanted = set(ids)
+    if not wanted:
+        return {}
+    found = bulk.read_locked(Session, list(wanted), SESSION_COLUMNS)
+    absent = {BEYOND_RECALL} if in_the_making else {BEYOND_RECALL, IN_THE_MAKING}
+    sessions = {session.pk: session for session in found if session.hidden_at not in absent}
+    if missing := wanted - sessions.keys():
+        raise NoSuchEntry(f"there is no session {next(iter(missing))}")
+    if any(session.api_key_id for session in sessions.values()):
+        prefetch_related_objects(list(sessions.values()), "api_key")
+    return sessions
+
+
+def flush(drafts: Sequence[Draft]) -> None:
+    """Write what is pending. The rows of all drafts go together; the sessions' own rows follow in `save_sessions`."""
+    pending = [row for draft in drafts for row in draft.pending()]
+    if pending:
+        _store_blobs_of(pending)
+        bulk.insert(Message, [row.message for row in pending])
+        _link_blobs(pending)
+        _store_calls(pending)
+        bulk.insert(SearchRow, [found for row in pending for found in _search_rows(row)])
+        for row in pending:
+            daily_counts.count_message(row.message)
+    for draft in drafts:
+        draft.flushed = len(draft.rows)
+
+
+def insert_sessions(sessions: Sequence[Session]) -> None:
+    """New ones, whose titles are taken from their entries."""
+    if sessions:
+        _stamp(sessions)
+        for session in sessions:
+            session.seal_beginning(given_title="")
+        bulk.insert(Session, sessions)
+
+
+def save_sessions(sessions: Sequence[Session]) -> None:
+    if sessions:
+        _stamp(sessions)
+        bulk.update(Session, sessions, SESSION_STATE)
+
+
+def _stamp(sessions: Sequence[Session]) -> None:
+    now = timezone.now()
+    for session in sessions:
+        session.stored_at = session.changed_at = now
+    set_expiries(sessions)
+
+
+def change(session_id: UUID, **columns: Any) -> None:
+    """Something about a session that no entry says."""
+    Session.objects.filter(pk=session_id).update(**columns, changed_at=timezone.now())
+
+
+def kept_title(title: str, *, api_key: ApiKey | None) -> str:
+    """A title written by a user, on one line, redacted as the key records."""
+    fields = kept_fields({"title": " ".join(title.split())}, recording=api_key.recording if api_key else "full")
+    return str(bulk.fitting(Session, fields)["title"])
+
+
+def kept_fields(fields: Mapping[str, Any], *, recording: str) -> dict[str, Any]:
+    """Columns of a session as a recording mode lets them be kept: texts and metadata without credentials."""
+    redactors = redaction.redactors_for(recording if redaction.stores_bodies(recording) else "redacted")
+    if redactors.do_nothing:
+        return dict(fields)
+    return {name: _kept_field(name, value, redactors) for name, value in fields.items()}
+
+
+def _kept_field(name: str, value: Any, redactors: Redactors) -> Any:
+    if isinstance(value, dict):
+        return redaction.redacted_json(value, redactors)
+    if not isinstance(value, str):
+        return value
+    return (
+        redaction.redacted_text(value, redactors)[0] if name == "title" else redaction.redacted_name(value, redactors)
+    )
+
+
+def store_blobs(blobs: Sequence[Blob]) -> None:
+    """Bytes under their hash; who stored the same ones before has done the work. In one order, against deadlocks."""
+    missing = sorted(blobs, key=lambda blob: blob.pk)
+    for _ in range(3):
+        _insert_blobs(missing)
+        missing = _gone(missing)
+        if not missing:
+            return
+
+
+def _insert_blobs(blobs: Sequence[Blob]) -> None:
+    if connection.vendor == "postgresql" and any(blob.size > LARGE for blob in blobs):
+        names = [field.attname for field in Blob._meta.concrete_fields]
+        sql = (
+            f"INSERT INTO {Blob._meta.db_table} ({', '.join(names)}) "  # noqa: S608  names of ours
+            f"VALUES ({', '.join(['%s'] * len(names))}) ON CONFLICT DO NOTHING"
+        )
+        execute_bound(sql, [[getattr(blob, name) for name in names] for blob in blobs])
+    else:
+        Blob.objects.bulk_create(blobs, ignore_conflicts=True)
+
+
+def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
+    kind = bulk.fitting_text(Blob, "media_type", media_type)
+    return Blob(sha256=name, data=content, size=len(content), media_type=kind)
+
+
+def _gone(blobs: Sequence[Blob]) -> list[Blob]:
+    """What a purge removed in the same instant, because nobody had used it any more; the rest is held until we commit.
+
+    On SQLite there is no such instant: one transaction writes at a time.
+    """
+    if connection.vendor != "postgresql":
+        return []
+    with connection.cursor() as cursor:
+        names = [blob.pk for blob in blobs]
+        cursor.execute("SELECT sha256 FROM history_blob WHERE sha256 = ANY(%s) ORDER BY 1 FOR KEY SHARE", [names])
+        held = {name for (name,) in cursor.fetchall()}
+    return [blob for blob in blobs if blob.pk not in held]
+
+
+def move_head(session: Session, *, to: int) -> None:
+    """Make the path lead to entry `to`. The rows of this session must all be flushed."""
+    if 0 < to <= session.trimmed_through or not (to == 0 or is_place(session, to)):
+        raise NoSuchEntry(f"session {session.pk} has no entry {to} to continue after")
+    beside, joins = paths.climb(session.pk, to) if to else ([], 0)
+    entries = Message.objects.filter(session=session)
+    left = entries.filter(on_path=True, seq__gt=joins)
+    session.message_count -= left.filter(kind__in=MESSAGES, is_internal=False).count()
+    writable(left).update(on_path=False)
+    if joins:  # what still holds below the anchor of a trim is on every path that begins there
+        writable(entries.filter(seq__lte=min(joins, session.trimmed_through))).update(on_path=True)
+    for start in range(0, len(beside), 500):
+        joined = entries.filter(seq__in=beside[start : start + 500])
+        session.message_count += joined.filter(kind__in=MESSAGES, is_internal=False).count()
+        writable(joined).update(on_path=True)
+    _project_outcomes(session, since=_conversation_before(session, joins))
+    session.head, session.head_has_open_calls = to, True  # true until looked at
+    stand_at(session, footing=look_up(session, to), seq=to)
+
+
+# Blobs.
+
+
+def _store_blobs_of(pending: Sequence[DraftRow]) -> None:
+    fresh = {name: (content, "text/plain") for row in pending for name, content in row.packed.blobs.items()}
+    fresh |= {name: file for row in pending for name, file in row.files.items()}
+    if fresh:
+        store_blobs([new_blob(name, content, media_type=kind) for name, (content, kind) in fresh.items()])
+    attached = {name for row in pending for name in row.packed.attachments}
+    if missing := attached - set(Blob.objects.filter(pk__in=attached).values_list("pk", flat=True)) if attached else ():
+        raise NoSuchBlob(f"the attachment {next(iter(missing))} was not stored; call store_blob first")
+
+
+def _link_blobs(pending: Sequence[DraftRow]) -> None:
+    links = [
+        Message.blobs.through(message_id=row.message.pk, blob_id=name)
+        for row in pending
+        for name in {*row.packed.blobs, *row.packed.attachments}
+    ]
+    if links:
+        Message.blobs.through.objects.bulk_create(links)
+
+
+# Search.
+
+
+def _search_rows(row: DraftRow) -> list[SearchRow]:
+    text = projections.searched_text(row.entry)
+    if not text:
+        return []
+    return rows_for(message_id=row.message.pk, text=text, scope=scope_of(row.message, row.entry))
+
+
+# Tool calls.
+
+
+def _store_calls(pending: Sequence[DraftRow]) -> None:
+    made: dict[tuple[UUID, int], list[ToolCall]] = {}
+    for row in pending:
+        if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
+            made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
+        elif isinstance(row.entry, ToolResults) and row.footing.output:
+            fresh = made.get((row.message.session_id, row.footing.output))
+            calls = fresh if fresh is not None else _stored_calls(row)
+            # A call on the path waits for results on the path.
+            waiting = [call for call in calls if row.message.on_path or not call.message.on_path]
+            _answer(row.message.session, waiting, row.entry, seq=row.message.seq)
+    insert_calls([call for calls in made.values() for call in calls])
+
+
+def insert_calls(calls: Sequence[ToolCall]) -> None:
+    bulk.insert(ToolCall, calls)
+    for call in calls:
+        daily_counts.count_call(call.message.session, call)
+
+
+def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
+    status = ToolCall.Status.PENDING if entry.status == "complete" else ToolCall.Status.INTERRUPTED
+    return [
+        ToolCall(
+            session=message.session,
+            message=message,
+            index=index,
+            created_at=entry.at,
+            **projections.call_columns(request, status=status),
+        )
+        for index, request in enumerate(entry.tool_requests)
+    ]
+
+
+def _stored_calls(row: DraftRow) -> list[ToolCall]:
+    calls = ToolCall.objects.filter(session=row.message.session, message__seq=row.footing.output)
+    return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
+
+
+def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, seq: int) -> None:
+    """Give each unanswered call the result with its id. The first outcome stays: no other branch overwrites it."""
+    waiting = list(enumerate(entry.results))
+    for call in calls:
+        match = next((pair for pair in waiting if projections.same_id(pair[1].call_id, call.call_id)), None)
+        if match is None or call.answered_by is not None:
+            continue
+        waiting.remove(match)
+        outcome = projections.outcome_columns(match[1])
+        outcome |= {"answered_by": seq, "answer_index": match[0]}
+        before = daily_counts.CountedOutcome.of(call)
+        for name, value in outcome.items():
+            setattr(call, name, value)
+        if call.pk and writable(ToolCall.objects.filter(pk=call.pk, answered_by=None)).update(**outcome):
+            daily_counts.count_call(session, call, before=before)
+
+
+def _project_outcomes(session: Session, *, since: int) -> None:
+    """After the path has changed: calls on it show the results on it, or stand open."""
+    on_path = Message.objects.filter(session=session, on_path=True, seq__gte=since, kind__in=CONVERSATION)
+    steps = list(on_path.order_by("seq").values_list("seq", "kind"))
+    answers = {seq: later for (seq, _), (later, kind) in pairwise(steps) if kind == ToolResults.kind}
+    # Calls whose texts were dropped by policy keep the outcome that they had: nobody can read another.
+    calls = ToolCall.objects.filter(
+        session=session, message__on_path=True, message__seq__gte=since, message__dropped_at=None
+    )
+    stale: dict[int | None, list[ToolCall]] = {}
+    for call in calls.select_related("message").defer("message__body", "message__content"):
+        if call.answered_by != answers.get(call.message.seq):
+            stale.setdefault(answers.get(call.message.seq), []).append(call)
+    for group in stale.values():
+        _reopen(session, group)
+    for seq, group in stale.items():
+        if seq is not None:
+            _answer_from(session, Message.objects.get(session=session, seq=seq), group)
+
+
+def _reopen(session: Session, calls: Sequence[ToolCall]) -> None:
+    before = [daily_counts.CountedOutcome.of(call) for call in calls]
+    for call in calls:
+        interrupted = call.message.status != Message.Status.COMPLETE
+        status = ToolCall.Status.INTERRUPTED if interrupted else ToolCall.Status.PENDING
+        for name, value in (projections.NO_OUTCOME | {"status": status}).items():
+            setattr(call, name, value)
+    writable(ToolCall.objects.all()).bulk_update(calls, list(projections.NO_OUTCOME), batch_size=100)
+    for call, outcome in zip(calls, before, strict=True):
+        daily_counts.count_call(session, call, before=outcome)
+
+
+def _answer_from(session: Session, message: Message, calls: Sequence[ToolCall]) -> None:
+    entry = entries_of([message])[0]
+    if isinstance(entry, ToolResults):
+        _answer(session, calls, entry, seq=message.seq)
+
+
+def is_place(session: Session, seq: int) -> bool:
+    return Message.objects.filter(session=session, seq=seq).exclude(kind__in=LEAVES).exists()
+
+
+def _conversation_before(session: Session, seq: int) -> int:
+    """The nearest entry of the conversation on the path, at or before `seq`: whose calls a new branch may reopen."""
+    path = Message.objects.filter(session=session, on_path=True, seq__lte=seq, kind__in=CONVERSATION)
+    return path.order_by("-seq").values_list("seq", flat=True).first() or 0

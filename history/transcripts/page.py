@@ -1,0 +1,416 @@
+"""One page of a session as a person reads it: entries in order, calls beside their results, versions, ways on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from itertools import count, groupby
+from urllib.parse import urlencode
+from uuid import UUID
+
+from history.entries import (
+    CONVERSATION,
+    KINDS,
+    MESSAGES,
+    Entry,
+    ModelInput,
+    ModelOutput,
+    Part,
+    Reasoning,
+    Summary,
+    Text,
+    ToolRequest,
+    ToolResult,
+    ToolResults,
+)
+from history.errors import NoSuchEntry
+from history.models import Exchange, Message, Session
+from history.record.branches import (
+    below_on_the_way,
+    compactions_in,
+    goes_on,
+    newest_below,
+    notes_beside,
+    retracted_in,
+    versions_of,
+)
+from history.record.row_builder import is_message
+from history.record.selectors import PAGE, Page, messages_of
+from history.text.visible import has_visible_text
+from history.transcripts.previews import entries_in_brief
+from history.transcripts.unrecorded_answers import unkept_answer
+
+SHOWN_CALLS = 200
+# How far below an entry a branch is looked at for the page around it: surely further than the page goes.
+REACH = 3 * PAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptPosition:
+    """Where somebody reads: next to an entry or at the newest, on the path to the head or to another leaf."""
+
+    before: int | None = None
+    after: int | None = None
+    at: int | None = None
+    leaf: int | None = None
+    internal: bool = False
+    base: str = ""
+    """The address of the session, where another page shows it."""
+
+    def link(self, **where: int | None) -> str:
+        """The address of another place on the same branch."""
+        kept = {"leaf": self.leaf, "internal": int(self.internal)} | where
+        return f"{self.base}?" + urlencode({name: value for name, value in kept.items() if value})
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptCall:
+    """What a model asked of a tool, and what came of it, as far as there is an answer.
+
+    `path` and `result_path` say where the two stand in the JSON of their entries. `opened` is the session of the agent
+    that was called.
+    """
+
+    request: ToolRequest
+    result: ToolResult | None
+    status: str
+    answered_by: int | None
+    path: str = ""
+    result_path: str = ""
+    opened: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranscriptEntry:
+    """An entry on the page."""
+
+    message: Message
+    entry: Entry
+    place: TranscriptPosition
+    calls: tuple[TranscriptCall, ...] = ()
+    unasked: tuple[ToolResult, ...] = ()
+    versions: tuple[int, ...] = ()
+    notes: tuple[TranscriptEntry, ...] = ()
+    cost: Decimal | None = None
+    is_retracted: bool = False
+    """A summary that somebody took back."""
+    is_newest: bool = False
+    """Nothing was said after it: a call of its tools may still get its result."""
+    is_answered_unkept: bool = False
+    """It was answered, and the answer is not in the record."""
+    number: int | None = None
+    """Its place among the messages that people see; None for other entries, and where it is not counted."""
+    compacted: str = ""
+    """Before this entry the program summarised what had been said; the address of how it was before."""
+
+    @property
+    def template(self) -> str:
+        return f"history/entries/{self.entry.kind if self.entry.kind in KINDS else 'unknown'}.html"
+
+    @property
+    def is_empty_answer(self) -> bool:
+        """A model ended its answer without text, call or attachment. Reasoning alone is not an answer."""
+        entry, message = self.entry, self.message
+        if not isinstance(entry, ModelOutput) or message.status != Message.Status.COMPLETE:
+            return False
+        is_kept = not message.dropped_at and entry.metadata.get("recording") != "no_replies"
+        return is_kept and not entry.plan and not any(_is_shown(part) for part in entry.parts)
+
+    @property
+    def permalink(self) -> str:
+        return f"{self.place.link(at=self.message.seq)}#m{self.message.seq}"
+
+    @property
+    def version_number(self) -> int:
+        return self.versions.index(self.message.seq) + 1
+
+    @property
+    def previous_version(self) -> str:
+        return self._version(-1)
+
+    @property
+    def next_version(self) -> str:
+        return self._version(1)
+
+    @property
+    def calls_left_out(self) -> int:
+        return len(self.entry.tool_requests) - len(self.calls) if isinstance(self.entry, ModelOutput) else 0
+
+    def _version(self, step: int) -> str:
+        place = self.versions.index(self.message.seq) + step
+        if not 0 <= place < len(self.versions):
+            return ""
+        return f"{self.place.link(at=self.versions[place], leaf=None)}#m{self.versions[place]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """Internal entries that stand here and are not shown."""
+
+    count: int
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    rows: tuple[TranscriptEntry | Hidden, ...]
+    place: TranscriptPosition
+    older: str
+    newer: str
+    last: int = 0
+    """The number of the last entry that is shown."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Not on the path to the head."""
+        return self.place.leaf is not None
+
+    @property
+    def other_view(self) -> str:
+        """The same branch with or without what is internal."""
+        return self.place.link(internal=int(not self.place.internal))
+
+
+def _is_shown(part: Part) -> bool:
+    return has_visible_text(part.text) if isinstance(part, Text) else not isinstance(part, Reasoning)
+
+
+def read_page(session: Session, place: TranscriptPosition) -> Transcript:
+    """The page at a place; raises NoSuchEntry where the place names an entry that is not there."""
+    on_path = _marks(session, place)
+    place = _found(session, place, on_path)
+    page = _page(session, place, leaf=_end_of_reading(session, place, on_path))
+    rows = _shown(session, page.messages, place) if page.messages else []
+    rows = _numbered(rows, first=_first_number(session, page, place))
+    if not page.has_newer and place.leaf is None:
+        rows = _with_newest(rows, has_unkept_answer=unkept_answer(session) is not None)
+    return Transcript(
+        rows=tuple(rows if place.internal else _without_internal(rows, place)),
+        place=place,
+        older=place.link(before=page.messages[0].seq) if rows and page.has_older else "",
+        newer=_newer(session, place, page) if rows else "",
+        last=page.messages[-1].seq if page.messages else 0,
+    )
+
+
+def read_shared(session: Session, place: TranscriptPosition, *, leaf: int, kinds: Collection[str]) -> Transcript:
+    """The path to `leaf` as outsiders see it: these kinds alone, nothing internal, one version of everything.
+
+    Whatever entry the place names, nothing beside that path is shown: `messages_of` takes nobody's word for it.
+    """
+    page = _page(session, place, leaf=leaf)
+    messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
+    rows = _in_order(messages, entries_in_brief(messages), place, {}, {})
+    return Transcript(
+        rows=tuple(_numbered(rows, first=None if page.has_older else 1)),
+        place=place,
+        older=place.link(before=page.messages[0].seq) if page.messages and page.has_older else "",
+        newer=place.link(after=page.messages[-1].seq) if page.messages and page.has_newer else "",
+    )
+
+
+def _first_number(session: Session, page: Page, place: TranscriptPosition) -> int | None:
+    """The number of the first message on the page. At both ends of the path it takes no count in the database."""
+    if not page.has_older or not page.messages:
+        return 1
+    if place.leaf is not None:
+        return None
+    if not page.has_newer:
+        return session.message_count - sum(map(is_message, page.messages)) + 1
+    before = Message.objects.filter(session=session, on_path=True, seq__lt=page.messages[0].seq)
+    return before.filter(kind__in=MESSAGES, is_internal=False).count() + 1
+
+
+def _numbered(rows: Sequence[TranscriptEntry], *, first: int | None) -> list[TranscriptEntry]:
+    if first is None:
+        return list(rows)
+    numbers = count(first)
+    return [replace(row, number=next(numbers)) if is_message(row.message) else row for row in rows]
+
+
+def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
+    """The entries that the place names, as far as they are there, and whether they are on the path to the head."""
+    named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
+    rows = Message.objects.filter(session=session, seq__in=named).order_by()
+    return dict(rows.values_list("seq", "on_path")) if named else {}
+
+
+def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> TranscriptPosition:
+    """The place with its branch: an entry beside the path is read on the newest branch that runs through it.
+
+    A leaf from which somebody has gone on since is a place on the current path like any other.
+    """
+    at, leaf = place.at, place.leaf
+    if missing := [seq for seq in (at, leaf) if seq is not None and seq not in on_path]:
+        raise NoSuchEntry(f"session {session.pk} has no entry {missing[0]}")
+    if leaf is not None and on_path[leaf]:
+        if at is None and place.before is None and place.after is None and leaf != session.head:
+            at = leaf
+        leaf = None
+    named = place.after if at is None else at
+    if leaf is None and named is not None and on_path.get(named) is False:
+        leaf = newest_below(session, named, steps=REACH)
+    return replace(place, at=at, leaf=leaf)
+
+
+def _end_of_reading(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> int | None:
+    """An entry on the way to the leaf that is just far enough down: nobody climbs a long branch for a page of it."""
+    named = next((seq for seq in (place.at, place.after, place.before) if seq is not None), None)
+    if place.leaf is None or named is None or named not in on_path:
+        return place.leaf
+    if named == place.before:
+        return named
+    return below_on_the_way(session, named, to=place.leaf, steps=REACH)
+
+
+def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> Page:
+    if place.at is None:
+        return messages_of(session, before=place.before, after=place.after, leaf=leaf)
+    until = messages_of(session, before=place.at + 1, leaf=leaf, limit=PAGE // 2)
+    last = until.messages[-1].seq if until.messages else place.at
+    since = messages_of(session, after=last, leaf=leaf, limit=PAGE // 2)
+    return Page([*until.messages, *since.messages], until.has_older, since.has_newer)
+
+
+def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
+    """The way on, to the leaf and past it: the leaf of a long branch may be only as far down as somebody looked."""
+    last = page.messages[-1].seq
+    if page.has_newer or (place.leaf is not None and last < place.leaf):
+        return place.link(after=last)
+    return place.link(after=last, leaf=None) if place.leaf is not None and goes_on(session, last) else ""
+
+
+def _shown(session: Session, messages: Sequence[Message], place: TranscriptPosition) -> list[TranscriptEntry]:
+    notes = notes_beside(session, messages) if place.internal else []
+    entries = entries_in_brief([*messages, *notes])
+    hanging: dict[int, list[TranscriptEntry]] = {}
+    for note, entry in zip(notes, entries[len(messages) :], strict=True):
+        hanging.setdefault(note.parent_seq, []).append(TranscriptEntry(message=note, entry=entry, place=place))
+    rows = _in_order(messages, entries[: len(messages)], place, versions_of(session, messages), hanging)
+    costs, retracted, opened = _costs(messages), _retracted(session, messages), _opened(session, rows)
+    rows = [replace(row, calls=_with_sessions(row, opened)) if opened and row.calls else row for row in rows]
+    rows = [replace(row, cost=costs[row.message.pk]) if row.message.pk in costs else row for row in rows]
+    rows = [replace(row, is_retracted=True) if row.message.seq in retracted else row for row in rows]
+    return list(_with_compactions(session, rows))
+
+
+def _with_newest(rows: Sequence[TranscriptEntry], *, has_unkept_answer: bool) -> list[TranscriptEntry]:
+    """The last word of the conversation is marked as such; what was only set up after it is none."""
+    last = next((row for row in reversed(rows) if row.message.kind in CONVERSATION), None)
+    return [replace(row, is_newest=True, is_answered_unkept=has_unkept_answer) if row is last else row for row in rows]
+
+
+def _with_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> Iterator[TranscriptEntry]:
+    """What somebody says first on a branch that a program began with a summary names the branch before it."""
+    forks = {row.message.parent_seq: row.versions for row in rows if len(row.versions) > 1}
+    before = compactions_in(session, forks) if forks else {}
+    earlier: int | None = None
+    for row in rows:
+        earlier = before.get(row.message.seq, earlier)
+        if earlier is not None and isinstance(row.entry, ModelInput) and not row.message.is_internal:
+            yield replace(row, compacted=f"{row.place.link(at=earlier, leaf=None)}#m{earlier}")
+            earlier = None
+        else:
+            yield row
+
+
+def _retracted(session: Session, messages: Sequence[Message]) -> set[int]:
+    return retracted_in(session.pk) if any(message.kind == Summary.kind for message in messages) else set()
+
+
+def _opened(session: Session, rows: Sequence[TranscriptEntry]) -> dict[tuple[str, int | None], UUID]:
+    """Sessions that were opened for calls on this page, by the call's id and the entry that asked, if that is known."""
+    asked = {call.request.call_id for row in rows for call in row.calls}
+    if not asked:
+        return {}
+    below = Session.objects.filter(parent=session, parent_call__in=asked, hidden_at=None).order_by()
+    return {
+        (call, noted.get("called_at")): pk for call, noted, pk in below.values_list("parent_call", "metadata", "pk")
+    }
+
+
+def _with_sessions(row: TranscriptEntry, opened: Mapping[tuple[str, int | None], UUID]) -> tuple[TranscriptCall, ...]:
+    """Models reuse the ids of calls, so the entry decides where somebody noted it."""
+    ids = [(call, call.request.call_id) for call in row.calls]
+    return tuple(
+        replace(call, opened=opened.get((name, row.message.seq)) or opened.get((name, None))) for call, name in ids
+    )
+
+
+def _costs(messages: Sequence[Message]) -> dict[int, Decimal]:
+    """What calls to models came to, as far as anybody knows, by the answer that they gave."""
+    answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
+    if not answers:
+        return {}
+    paid = Exchange.objects.filter(message_id__in=answers, cost__gt=0).order_by().values_list("message_id", "cost")
+    return {pk: cost for pk, cost in paid if pk is not None}
+
+
+def _in_order(
+    messages: Sequence[Message],
+    entries: Sequence[Entry],
+    place: TranscriptPosition,
+    versions: Mapping[int, Sequence[int]],
+    hanging: Mapping[int, Sequence[TranscriptEntry]],
+) -> list[TranscriptEntry]:
+    answers = _answers(messages, entries)
+    rows: list[TranscriptEntry] = []
+    for message, entry in zip(messages, entries, strict=True):
+        row = TranscriptEntry(
+            message=message,
+            entry=entry,
+            place=place,
+            calls=_calls(message, entry, answers.get(message.seq)) if isinstance(entry, ModelOutput) else (),
+            unasked=_unasked(entry, rows) if isinstance(entry, ToolResults) else (),
+            versions=tuple(versions.get(message.parent_seq, ())),
+            notes=tuple(hanging.get(message.seq, ())),
+        )
+        rows.append(row)
+    return rows
+
+
+def _answers(messages: Sequence[Message], entries: Sequence[Entry]) -> dict[int, tuple[int, ToolResults]]:
+    """Answer → the results that come next in the conversation."""
+    found: dict[int, tuple[int, ToolResults]] = {}
+    asked: int | None = None
+    for message, entry in zip(messages, entries, strict=True):
+        if isinstance(entry, ToolResults) and asked is not None:
+            found[asked] = (message.seq, entry)
+        if message.kind in CONVERSATION:
+            asked = message.seq if isinstance(entry, ModelOutput) else None
+    return found
+
+
+def _calls(message: Message, entry: ModelOutput, answer: tuple[int, ToolResults] | None) -> tuple[TranscriptCall, ...]:
+    waiting = dict(enumerate(answer[1].results)) if answer else {}
+    open_status = "pending" if message.status == Message.Status.COMPLETE else "interrupted"
+    asked = [(number, part) for number, part in enumerate(entry.parts) if isinstance(part, ToolRequest)]
+    calls = []
+    for number, request in asked[:SHOWN_CALLS]:
+        path = f"parts.{number}"
+        # Models reuse ids: each result is given away once, in the order asked.
+        place = next((n for n, result in waiting.items() if result.call_id == request.call_id), None)
+        if answer is None or place is None:
+            calls.append(TranscriptCall(request, None, open_status, None, path))
+        else:
+            result = waiting.pop(place)
+            calls.append(TranscriptCall(request, result, result.status, answer[0], path, f"results.{place}"))
+    return tuple(calls)
+
+
+def _unasked(entry: ToolResults, before: Sequence[TranscriptEntry]) -> tuple[ToolResult, ...]:
+    """Results that no call before them on this page shows already."""
+    shown = {id(call.result) for row in before for call in row.calls}
+    return tuple(result for result in entry.results[:SHOWN_CALLS] if id(result) not in shown)
+
+
+def _without_internal(rows: Sequence[TranscriptEntry], place: TranscriptPosition) -> Iterator[TranscriptEntry | Hidden]:
+    """What was only set up (an instruction, tools) leaves no mark: the page shows it elsewhere."""
+    for is_internal, group in groupby(rows, key=lambda row: row.message.is_internal):
+        inside = [row for row in group if not (is_internal and row.message.is_state)]
+        if is_internal and inside:
+            first = inside[0].message.seq
+            yield Hidden(len(inside), f"{place.link(at=first, internal=1)}#m{first}")
+        elif not is_internal:
+            yield from inside

@@ -1,0 +1,137 @@
+"""Share links: one session, read by whoever holds the link, without an account.
+
+A link shows the conversation as it was when the link was made, or follows it; never what is internal, the instruction
+or a log. It ends when it is revoked or expires, and is shut while its session is hidden, expired or gone.
+
+The link is not stored. Its token is computed from the row's id with the server's SECRET_KEY, so that its owner can copy
+it again, and the row has the token's hash, by which it is found: a copy of the database opens nothing. When SECRET_KEY
+changes, links in people's hands go on working, but nobody can copy them again: `token_of` gives None.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
+from django.utils.crypto import salted_hmac
+
+from history.access import audit
+from history.db.transactions import writing
+from history.entries import CONVERSATION, Gap
+from history.errors import HistoryError
+from history.models import Message, Session, ShareLink
+from history.record import paths
+from history.transcripts.attachments import Attachment, find_attachment
+
+# What a link shows: what was said, and where something is missing.
+SHOWN = frozenset({*CONVERSATION, Gap.kind})
+MOST = 50
+NOTED_EVERY = timedelta(hours=1)
+
+
+class SharingOff(HistoryError):
+    """The operator has switched share links off."""
+
+
+class TooManyLinks(HistoryError):
+    """The session has as many links as it can have: revoke one first."""
+
+
+def share(session: Session, *, by: Any, follows: bool = False, expires_at: datetime | None = None) -> ShareLink:
+    """A new link to the session as it is now, or to however it goes on."""
+    if not settings.PARLEY_SHARING:
+        raise SharingOff("share links are off (PARLEY_SHARING=off)")
+    link = ShareLink(session=session, follows=follows, expires_at=expires_at)
+    link.token_hash = hash_of(_token(link))
+    with writing():
+        if links_of(session).count() >= MOST:
+            raise TooManyLinks(f"session {session.pk} has {MOST} links")
+        link.leaf, link.title = Session.objects.values_list("head", "title").get(pk=session.pk)
+        link.save(force_insert=True)
+        details: dict[str, Any] = {"link": str(link.pk), "leaf": link.leaf, "follows": follows}
+        audit.record("share", actor=by.pk, session=session.pk, until=_iso(expires_at), **details)
+    return link
+
+
+def revoke(link: ShareLink, *, by: Any) -> bool:
+    """Shut it for good. False when it was shut already."""
+    with writing():
+        shut = ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now())
+        if shut:
+            audit.record("unshare", actor=by.pk, session=link.session_id, link=str(link.pk), views=link.views)
+    return bool(shut)
+
+
+def links_of(session: Session) -> QuerySet[ShareLink]:
+    """Those that still open, oldest first."""
+    return _open().filter(session=session)
+
+
+def find_share(token: str) -> ShareLink | None:
+    """The link with its session, if both are to be seen just now. Whoever has no link learns nothing, not even why."""
+    if not settings.PARLEY_SHARING:
+        return None
+    now = timezone.now()
+    kept = Q(session__expires_at=None) | Q(session__expires_at__gt=now) | Q(session__hold=True)
+    found = _open().filter(kept, token_hash=hash_of(token), session__hidden_at=None, session__owner__is_active=True)
+    return found.select_related("session").first()
+
+
+def note_view(link: ShareLink) -> None:
+    """Counted every time, told to the audit chain once an hour: a link that goes round must not flood it."""
+    now = timezone.now()
+    mine = ShareLink.objects.filter(pk=link.pk)
+    with writing():
+        mine.update(views=F("views") + 1, last_viewed_at=now)
+        due = Q(noted_at=None) | Q(noted_at__lte=now - NOTED_EVERY)
+        if mine.filter(due).update(noted_at=now):
+            audit.record("view_shared", session=link.session_id, link=str(link.pk), views=link.views + 1)
+
+
+def token_of(link: ShareLink) -> str | None:
+    """What to give away again; None where it was made under another SECRET_KEY."""
+    token = _token(link)
+    return token if hash_of(token) == link.token_hash else None
+
+
+def leaf_of(link: ShareLink) -> int:
+    """The last entry of the path that it shows."""
+    return link.session.head if link.follows else link.leaf
+
+
+def title_of(link: ShareLink) -> str:
+    """The title that a reader of the link sees."""
+    return link.session.title if link.follows else link.title
+
+
+def shared_attachment(link: ShareLink, name: str) -> Attachment | None:
+    """An attachment of an entry that the link shows."""
+    leaf = leaf_of(link)
+    beside, joins = paths.climb(link.session_id, leaf) if leaf else ([], 0)
+    shown = Message.objects.filter(session=link.session, kind__in=SHOWN, is_internal=False)
+    places = shown.filter(blobs=name).values_list("seq", "on_path")
+    on_the_way = {seq for seq, on_path in places if (on_path and seq <= joins) or seq in beside}
+    return find_attachment(shown.filter(seq__in=on_the_way), name)
+
+
+def hash_of(token: str) -> bytes:
+    # Plain SHA-256 is enough: a token has 256 bits that nobody can guess.
+    return sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def _token(link: ShareLink) -> str:
+    mac = salted_hmac("history.transcripts.share_links", str(link.pk), algorithm="sha256").digest()
+    return base64.urlsafe_b64encode(mac).decode("ascii").rstrip("=")
+
+
+def _open() -> QuerySet[ShareLink]:
+    return ShareLink.objects.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now()), revoked_at=None)
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return moment.isoformat() if moment else None

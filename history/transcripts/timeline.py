@@ -1,0 +1,248 @@
+"""Where the time of a session went: calls to models, tools, and waiting for people, turn by turn.
+
+A turn begins with what somebody said. Its calls stand on a line of their own, measured in hundredths of the turn, so
+that a turn of seconds can be read beside one of hours. Nothing here is a text of the conversation: names, times and
+counts alone. A page shows some turns, each with so many calls and no more, however long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+from django.db.models import QuerySet, Sum
+
+from history.entries import ModelInput, ModelOutput
+from history.models import Exchange, Message, Session, ToolCall
+from history.record.exchanges import end_of_work
+
+TURNS = 20
+MOST_CALLS = 40
+MOST_TOGETHER = 1_000
+NARROWEST = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """One call. `start` and `width` are hundredths of its turn."""
+
+    kind: str  # model or tool
+    name: str
+    seq: int
+    began: datetime
+    seconds: float
+    status: str = ""
+    wait: float | None = None
+    start: float = 0
+    width: float = 0
+
+    @property
+    def ended(self) -> datetime:
+        return self.began + timedelta(seconds=self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineTurn:
+    seq: int
+    began: datetime
+    seconds: float
+    spans: tuple[Span, ...]
+    left_out: int = 0
+    waited: float | None = None  # for whoever spoke, since the turn before had ended
+
+    @property
+    def model_seconds(self) -> float:
+        return _together(span for span in self.spans if span.kind == "model")
+
+    @property
+    def tool_seconds(self) -> float:
+        return _together(span for span in self.spans if span.kind == "tool")
+
+
+def _together(spans: Iterable[Span]) -> float:
+    """How long any of them ran: tools that run side by side take no longer than the slowest."""
+    seconds, until = 0.0, None
+    for span in sorted(spans, key=lambda span: span.began):
+        begun = span.began if until is None else max(span.began, until)
+        seconds += max(0.0, (span.ended - begun).total_seconds())
+        until = span.ended if until is None else max(until, span.ended)
+    return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    kind: str
+    seconds: float
+    start: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    turns: tuple[TimelineTurn, ...]  # the newest first
+    shares: tuple[Share, ...]  # of the whole session
+    next_before: int | None
+
+
+def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
+    inputs = _on_path(session).filter(kind=ModelInput.kind, is_internal=False).order_by("-seq")
+    if before is not None:
+        inputs = inputs.filter(seq__lt=before)
+    asked = list(inputs.values_list("seq", "created_at")[: TURNS + 1])
+    page = asked[:TURNS][::-1]
+    borders = [*(seq for seq, _at in page), before or session.version + 1]
+    spans = _spans_of_turns(session, borders)
+    turns = [_turn(seq, at, found) for (seq, at), found in zip(page, spans, strict=True)]
+    return Timeline(
+        turns=tuple(_with_waits(turns))[::-1],
+        shares=_shares(session),
+        next_before=page[0][0] if len(asked) > TURNS else None,
+    )
+
+
+def _on_path(session: Session) -> QuerySet[Message]:
+    return Message.objects.filter(session=session, on_path=True)
+
+
+def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list[Span], int]]:
+    """The calls between each two of these entries in the order in which they began, and how many more there are."""
+    answers = _on_path(session).filter(kind=ModelOutput.kind).order_by("seq")
+    together = list(_answers(answers.filter(seq__gt=borders[0], seq__lt=borders[-1]))[: MOST_TOGETHER + 1])
+    turns: list[tuple[list[Mapping[str, Any]], int]] = []
+    for first, until in pairwise(borders):
+        if len(together) <= MOST_TOGETHER:
+            rows = [row for row in together if first < row["seq"] < until]
+            turns.append((rows[:MOST_CALLS], max(0, len(rows) - MOST_CALLS)))
+        else:
+            inside = answers.filter(seq__gt=first, seq__lt=until)
+            turns.append((list(_answers(inside)[:MOST_CALLS]), max(0, inside.count() - MOST_CALLS)))
+    tools = _tools([row["pk"] for rows, _left in turns for row in rows])
+    unanswered = list(_without_answer(session, since=borders[0], until=borders[-1]))
+    return [
+        _in_order(rows, tools, [span for span in unanswered if first <= span.seq < until], left)
+        for (rows, left), (first, until) in zip(turns, pairwise(borders), strict=True)
+    ]
+
+
+def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Span]:
+    """Calls whose answers are not in the record, as those of keys that keep no replies. They are told after the entry
+    that they answer; what a program asked beside its conversation answers none."""
+    calls = Exchange.objects.filter(session=session, message=None, ended_at__isnull=False)
+    rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
+    columns = ("after", "model", "started_at", "end_reason")
+    worked: Any = rows.only(*columns).annotate(worked_until=end_of_work())
+    for call in worked[:MOST_TOGETHER]:
+        ended = call.worked_until or call.started_at
+        yield Span(
+            kind="model",
+            name=call.model,
+            seq=call.after,
+            began=call.started_at,
+            seconds=max(0.0, (ended - call.started_at).total_seconds()),
+            status=Message.Status.COMPLETE if call.end_reason == "done" else Message.Status.INTERRUPTED,
+        )
+
+
+def _answers(answers: QuerySet[Message]) -> Any:
+    columns = ("pk", "seq", "model", "created_at", "duration", "latency", "status")
+    return answers.values(*columns, "exchange__started_at", worked_until=end_of_work("exchange__"))
+
+
+def _tools(message_ids: Sequence[int]) -> dict[int, list[Mapping[str, Any]]]:
+    """Calls of tools by the number of the answer that asked for them."""
+    calls = ToolCall.objects.filter(message_id__in=message_ids, duration__isnull=False).order_by("pk")
+    found: dict[int, list[Mapping[str, Any]]] = {}
+    for row in calls.values("name", "message__seq", "created_at", "started_at", "duration", "status")[:MOST_TOGETHER]:
+        found.setdefault(row["message__seq"], []).append(row)
+    return found
+
+
+def _in_order(
+    rows: Sequence[Mapping[str, Any]],
+    tools: Mapping[int, Sequence[Mapping[str, Any]]],
+    unanswered: Sequence[Span],
+    left: int,
+) -> tuple[list[Span], int]:
+    used = [call for row in rows for call in tools.get(row["seq"], ())]
+    found = sorted([*_of_models(rows), *_of_tools(used), *unanswered], key=lambda span: (span.began, span.seq))
+    return found[:MOST_CALLS], left + max(0, len(found) - MOST_CALLS)
+
+
+def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    """From the call that was made, if it was ours; else an answer ends when it was written down."""
+    for row in rows:
+        began, ended = row["exchange__started_at"], row["worked_until"]
+        if not began and row["duration"] is None and not row["model"]:
+            continue  # a program told of it, and nobody was called here
+        if not (began and ended):
+            began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
+        yield Span(
+            kind="model",
+            name=row["model"],
+            seq=row["seq"],
+            began=began,
+            seconds=max(0.0, (ended - began).total_seconds()),
+            status=row["status"],
+            wait=row["latency"],
+        )
+
+
+def _of_tools(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    for row in rows:
+        began = row["started_at"] or row["created_at"]
+        yield Span(
+            kind="tool",
+            name=row["name"],
+            seq=row["message__seq"],
+            began=began,
+            seconds=max(0.0, row["duration"]),
+            status=row["status"],
+        )
+
+
+def _turn(seq: int, at: datetime, found: tuple[list[Span], int]) -> TimelineTurn:
+    spans, left_out = found
+    began = min([at, *(span.began for span in spans)])
+    whole = max((max([at, *(span.ended for span in spans)]) - began).total_seconds(), 0.001)
+    placed = tuple(_placed(span, began=began, whole=whole) for span in spans)
+    seconds = whole if spans else 0.0
+    return TimelineTurn(seq=seq, began=at, seconds=seconds, spans=placed, left_out=left_out)
+
+
+def _placed(span: Span, *, began: datetime, whole: float) -> Span:
+    start = min(100 * (span.began - began).total_seconds() / whole, 100 - NARROWEST)
+    width = min(max(100 * span.seconds / whole, NARROWEST), 100 - start)
+    return replace(span, start=round(start, 2), width=round(width, 2))
+
+
+def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:
+    """How long each was waited for; of the oldest on a page nobody looks up when the turn before had ended."""
+    yield from turns[:1]
+    for earlier, later in pairwise(turns):
+        ended = max([earlier.began, *(span.ended for span in earlier.spans)])
+        yield replace(later, waited=max(0.0, (later.began - ended).total_seconds()))
+
+
+def _shares(session: Session) -> tuple[Share, ...]:
+    """Of the whole session: what neither a model nor a tool took was waited for people.
+
+    Every branch took its time, also what a program has put a summary in the place of.
+    """
+    answers = Message.objects.filter(session=session, kind=ModelOutput.kind)
+    model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
+    model += sum(span.seconds for span in _without_answer(session, since=1, until=session.version + 1))
+    calls = ToolCall.objects.filter(session=session)
+    tools = calls.aggregate(total=Sum("duration", default=0.0))["total"]
+    whole = max((session.last_activity_at - session.created_at).total_seconds(), model + tools)
+    if not whole:
+        return ()
+    people = max(0.0, whole - model - tools)
+    shares, start = [], 0.0
+    for kind, seconds in (("model", model), ("tool", tools), ("people", people)):
+        width = 100 * seconds / whole
+        shares.append(Share(kind, seconds, round(start, 2), round(width, 2)))
+        start += width
+    return tuple(shares)

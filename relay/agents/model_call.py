@@ -1,0 +1,159 @@
+"""One call to a model within a turn: its answer is heard piece by piece and stored once, whole or cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from history.answers.assembly import Assembler
+from history.answers.events import Event
+from history.answers.surrogates import Halves
+from history.db.transactions import writing
+from history.entries import ModelOutput
+from history.models import Exchange
+from history.record import exchanges, recorder
+from relay.agents import spending
+from relay.agents.compression import compress, look_around
+from relay.agents.requests import ContextFull, Prepared, Rendered, open_call, outcome_of, render_call
+from relay.agents.saving import move, to_the_end
+from relay.agents.settings import RoleName
+from relay.agents.spending import Reservation
+from relay.agents.turn import CompressionRequest, StoredAnswer, Turn, TurnFailed, Watcher
+from relay.errors import Cut, ProviderError
+from relay.gateway.limits.usage_store import Use
+from relay.providers.advice import failure_of
+from relay.providers.base import CallNotes, Route
+from relay.providers.registry import router
+from relay.runtime.async_db import in_database_after_outages
+from relay.usage import allowances
+
+
+async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> StoredAnswer:
+    route = router().route(turn.agent.model_for(role, picked=turn.model))
+    rendered = await _rendered(turn, watcher, role, route, leaf)
+    reservation = await spending.reserve(
+        turn.user.pk, rendered.limits, route=route, read=rendered.tokens, written=rendered.options.max_tokens
+    )
+    try:
+        prepared = await in_database_after_outages(open_call, rendered)
+        call = _Call(turn, prepared, role, reservation)
+        return await _carried(call, watcher)
+    finally:
+        reservation.release()
+
+
+async def _carried(call: _Call, watcher: Watcher) -> StoredAnswer:
+    await watcher.opened(call.prepared, call.assembler, role=call.role)
+    try:
+        await call.listen(watcher)
+    except ProviderError as error:
+        if error.kind == "context_length" and (shorter := await _made_shorter(call, watcher)):
+            return await ask(call.turn, watcher, call.role, shorter)
+        await call.store(watcher, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
+        raise TurnFailed(error) from error
+    except asyncio.CancelledError:
+        await to_the_end(call.store(watcher, watcher.stop_reason or "stopped"))
+        raise
+    except BaseException:
+        await to_the_end(call.store(watcher, "server_error"))
+        raise
+    return await to_the_end(call.store(watcher, "done"))
+
+
+async def _rendered(turn: Turn, watcher: Watcher, role: RoleName, route: Route, leaf: int) -> Rendered:
+    """The next call of a run, from what is on its path by now; shortened first where it is full or somebody asked."""
+    leaf, wish = await in_database_after_outages(look_around, watcher.id, turn.session_id, leaf)
+    asked: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
+    if wish is None:
+        try:
+            return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
+        except ContextFull:
+            wish = CompressionRequest(why="full")
+    leaf = await compress(turn, watcher, leaf, route=route, wish=wish)
+    return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **asked)
+
+
+async def _made_shorter(call: _Call, watcher: Watcher) -> int:
+    """The vendor says that it is too much, whatever we had counted: the entry from which less is told; 0: it cannot."""
+    exchange, route = call.prepared.exchange, call.prepared.route
+    call.reservation.release()  # a summary reserves for itself
+    shorter = await compress(call.turn, watcher, exchange.after, route=route, wish=CompressionRequest(why="too_long"))
+    if shorter == exchange.after:
+        return 0
+    await in_database_after_outages(
+        exchanges.finish, exchange, None, end_reason="upstream_error", error="context_length"
+    )
+    return shorter
+
+
+class _Call:
+    """An answer in the making."""
+
+    def __init__(self, turn: Turn, prepared: Prepared, role: RoleName, reservation: Reservation) -> None:
+        self.turn, self.prepared, self.role, self.reservation = turn, prepared, role, reservation
+        route = prepared.route
+        self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
+        self.halves, self.notes = Halves(), CallNotes()
+        self.begun = time.monotonic()
+        self.latency: float | None = None
+
+    async def listen(self, watcher: Watcher) -> None:
+        provider, prepared = self.prepared.route.provider, self.prepared
+        self.notes.on_retry = watcher.retrying
+        async with aclosing(provider.call(prepared.context, prepared.options, notes=self.notes)) as events:
+            async for event in events:
+                if self.latency is None:
+                    self.latency = time.monotonic() - self.begun
+                self._take(self.halves.joined(event), watcher)
+        for event in self.halves.rest():
+            self._take(event, watcher)
+
+    def _take(self, event: Event, watcher: Watcher) -> None:
+        self.assembler.feed(event)
+        watcher.fed(event)
+
+    async def store(self, watcher: Watcher, end_reason: str, *, error: ProviderError | None = None) -> StoredAnswer:
+        output = self.assembler.output(
+            latency=self.latency,
+            duration=time.monotonic() - self.begun,
+            metadata={} if self.role == "executor" else {"role": self.role},
+        )
+        if error is not None:
+            metadata = {**output.metadata, "failure": failure_of(error)}
+            output = replace(output, error=output.error or str(error), metadata=metadata)
+        is_answered = self.latency is not None
+        spent = self.reservation.use_of(output, is_done=end_reason == "done", is_answered=is_answered)
+        with exchanges.being_stored(self.prepared.exchange.pk):
+            async with self.reservation.settling(spent):
+                seq = await in_database_after_outages(_finish, watcher.id, self, output, end_reason, spent)
+        self.turn.budget.spend(spent.tokens)
+        await watcher.stored(leaf=seq)
+        return StoredAnswer(seq, output)
+
+
+def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str, spent: Use) -> int:
+    """The answer becomes a message, and the run's leaf. Safe to repeat: a commit may succeed unnoticed."""
+    for content in call.assembler.blobs.values():
+        recorder.store_blob(content, media_type="application/octet-stream")
+    exchange = call.prepared.exchange
+    with writing():
+        if (stored := _stored_answer(exchange)) is not None:
+            return stored
+        outcome = outcome_of(call.prepared, call.notes)
+        cost = call.reservation.price(output.usage) if output.usage else Decimal(0)
+        appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
+        if spent:
+            allowances.note_usage(call.turn.user, tokens=spent.tokens, cost=spent.cost)
+        return move(run_id, appended.seq) if appended else exchange.after
+
+
+def _stored_answer(exchange: Exchange) -> int | None:
+    """The entry that an earlier attempt has stored, or the one before it where there was nothing to keep."""
+    ended = Exchange.objects.filter(pk=exchange.pk, ended_at__isnull=False).exclude(end_reason=exchanges.SERVER_LOST)
+    found = ended.values_list("message__seq", flat=True)[:1]
+    return next((seq or exchange.after for seq in found), None)

@@ -1,0 +1,197 @@
+"""One call to a model, from the history to a request: what is told and with which options, written down first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from history.context import RENDERER_VERSION, Context, ContextOptions, render_context
+from history.context.repair import Code
+from history.context.tokens import estimate_context
+from history.dialects import CallOptions, Switches
+from history.entries import Media
+from history.models import Blob, Exchange, Session, TokenCalibration
+from history.record import exchanges, selectors
+from relay.agents.environment import surroundings
+from relay.agents.settings import AgentSettings, RoleName
+from relay.providers.base import CallNotes, Model, Route
+from relay.providers.image_fallback import fitted
+from relay.tools import plans
+from relay.tools.base import ToolContext
+from relay.usage import allowances
+from relay.usage.allowances import Limits
+
+# Of a model whose window nobody knows, this much is used; and so much of any window is left for the answer.
+UNKNOWN_WINDOW = 16_000
+ANSWER_TOKENS = 4_096
+# An estimate may be off by some percent even after calibration.
+MARGIN = 0.95
+OVERFULL = frozenset({Code.LIMIT_TOKENS, Code.OVER_TOKENS})
+
+
+class ContextFull(Exception):
+    """So much would be told that older turns are to be summarised first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """What a call will say. Nothing is written yet: first it reserves its share of the person's `limits`."""
+
+    session: Session
+    leaf: int
+    role: RoleName
+    agent: AgentSettings
+    context: Context
+    options: CallOptions
+    route: Route
+    limits: Limits
+    tokens: int
+    inputs: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A call that is about to be made. `exchange` is written already; nothing has been sent."""
+
+    exchange: Exchange
+    context: Context
+    options: CallOptions
+    route: Route
+
+
+def render_call(
+    session_id: UUID,
+    *,
+    leaf: int,
+    agent: AgentSettings,
+    role: RoleName,
+    route: Route,
+    client: Mapping[str, Any],
+    may_be_full: bool = True,
+) -> Rendered:
+    """Read the history up to `leaf` and render it for this model.
+
+    Raises ContextFull where the context has come to its limit and `may_be_full` is false.
+    """
+    session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
+    limits = allowances.check_budget(session.owner)
+    around, sources = surroundings(ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent)
+    shown = ContextOptions(
+        max_turns=agent.max_turns,
+        max_tokens=room_of(route.model, agent),
+        calibration=calibration_of(route.model.name),
+        **around,
+    )
+    taken = selectors.snapshot(session, leaf=leaf, options=shown)
+    if role != "executor" or not route.model.takes_tools:
+        taken = replace(taken, tools=())
+    elif plans.TOOL in agent.tools:
+        shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
+    context = fitted(render_context(taken, shown), route.model)
+    if not may_be_full and _is_full(context, full_at(route.model, agent)):
+        raise ContextFull
+    options = _options(route, agent, media=_media_in(context))
+    inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
+    if not route.model.takes_images:
+        inputs["pictures"] = "named"
+    return Rendered(
+        session=session,
+        leaf=leaf,
+        role=role,
+        agent=agent,
+        context=context,
+        options=options,
+        route=route,
+        limits=limits,
+        tokens=estimate_context(context.entries, system=context.system, tools=context.tools),
+        inputs=inputs,
+        metadata=_notes(client, context),
+    )
+
+
+def open_call(rendered: Rendered) -> Prepared:
+    """Write down that the call is about to be made."""
+    route, session = rendered.route, rendered.session
+    exchange = exchanges.open_exchange(
+        session,
+        owner=session.owner,
+        after=rendered.leaf,
+        inputs=rendered.inputs,
+        agent=rendered.agent.name,
+        provider=route.provider.name,
+        model=route.model.name,
+        dialect=route.provider.dialect,
+        renderer_version=RENDERER_VERSION,
+        estimated_tokens=rendered.tokens,
+        metadata=dict(rendered.metadata),
+    )
+    return Prepared(exchange=exchange, context=rendered.context, options=rendered.options, route=route)
+
+
+def room_of(model: Model, agent: AgentSettings) -> int:
+    """How many tokens may be told, so that an answer still fits behind them."""
+    if model.context_tokens:
+        return model.context_tokens
+    window = model.window or UNKNOWN_WINDOW
+    answer = min(agent.max_answer_tokens or ANSWER_TOKENS, window // 4)
+    return max(256, int((window - answer) * MARGIN))
+
+
+def full_at(model: Model, agent: AgentSettings) -> int:
+    """Tokens to send before older turns are summarised. 0 means that they are left out instead."""
+    if not model.can_summarise:
+        return 0
+    share = settings.PARLEY_COMPRESS_AT if agent.compress_at is None else agent.compress_at
+    return min(int((model.window or UNKNOWN_WINDOW) * share), room_of(model, agent))
+
+
+def _is_full(context: Context, limit: int) -> bool:
+    return bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes))
+
+
+def calibration_of(model: str) -> float:
+    known = TokenCalibration.objects.filter(model=model).values_list("factor", flat=True).first()
+    return known if known and known > 0 else 1.0
+
+
+def _options(route: Route, agent: AgentSettings, *, media: Mapping[str, bytes]) -> CallOptions:
+    return CallOptions(
+        model=route.model.name,
+        provider=route.provider.name,
+        max_tokens=agent.max_answer_tokens,
+        temperature=agent.temperature,
+        reasoning_effort=agent.reasoning_effort,
+        stream=True,
+        media=media.__getitem__,
+        switches=route.model.switches or Switches(),
+    )
+
+
+def _media_in(context: Context) -> dict[str, bytes]:
+    """The bytes of every attachment in it: a dialect asks for them where there is no database."""
+    parts = [part for entry in context.entries for part in entry.parts]
+    parts += [part for entry in context.entries for result in entry.results or () for part in result.parts]
+    names = {part.sha256 for part in parts if isinstance(part, Media) and part.sha256}
+    found = Blob.objects.filter(pk__in=names).values_list("sha256", "data") if names else ()
+    return {name: bytes(data) for name, data in found}
+
+
+def _notes(client: Mapping[str, Any], context: Context) -> dict[str, Any]:
+    repairs = sorted({remark.code.value for remark in context.report.remarks})
+    return {**client, "repairs": repairs} if repairs else dict(client)
+
+
+def outcome_of(prepared: Prepared, notes: CallNotes) -> dict[str, Any]:
+    """What the exchange says of its call afterwards: tries, what was sent, and what could not be."""
+    losses = sorted({loss.code.value for loss in notes.losses})
+    kept = prepared.exchange.metadata
+    return {
+        "attempts": max(1, notes.attempts),
+        "request_hash": notes.request_hash,
+        "metadata": {**kept, "losses": losses} if losses else kept,
+    }

@@ -1,0 +1,175 @@
+"""An agent as a TOML file: to keep beside one's code, to change in an editor, to give to somebody else.
+
+A file holds one agent, all of it but for one thing: which agent answers unless another is picked is for each house to
+say. What is empty is left out, and what is left out is empty, so a file that was written and read again gives the same
+agent. What is wrong is refused with every reason at once; a name that nobody knows here is only said, since the file
+may come from a newer version or a house with other tools.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tomli_w
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils.translation import gettext as _
+
+from history.db.transactions import writing
+from relay.models import Agent
+from relay.tools.registry import toolbox
+
+MOST_BYTES = 1_000_000
+
+# Table of the file → name there → field of the agent.
+LAYOUT: dict[str, dict[str, str]] = {
+    "": {name: name for name in ("name", "label", "instruction", "tools", "agents")},
+    "models": {
+        "planner": "planner_model",
+        "executor": "model",
+        "reviewer": "reviewer_model",
+        "temperature": "temperature",
+        "reasoning_effort": "reasoning_effort",
+    },
+    "limits": {name: name for name in ("max_steps", "max_turns", "max_answer_tokens", "max_turn_tokens")},
+    "surroundings": {name: name for name in ("environment", "folders", "live_screen")},
+    "compression": {name: name for name in ("compress_at", "keep_turns")},
+}
+PLACES = {field: f"{table}.{name}".lstrip(".") for table, names in LAYOUT.items() for name, field in names.items()}
+
+
+class BadAgentFile(ValueError):
+    """`reasons` say what is wrong with it, each in a line."""
+
+    def __init__(self, *reasons: str) -> None:
+        super().__init__("\n".join(reasons))
+        self.reasons = reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedAgent:
+    """The agent of a file, not stored; `remarks` say what of it nobody knows here."""
+
+    agent: Agent
+    remarks: tuple[str, ...] = ()
+
+
+def written(agent: Agent) -> str:
+    """The agent as a file."""
+    tables = {
+        table: {name: value for name, field in names.items() if not _is_empty(value := getattr(agent, field))}
+        for table, names in LAYOUT.items()
+    }
+    document = tables.pop("") | {name: table for name, table in tables.items() if table}
+    # A long string may not hold the line ends of Windows: they would be read as plain ones.
+    return tomli_w.dumps(document, multiline_strings="\r" not in agent.instruction)
+
+
+def read(content: bytes) -> ParsedAgent:
+    """The agent that a file describes; raises BadAgentFile."""
+    fields, remarks, wrong = _fields(_parsed(content))
+    if wrong:
+        raise BadAgentFile(*wrong)
+    agent = Agent(**fields)
+    if refused := list(_refused(agent)):
+        raise BadAgentFile(*refused)
+    return ParsedAgent(agent=agent, remarks=(*remarks, *_not_here(agent)))
+
+
+def store(found: ParsedAgent, *, replacing: bool) -> Agent:
+    """Keep it; raises BadAgentFile if there is one of this name and it is not to be replaced."""
+    agent = found.agent
+    with writing():
+        there = Agent.objects.filter(name=agent.name).first()
+        if there is not None and not replacing:
+            raise BadAgentFile(_("An agent called %(name)s is here already.") % {"name": agent.name})
+        if there is not None:
+            agent.pk, agent.is_default = there.pk, there.is_default
+        agent.save()
+    return agent
+
+
+def _is_empty(value: Any) -> bool:
+    """0 is a value."""
+    return value is None or value is False or value in ("", [])
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    if len(content) > MOST_BYTES:
+        raise BadAgentFile(_("This file is too long for an agent."))
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError:
+        raise BadAgentFile(_("This is no text file in UTF-8.")) from None
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise BadAgentFile(_("This is no TOML: %(why)s") % {"why": str(error)[:300]}) from None
+
+
+def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:
+    """What it says of the agent, what of it nobody knows, and what is of a wrong kind."""
+    fields: dict[str, Any] = {}
+    remarks: list[str] = []
+    wrong: list[str] = []
+    for table, name, value in _values(document):
+        place, field = f"{table}.{name}".lstrip("."), LAYOUT[table].get(name)
+        if field is None and name in LAYOUT:
+            wrong.append(f"{place}: {_('a table belongs here.')}")
+        elif field is None:
+            remarks.append(_("%(name)s is not known here and was left out.") % {"name": place[:100]})
+        elif problem := _kind_problem(field, value):
+            wrong.append(f"{place}: {problem}")
+        else:
+            fields[field] = value
+    return fields, remarks, wrong
+
+
+def _values(document: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    for name, value in document.items():
+        if name in LAYOUT and isinstance(value, dict):
+            yield from ((name, inner, item) for inner, item in value.items())
+        else:
+            yield "", name, value
+
+
+def _kind_problem(field: str, value: Any) -> str:
+    """Why a value cannot stand in a field, if it cannot: TOML says what is a number and what is a text."""
+    kind = Agent._meta.get_field(field)
+    if isinstance(kind, models.JSONField):
+        is_list = isinstance(value, list) and all(_is_text(item) for item in value)
+        return "" if is_list else _("a list of texts belongs here.")
+    if isinstance(kind, models.BooleanField):
+        return "" if isinstance(value, bool) else _("true or false belongs here.")
+    if isinstance(kind, models.FloatField):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return "" if is_number else _("a number belongs here.")
+    if isinstance(kind, models.IntegerField):
+        is_whole = isinstance(value, int) and not isinstance(value, bool)
+        return "" if is_whole else _("a whole number belongs here.")
+    return "" if _is_text(value) else _("a text belongs here.")
+
+
+def _is_text(value: Any) -> bool:
+    """One that every database takes."""
+    return isinstance(value, str) and "\0" not in value
+
+
+def _refused(agent: Agent) -> Iterator[str]:
+    """What the fields themselves say: lengths, ranges, how a name is written."""
+    try:
+        agent.clean_fields()
+    except ValidationError as error:
+        for field, words in error.message_dict.items():
+            yield from (f"{PLACES.get(field, field)}: {word}" for word in words)
+
+
+def _not_here(agent: Agent) -> Iterator[str]:
+    for name in toolbox(agent.tools).unknown:
+        yield _("There is no tool called %(name)s here; the agent goes without it.") % {"name": name[:100]}
+    known = {agent.name, *Agent.objects.filter(name__in=agent.agents).values_list("name", flat=True)}
+    for name in agent.agents:
+        if name not in known:
+            yield _("There is no agent called %(name)s here yet.") % {"name": name[:100]}

@@ -1,0 +1,175 @@
+"""Files that the relay puts aside, and their removal: copies of large bodies, damaged bytes of the journal.
+
+A copy of a large body belongs to its exchange, and stays as long as that names it: it goes with the session, with the
+texts of its turn and with the person. Nothing says whose call is in damaged bytes. They stay for `PARLEY_ASIDE_DAYS`,
+or until a person is erased. The digester of each host looks after its own folder, because no other host can reach it;
+an erasure removes the files of its own host at once.
+
+    <journal>/large/<owner>/<exchange>.request, .reply      <journal>/<segment>.<byte>.damaged
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractUser
+from django.db.models import F, Q
+
+from history.models import AuditEvent, EarlierTry, Exchange
+from history.privacy import Holding
+from relay.gateway.journal.segments import ASIDE, UNNAMED, is_written
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "large"
+DAY_SECONDS = 86_400.0
+# A segment gets its name within a moment of its creation. One without a name is left by a process that was killed.
+UNNAMED_SECONDS = 3_600.0
+BATCH = 500
+
+
+def name_of(exchange: UUID, what: str, *, owner: int) -> str:
+    """The name of a copy within the journal's folder."""
+    return f"{FOLDER}/{owner}/{exchange}.{what}"
+
+
+def room_left(folder: Path, *, without: str) -> int:
+    """How many bytes of copies there is room for, beside the others."""
+    taken = sum(_size(path) for path in copies_in(folder) if path != folder / without)
+    return most_bytes() - taken
+
+
+def most_bytes() -> int:
+    return int(settings.PARLEY_JOURNAL_MB) * 1024 * 1024
+
+
+def copies_in(folder: Path, *, owner: int | None = None) -> list[Path]:
+    place = folder / FOLDER if owner is None else folder / FOLDER / str(owner)
+    return [path for path in sorted(place.rglob("*")) if path.is_file()]
+
+
+def damaged_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"*{ASIDE}"), key=_age, reverse=True)
+
+
+# Removal.
+
+
+def remove_due(folder: Path, *, under_way: Container[UUID] = ()) -> int:
+    """Remove the files of this folder that have no owner any more or are too old. Returns how many.
+
+    Copies of calls `under_way` stay: the row that names them may not be committed yet.
+    """
+    copies = [path for path in copies_in(folder) if _exchange_of(path) not in under_way]
+    going = [*_without_owner(folder, copies), *_old_damaged(folder), *_unnamed(folder)]
+    return sum(map(_remove, going))
+
+
+def erase_for(folder: Path, person: AbstractUser) -> int:
+    """Remove the copies of a person, except of held sessions, and all damaged bytes: theirs may be among them."""
+    going = [*_without_owner(folder, copies_in(folder, owner=person.pk)), *damaged_in(folder)]
+    return sum(map(_remove, going))
+
+
+def holding() -> Holding:
+    """What an erasure and an export of a person's data have to know of these files."""
+    return Holding("files_aside", _rows_of, lambda person: erase_for(_journal(), person))
+
+
+def _rows_of(person: AbstractUser) -> Iterator[Mapping[str, Any]]:
+    for path in copies_in(_journal(), owner=person.pk):
+        yield {"file": str(path.relative_to(_journal())), "bytes": _size(path)}
+
+
+def _journal() -> Path:
+    return Path(settings.PARLEY_DATA_DIR) / "journal"
+
+
+def _without_owner(folder: Path, copies: Sequence[Path]) -> Iterator[Path]:
+    for start in range(0, len(copies), BATCH):
+        batch = copies[start : start + BATCH]
+        kept = _names_kept({exchange for path in batch if (exchange := _exchange_of(path)) is not None})
+        for path in batch:
+            is_held = kept.get(str(path.relative_to(folder)))
+            if is_held is None or (not is_held and _is_old(path)):
+                yield path
+
+
+def _names_kept(exchanges: set[UUID]) -> dict[str, bool]:
+    """The copies that these exchanges name, each with whether its session is held. Trimmed turns name none."""
+    tries = EarlierTry.objects.filter(pk__in=exchanges).values_list("exchange_id", flat=True)
+    rows = Exchange.objects.filter(pk__in={*exchanges, *tries}).filter(
+        Q(session=None) | Q(session__hold=True) | Q(after__gte=F("session__trimmed_through"))
+    )
+    kept: dict[str, bool] = {}
+    for metadata, is_held in rows.values_list("metadata", "session__hold"):
+        kept |= {metadata[key]: bool(is_held) for key in ("request_file", "reply_file") if metadata.get(key)}
+    return kept
+
+
+def _old_damaged(folder: Path) -> Iterator[Path]:
+    """The oldest first, until the rest is young enough and has room."""
+    paths = damaged_in(folder)
+    if not paths:
+        return
+    too_much = sum(map(_size, paths)) - most_bytes()
+    erased = AuditEvent.objects.filter(action="person.erased").order_by("-seq").values_list("at", flat=True).first()
+    for path in paths:
+        if too_much > 0 or _is_old(path) or (erased is not None and _written_at(path) <= erased):
+            too_much -= _size(path)
+            yield path
+
+
+def _unnamed(folder: Path) -> Iterator[Path]:
+    for path in folder.glob(f"*{UNNAMED}"):
+        if _age(path) > UNNAMED_SECONDS and not is_written(path):
+            yield path
+
+
+def _remove(path: Path) -> int:
+    with suppress(FileNotFoundError):
+        path.unlink()
+        logger.info("%s was put aside and is removed.", path.name)
+        if path.parent.parent.name == FOLDER:
+            with suppress(OSError):  # the owner has others
+                path.parent.rmdir()
+        return 1
+    return 0
+
+
+def _exchange_of(path: Path) -> UUID | None:
+    try:
+        return UUID(path.stem)
+    except ValueError:
+        return None
+
+
+def _is_old(path: Path) -> bool:
+    days = settings.PARLEY_ASIDE_DAYS
+    return bool(days) and _age(path) > days * DAY_SECONDS
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _written_at(path: Path) -> datetime:
+    return datetime.fromtimestamp(time.time() - _age(path), UTC)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

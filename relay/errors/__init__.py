@@ -1,0 +1,159 @@
+"""What can go wrong between a person and a model, as a tree that says whose fault it is and whether a retry helps.
+
+RelayError
+├── NoSuchModel          the caller names a model that no provider here offers
+├── ProviderError        a call to a model failed
+│   ├── RequestRefused   ours or the caller's: this request will be refused again
+│   ├── AccessRefused    the operator's: key, rights or payment
+│   ├── Busy             the vendor's: too many requests; later it will work (`retry_after`)
+│   ├── VendorFault      the vendor's: it failed; the same request may work at once
+│   ├── Unreachable      the network's: nobody answered at that address
+│   └── Cut              the network's: the answer stopped in the middle
+├── Unavailable          the operator's: the database is away or the server stops; later it will work
+├── OverAllowance        the person's: over a limit that staff set (`until`)
+├── BudgetReserved       the person's: running answers may use up the rest of a limit; later it may work
+└── AttachmentRefused    the person's: a file that cannot be taken, or not any more (`reason`)
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from history.answers.events import ErrorKind, Failed
+
+Whose = Literal["caller", "operator", "vendor", "network"]
+
+
+class RelayError(Exception):
+    """`str(error)` is a sentence for the log; pages translate by class and kind."""
+
+
+class NoSuchAgent(RelayError):
+    """A name that no agent has; never answered by another one."""
+
+    def __init__(self, agent: str) -> None:
+        super().__init__(f"there is no agent {agent!r}")
+        self.agent = agent
+
+
+class NoSuchModel(RelayError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no provider offers a model called {name!r}" if name else "no provider is configured")
+        self.model = name
+
+
+class ProviderError(RelayError):
+    """The class says whether a retry helps; the vendor's own word on one error may correct it."""
+
+    whose: ClassVar[Whose] = "vendor"
+    retry_helps: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        provider: str = "",
+        kind: ErrorKind = "server",
+        status: int = 0,
+        retry_after: float | None = None,
+        failed: Failed | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.provider, self.kind, self.status = message, provider, kind, status
+        self.retry_after = retry_after
+        self.failed = failed or Failed(message=message, kind=kind, status=status)
+
+
+class RequestRefused(ProviderError):
+    whose = "caller"
+
+
+class AccessRefused(ProviderError):
+    whose = "operator"
+
+
+class Busy(ProviderError):
+    retry_helps = True
+
+
+class VendorFault(ProviderError):
+    retry_helps = True
+
+
+class Unreachable(ProviderError):
+    """Where it was us who could not reach somebody: whom, and why, in words that a page can translate."""
+
+    whose = "network"
+    retry_helps = True
+    host: str = ""
+    reason: str = ""
+
+
+class Cut(ProviderError):
+    whose = "network"
+    retry_helps = True
+
+
+_CLASS_OF_KIND: dict[ErrorKind, type[ProviderError]] = {
+    "invalid_request": RequestRefused,
+    "not_found": RequestRefused,
+    "conflict": RequestRefused,
+    "too_large": RequestRefused,
+    "context_length": RequestRefused,
+    "authentication": AccessRefused,
+    "billing": AccessRefused,
+    "permission": AccessRefused,
+    "rate_limit": Busy,
+    "overloaded": Busy,
+    "server": VendorFault,
+    "timeout": VendorFault,
+}
+
+
+def detached(error: ProviderError) -> ProviderError:
+    """The same error to be kept: a traceback would keep everything that was said in the call alive."""
+    return copy(error)
+
+
+def error_of(failed: Failed, *, provider: str, retry_after: float | None = None) -> ProviderError:
+    """The vendor's own words as one of ours."""
+    known: dict[str, Any] = {"kind": failed.kind, "status": failed.status, "retry_after": retry_after}
+    return _CLASS_OF_KIND[failed.kind](failed.message, provider=provider, failed=failed, **known)
+
+
+class Unavailable(RelayError):
+    """`retry_after` says in how many seconds it is worth trying again."""
+
+    retry_after = 5
+
+    def __init__(self) -> None:
+        super().__init__("the database cannot be used at the moment")
+
+
+class OverAllowance(RelayError):
+    """`what` names the limit, `until` says when it goes on."""
+
+    def __init__(self, *, what: str, until: datetime) -> None:
+        super().__init__(f"over the limit of {what} until {until.isoformat()}")
+        self.what, self.until = what, until
+
+
+class BudgetReserved(RelayError):
+    """`what` names the limit of which running calls have reserved the rest."""
+
+    def __init__(self, *, what: str) -> None:
+        super().__init__(f"running calls may use up the rest of the limit of {what}")
+        self.what = what
+
+
+Refusal = Literal["empty", "too_large", "kind", "too_many", "not_ours", "gone", "off"]
+
+
+class AttachmentRefused(RelayError):
+    """`relay.chat.attachments.told` says it to the person."""
+
+    def __init__(self, reason: Refusal, *, name: str = "") -> None:
+        super().__init__(f"attachment {name!r}: {reason}")
+        self.reason, self.name = reason, name

@@ -1,0 +1,142 @@
+"""Which session a call names, as far as the call itself says it: no database is asked.
+
+A name that a client gives is a name within its key, so the session's id is made from both. Ids that we make say to
+whom they were given: their second half is a MAC over the first and the key. So any process knows at once, with the
+database away and before anything is digested, that an id is its caller's; only the ids of sessions that came about in
+another way have to be looked up. What the call does not say (fingerprints, the sticky hash) is the digester's to find.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from history.dialects.json_access import obj, parsed, string
+
+HEADER, CLIENT_ID, NEW = "header", "client id", "new"
+EXPLICIT = ("x-parley-session-id", "x-crs-session-id")
+FORCED_NEW = ("x-parley-new-session", "x-crs-new-session")
+NO = ("", "0", "false", "no", "off")
+BODY_FIELD = "sessionId"
+
+# In this order; the first that says something counts. Some proxies drop names with underscores, some clients send them.
+OF_CLIENTS = (
+    *("thread-id", "thread_id", "session-id", "session_id", "conversation_id"),
+    *("x-session-id", "x-session-affinity"),
+)
+# Fields of bodies, which are looked at last.
+OF_BODIES = ("litellm_session_id", "session_id", "conversation_id")
+_FIELDS = frozenset({BODY_FIELD, "metadata", *OF_BODIES})
+# In each of all these names, and in few others.
+_TELLING = re.compile(r"session|thread|conversation")
+_LIKE_A_SESSION = re.compile(r"x-(?!parent-|parley-|crs-).+-session-id")
+LONGEST = 200
+LONGEST_USER_ID = 2_000
+_HALF = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Naming:
+    """`to_check`: the session belongs to this key only if the database says so."""
+
+    session: UUID | None = None
+    recognised_by: str = ""
+    is_new: bool = False
+    to_check: bool = False
+
+
+NOT_NAMED = Naming()
+
+
+def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
+    if not _may_tell(tuple(headers)) and _FIELDS.isdisjoint(body):
+        return NOT_NAMED
+    ours, crs = EXPLICIT
+    explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
+    if explicit.lower() == "new" or _is_forced_new(headers):
+        return Naming(session=_issued(secrets.token_bytes(_HALF), key=key), recognised_by=NEW, is_new=True)
+    if explicit:
+        return _explicit(explicit[:LONGEST], key=key)
+    if name := next(client_names(headers, body), ""):
+        return Naming(session=session_id(name[:LONGEST], key=key), recognised_by=CLIENT_ID)
+    return NOT_NAMED
+
+
+@lru_cache(maxsize=1_000)
+def _may_tell(names: tuple[str, ...]) -> bool:
+    """A program sends the same headers each time."""
+    return bool(_TELLING.search(" ".join(names)))
+
+
+def _is_forced_new(headers: Mapping[str, str]) -> bool:
+    ours, crs = FORCED_NEW
+    return headers.get(ours, "").lower() not in NO or headers.get(crs, "").lower() not in NO
+
+
+def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
+    """What the client itself calls this conversation."""
+    if session := headers.get("x-claude-code-session-id"):
+        yield _with_agent(session, headers)
+    if not headers.keys().isdisjoint(OF_CLIENTS):
+        yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
+    for name, value in headers.items():
+        if name.endswith("-session-id") and value and _LIKE_A_SESSION.fullmatch(name):
+            yield value
+    if (metadata := body.get("metadata")) and (session := session_in_user_id(string(obj(metadata).get("user_id")))):
+        yield _with_agent(session, headers)
+    yield from filter(None, (string(body.get(name)) for name in OF_BODIES))
+
+
+def _with_agent(session: str, headers: Mapping[str, str]) -> str:
+    """Subagents of Claude Code share the session."""
+    agent = headers.get("x-claude-code-agent-id", "")
+    return f"{session}/{agent}" if agent else session
+
+
+def session_in_user_id(user_id: str) -> str:
+    """Claude Code writes it into Anthropic's `metadata.user_id`: as JSON, before 2.1.78 at the end of a long name."""
+    if len(user_id) > LONGEST_USER_ID:
+        return ""
+    if user_id.startswith("{"):
+        try:
+            return string(obj(parsed(user_id)).get("session_id"))
+        except ValueError:
+            return ""
+    return user_id.rpartition("_session_")[2] if "_session_" in user_id else ""
+
+
+def session_id(name: str, *, key: int) -> UUID:
+    """The id of the session that this key calls by this name: the same in every process."""
+    return _issued(_mac(b"name", key, name.encode("utf-8", "surrogatepass")), key=key)
+
+
+def is_issued_to(session: UUID, *, key: int) -> bool:
+    return hmac.compare_digest(_issued(session.bytes[:_HALF], key=key).bytes, session.bytes)
+
+
+def _explicit(name: str, *, key: int) -> Naming:
+    """Ours, or any name that the caller likes."""
+    try:
+        session = UUID(name)
+    except ValueError:
+        return Naming(session=session_id(name, key=key), recognised_by=HEADER)
+    return Naming(session=session, recognised_by=HEADER, to_check=not is_issued_to(session, key=key))
+
+
+def _issued(first: bytes, *, key: int) -> UUID:
+    first = first[:6] + bytes([first[6] & 0x0F | 0x80]) + first[7:_HALF]
+    second = _mac(b"issued", key, first)
+    return UUID(bytes=first + bytes([second[0] & 0x3F | 0x80]) + second[1:_HALF])
+
+
+def _mac(purpose: bytes, key: int, what: bytes) -> bytes:
+    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, b"%s:%d:%s" % (purpose, key, what), hashlib.sha256)[:_HALF]

@@ -1,0 +1,291 @@
+"""Frames around journal records, since format 4: reading them, and finding what is missing of a file.
+
+Each frame begins with four bytes that follow from the name of its file. No client knows them, so a body cannot look
+like a record, and whole records are found again behind damaged ones. A frame says at which byte of the file its record
+was written, and how many calls were accepted before it: so a hole is seen wherever it is, with its size and its calls.
+
+How many bytes and calls were written is kept behind the first line, after each write. A file that is shorter was cut.
+The beginning of a record behind that number is the torn tail of a process that died: it was acknowledged to no caller.
+
+Positions are those of the writer. In a file with a hole a record lies before its position; `Place` has both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+from zlib import crc32
+
+from relay.gateway.journal import damage
+from relay.gateway.journal.records import Lost, NotARecordError, Record, from_bytes, head_size, left_out
+from relay.gateway.journal.segments import CHUNK, MAGIC, RecordPosition
+
+logger = logging.getLogger(__name__)
+
+_BEGINNING = struct.Struct("<4sIQI")  # mark, length, position, calls before
+_CHECK = struct.Struct("<I")
+FRAME_SIZE = _BEGINNING.size + _CHECK.size
+_COUNTS = struct.Struct("<QI")  # bytes, calls
+COUNTS_SIZE = _COUNTS.size + _CHECK.size
+# Where the counts are, and where the first record is.
+COUNTS_AT = len(MAGIC)
+START = COUNTS_AT + COUNTS_SIZE
+
+# The head of a record, and what is behind it untouched.
+Payload = tuple[bytes, bytes]
+
+
+def mark_of(segment: str) -> bytes:
+    return crc32(segment.encode()).to_bytes(4, "little")
+
+
+def is_call(head: bytes) -> bool:
+    return head[:1] == b"A"
+
+
+def pack_frame(mark: bytes, *, length: int, position: int, calls: int) -> tuple[bytes, int]:
+    """A frame without its checksum, and the checksum so far: that of the payload continues it."""
+    beginning = _BEGINNING.pack(mark, length, position, calls)
+    return beginning, crc32(beginning)
+
+
+def pack(payload: Payload, mark: bytes, *, position: int, calls: int) -> list[bytes]:
+    """One record as it is written, in pieces, so that a long body is not copied."""
+    head, behind = payload
+    beginning, check = pack_frame(mark, length=len(head) + len(behind), position=position, calls=calls)
+    return [beginning + pack_check(crc32(behind, crc32(head, check))), head, behind]
+
+
+def pack_check(check: int) -> bytes:
+    return _CHECK.pack(check)
+
+
+def pack_counts(written: int, calls: int) -> bytes:
+    counts = _COUNTS.pack(written, calls)
+    return counts + _CHECK.pack(crc32(counts))
+
+
+def heading() -> bytes:
+    """How a file begins that has no record yet."""
+    return MAGIC + pack_counts(START, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    start: int
+    end: int
+    position: int
+    calls: int
+    is_call: bool
+    record: Record | None = None
+
+    @property
+    def next_position(self) -> int:
+        return self.position + self.end - self.start
+
+    @property
+    def calls_after(self) -> int:
+        return self.calls + self.is_call
+
+
+def read_records(
+    path: Path, since: int = 0, *, until: int | None = None, is_ended: bool, most: int | None = None
+) -> Iterator[tuple[RecordPosition, Record]]:
+    """The records from a position on, and what is missing between them. `is_ended`: no process writes the file.
+
+    Of a record larger than `most` bytes, what is behind its head is left out. While a file is written, reading ends at
+    the first record that is not whole.
+    """
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        reading = _Reading(path, file, is_ended=is_ended, most=most)
+        for place, record in reading.records(since):
+            if until is not None and place.position > until:
+                return
+            yield place, record
+
+
+class _Reading:
+    """One walk through a file: `at` is where it is, `position` and `calls` are what the next frame should say."""
+
+    def __init__(self, path: Path, file: BinaryIO, *, is_ended: bool, most: int | None) -> None:
+        self.path, self.file, self.is_ended, self.most = path, file, is_ended, most
+        self.size = os.fstat(file.fileno()).st_size
+        self.mark = mark_of(path.name)
+        self.at = self.position = self.calls = 0
+        self.has_repeats = False
+
+    def records(self, since: int) -> Iterator[tuple[RecordPosition, Record]]:
+        if not self._begin(since):
+            return
+        while True:
+            frame = self._frame_at(self.at)
+            if frame is None or frame.position > self.position:
+                if not self.is_ended:
+                    return
+                found = self._look_ahead(frame)
+                if found is not None:
+                    yield found
+                if self.at >= self.size:
+                    return
+                continue
+            if frame.position == self.position:
+                if frame.record is not None:
+                    yield self._place(frame), frame.record
+                self.position, self.calls = frame.next_position, frame.calls_after
+            else:
+                self._note_repeat()
+            self.at = frame.end
+
+    def _begin(self, since: int) -> bool:
+        """Go to a position. False if there is nothing to read yet."""
+        if since and (frame := self._frame_at(since)) is not None and frame.position == since:
+            self.at, self.position, self.calls = since, since, frame.calls
+            return True
+        if since >= self.size and (not self.is_ended or self._is_read_to_end(since)):
+            return False
+        has_heading = self.size >= START and self.file.seek(0) == 0 and self.file.read(len(MAGIC)) == MAGIC
+        if not self.is_ended and (since or not has_heading):
+            return False
+        self.at = self.position = START if has_heading else 0
+        if since:
+            self._skip_to(since)
+        return True
+
+    def _is_read_to_end(self, since: int) -> bool:
+        written = self._written()
+        return written is not None and 0 < written[0] <= since
+
+    def _skip_to(self, since: int) -> None:
+        """The position is not where it was: the file was damaged. Records before it are passed over."""
+        while (frame := self._frame_at(self.at) or self._next_frame(self.at)) is not None and frame.position < since:
+            self.at, self.calls = frame.end, max(self.calls, frame.calls_after)
+        self.position = since
+
+    def _place(self, frame: _Frame) -> RecordPosition:
+        return RecordPosition(
+            self.path.name, frame.start, frame.end, frame=FRAME_SIZE, moved=frame.position - frame.start
+        )
+
+    # What is missing.
+
+    def _look_ahead(self, frame: _Frame | None) -> tuple[RecordPosition, Lost] | None:
+        """Go to the next whole record, or to the end; what is missing before it, if anything is."""
+        start = self.at
+        frame = frame or self._next_frame(start)
+        if frame is not None:
+            return self._note_loss(frame.start, position=frame.position, calls=frame.calls)
+        written, left = self._written(), self.size - start
+        if written is None:
+            # Where the end was is not known: at least the counts are lost. The position is the same the next time.
+            behind = self.position if self.position > self.size else self.size + COUNTS_SIZE
+            return self._note_loss(self.size, position=behind, least=COUNTS_SIZE)
+        if written[0] > self.position:
+            return self._note_loss(self.size, position=written[0], calls=written[1])
+        if left and not self._is_torn():
+            return self._note_loss(self.size, position=self.position + left)
+        self.at = self.size
+        return None
+
+    def _note_loss(self, end: int, *, position: int, calls: int = 0, least: int = 0) -> tuple[RecordPosition, Lost]:
+        """Nothing is whole up to byte `end`, where `position` and `calls` of the writer continue."""
+        lost, lost_calls = max(least, position - self.position), max(0, calls - self.calls)
+        told = damage.note_loss(self.path, self.at, end, at_position=self.position, lost=lost, calls=lost_calls)
+        place = RecordPosition(self.path.name, self.at, end, frame=FRAME_SIZE, moved=position - end)
+        self.at, self.position, self.calls = end, position, max(calls, self.calls)
+        return place, told
+
+    def _is_torn(self) -> bool:
+        """Whether the rest of the file is the beginning of the record that was to be written next."""
+        self.file.seek(self.at)
+        rest = self.file.read(FRAME_SIZE)
+        if len(rest) < FRAME_SIZE:
+            return self.mark.startswith(rest[: len(self.mark)])
+        mark, length, position, calls = _BEGINNING.unpack_from(rest)
+        is_next = (mark, position, calls) == (self.mark, self.position, self.calls)
+        return is_next and self.at + FRAME_SIZE + length > self.size
+
+    def _written(self) -> tuple[int, int] | None:
+        """The bytes and calls that were written; None if the counts are damaged."""
+        self.file.seek(COUNTS_AT)
+        counts = self.file.read(COUNTS_SIZE)
+        if len(counts) < COUNTS_SIZE or crc32(counts[: _COUNTS.size]) != _CHECK.unpack_from(counts, _COUNTS.size)[0]:
+            return None
+        written, calls = _COUNTS.unpack_from(counts)
+        return int(written), int(calls)
+
+    def _note_repeat(self) -> None:
+        if not self.has_repeats:
+            logger.warning("The relay's journal has records twice: %s at byte %d.", self.path.name, self.at)
+        self.has_repeats = True
+
+    # Frames.
+
+    def _next_frame(self, after: int) -> _Frame | None:
+        """The next whole record with a later position, wherever it begins."""
+        if not self.size:
+            return None
+        with mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            at = data.find(self.mark, after)
+            while at >= 0:
+                frame = self._frame_at(at)
+                if frame is not None and frame.position >= self.position:
+                    return frame
+                at = data.find(self.mark, at + 1 if frame is None else frame.end)
+        return None
+
+    def _frame_at(self, at: int) -> _Frame | None:
+        """None if no whole record begins there."""
+        self.file.seek(at)
+        beginning = self.file.read(FRAME_SIZE)
+        if len(beginning) < FRAME_SIZE:
+            return None
+        mark, length, position, calls = _BEGINNING.unpack_from(beginning)
+        if mark != self.mark or not length or length > self.size - at - FRAME_SIZE:
+            return None
+        check, wanted = crc32(beginning[: _BEGINNING.size]), _CHECK.unpack_from(beginning, _BEGINNING.size)[0]
+        if self.most is not None and length > self.most:
+            first, record, check = _read_head(self.file, length, check)
+        else:
+            payload = self.file.read(length)
+            first, check = payload[:1], crc32(payload, check)
+            record = _understood(payload) if check == wanted else None
+        if check != wanted:
+            return None
+        return _Frame(at, at + FRAME_SIZE + length, position, calls, is_call(first), record)
+
+
+def _read_head(file: BinaryIO, length: int, check: int) -> tuple[bytes, Record | None, int]:
+    """A large record, read piece by piece: its first byte, its head with the size and hash of the rest, a checksum."""
+    start = file.read(min(length, 64))
+    head = start[: head_size(start)]
+    head += file.read(min(max(0, head_size(start) - len(start)), length - len(start)))
+    rest = start[len(head) :]
+    behind, check = sha256(rest), crc32(rest, crc32(head, check))
+    left = length - len(head) - len(rest)
+    while left and (chunk := file.read(min(left, CHUNK))):
+        behind.update(chunk)
+        check = crc32(chunk, check)
+        left -= len(chunk)
+    record = None
+    with contextlib.suppress(NotARecordError):
+        record = left_out(memoryview(head), size=length - len(head), sha256=behind.hexdigest())
+    return start[:1], record, check
+
+
+def _understood(payload: bytes) -> Record | None:
+    try:
+        return from_bytes(memoryview(payload))
+    except NotARecordError:
+        return None

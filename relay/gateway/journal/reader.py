@@ -1,0 +1,119 @@
+"""Reading the journal: one writer's segments in their sequence, and all writers merged in the order of time.
+
+Within a writer the sequence counts and not the clock, which may be set back: an answer never comes before its request.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain, groupby
+from pathlib import Path
+
+from relay.gateway.journal import damage, frames
+from relay.gateway.journal.records import Lost, Record
+from relay.gateway.journal.segments import (
+    RecordPosition,
+    is_of_earlier_release,
+    is_of_later_release,
+    is_written,
+    names,
+    whole_records,
+    writer_of,
+)
+
+
+class JournalReader:
+    """Goes through all segments of a folder, in the order of time across the processes that write them.
+
+    `read` gives what is new since it was last called, or since the position that it was made with. How far it came is
+    for the caller to keep, together with whatever it made of the records.
+    """
+
+    def __init__(self, folder: Path, since: Mapping[str, int] | None = None, *, most: int | None = None) -> None:
+        self.folder = folder
+        self.most = most  # bytes of a record that are held in memory
+        self.read_to: dict[str, int] = dict(since or {})
+        # Segments that nobody writes any more and that are read to their end.
+        self.finished: set[str] = set()
+
+    def read(self) -> Iterator[tuple[RecordPosition, Record]]:
+        there = [name for name in names(self.folder) if name not in self.finished]
+        # Asked before they are read: what is there afterwards of a segment that had no writer is all there will be.
+        ended = {name for name in there if not is_written(self.folder / name)}
+        ended -= {name for name in ended if is_of_later_release(self.folder / name)}
+        for place, record in read(self.folder, self.read_to, only=there, ended=ended, most=self.most):
+            self.read_to[place.segment] = place.position
+            yield place, record
+        self.finished |= ended
+
+    def writers_gone(self) -> set[str]:
+        """Whose segments are all finished: nothing more comes from them. A writer begins a segment before it leaves
+        the one before, so that it is never taken for gone in between."""
+        at_work = {writer_of(name) for name in names(self.folder) if name not in self.finished}
+        return {writer_of(name) for name in self.finished} - at_work
+
+    def add(self, segments: Mapping[str, int]) -> None:
+        """Whole segments, of so many bytes, that need not be read: the caller knows what is in them."""
+        self.read_to |= segments
+        self.finished |= segments.keys()
+
+    def remove_all_but(self, needed: Container[str]) -> None:
+        for name in sorted(self.finished):
+            if name not in needed:
+                (self.folder / name).unlink(missing_ok=True)
+                self.finished.discard(name)
+                self.read_to.pop(name, None)
+
+
+def read(
+    folder: Path,
+    since: Mapping[str, int] | None = None,
+    *,
+    until: Mapping[str, int] | None = None,
+    only: Iterable[str] | None = None,
+    ended: Container[str] = (),
+    most: int | None = None,
+) -> Iterator[tuple[RecordPosition, Record]]:
+    """Everything that is in the journal since a position, and until another, once, in the order of time.
+
+    `ended` have no writer any more: what is not whole in them is damaged, unless it is the torn tail.
+    """
+    starts, ends = since or {}, until or {}
+    of_writers = sorted(names(folder) if only is None else only, key=lambda name: (writer_of(name), name))
+    each = [
+        [
+            _records(folder / name, starts.get(name, 0), ends.get(name), is_ended=name in ended, most=most)
+            for name in segments
+        ]
+        for _writer, segments in groupby(of_writers, writer_of)
+    ]
+    yield from heapq.merge(*map(chain.from_iterable, each), key=_moment)
+
+
+def _moment(found: tuple[RecordPosition, Record]) -> float:
+    """What was lost has no moment of its own, and holds up nobody: it comes just behind what its writer wrote before.
+    So does what is told by a clock that was set back."""
+    return 0.0 if isinstance(found[1], Lost) else found[1].at
+
+
+def _records(
+    path: Path, start: int, end: int | None, *, is_ended: bool, most: int | None
+) -> Iterator[tuple[RecordPosition, Record]]:
+    if not is_of_earlier_release(path):
+        yield from frames.read_records(path, start, until=end, is_ended=is_ended, most=most)
+        return
+    at = start
+    while True:
+        for place, record in whole_records(path, at, most=most):
+            if end is not None and place.end > end:
+                return
+            yield place, record
+            at = place.end
+        found = damage.found(path, at) if is_ended else None
+        if found is None:
+            return
+        yield found
+        if found[0].end == at:  # nothing is left of it
+            return
+        at = found[0].end

@@ -1,0 +1,309 @@
+"""The relay's journal: what every call was and what came back, on disk before anybody waits for a database.
+
+One segment at a time per process, appended to by plain writes: they are safe against the death of the process and cost
+tens of microseconds. Nothing in here ever raises to the caller or waits: a full disk or a full journal is counted in
+`Journal.lost`, the call goes on, and once there is room again the journal itself says what it missed.
+
+Reply bytes are gathered for a quarter of a second or 64 KB. The recording mode of the key is obeyed here, before
+anything is on disk: `off` writes nothing, `metadata` no byte of a request or a reply, `no_replies` none of a reply.
+To be used from one thread, that of the event loop; without a running loop, bytes are flushed when the next ones come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from relay.gateway.journal import frames, segments
+from relay.gateway.journal.frames import Payload
+from relay.gateway.journal.reader import read
+from relay.gateway.journal.records import Accepted, Ended, Lost, head_of, head_of_reply
+from relay.gateway.journal.segments import bytes_in
+
+__all__ = ["Journal", "Losses", "read"]
+
+logger = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.25
+GATHER_BYTES = 64 * 1024
+SEGMENT_BYTES = 16 * 1024 * 1024
+# A segment in which nothing is under way is closed so soon, so that what it holds can be removed once it is digested;
+# any other after so long.
+IDLE_SECONDS = 5.0
+SEGMENT_SECONDS = 60.0
+MEASURE_SECONDS = 1.0
+MOST_BYTES = 1024 * 1024 * 1024
+# Ends that could not be written are short; so many are kept until there is room.
+MOST_OWED = 1_000
+# How many pieces the kernel takes in one write.
+MOST_PIECES = 500
+
+_this_process = os.getpid()  # known, because the system is slow to say it
+
+
+def _note_fork() -> None:
+    global _this_process
+    _this_process = os.getpid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+NOTHING = "off"
+WITHOUT_BODIES = "metadata"
+WITHOUT_REPLIES = ("metadata", "no_replies")
+
+
+@dataclass(slots=True)
+class Losses:
+    """What could not be kept since the process began."""
+
+    calls: int = 0
+    lost_bytes: int = 0
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Open:
+    """An exchange that is under way: what of its reply waits to be written, and whether a piece was lost."""
+
+    exchange: UUID
+    keeps_reply: bool
+    pieces: list[bytes] = field(default_factory=list)
+    waiting: int = 0
+    since: float = 0.0
+    size: int = 0
+    lost: int = 0
+
+
+class Journal:
+    def __init__(self, folder: Path, *, most_bytes: int = MOST_BYTES) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self.lost = Losses()
+        self._open: dict[int, _Open] = {}  # by the exchange's number, which is found sooner than its UUID
+        self._owed: list[Payload] = []
+        self._untold = Losses()
+        self._writer = ""
+        self._segment = ""
+        self._fd = -1
+        self._pid = 0
+        self._begun = 0.0
+        self._length = self._calls = 0
+        self._mark = b""
+        self._room = 0
+        self._measured = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def untold(self) -> Losses:
+        """What was lost since the journal could last say so."""
+        return self._untold
+
+    def accept(self, record: Accepted, body: bytes = b"") -> bool:
+        """Write that a call is about to be sent. False if it is not recorded: by its mode, or because it was lost."""
+        mode = record.recording
+        if mode == NOTHING:
+            return False
+        if mode == WITHOUT_BODIES:
+            body = b""
+        if not self._write((head_of(record), body)):
+            self._lose_call(len(body))
+            return False
+        self._open[record.exchange.int] = _Open(record.exchange, mode not in WITHOUT_REPLIES)
+        self._wake()
+        return True
+
+    def reply(self, exchange: UUID, data: bytes) -> None:
+        """Bytes of the reply, as they came. Those of an exchange that is not recorded are passed over."""
+        under_way = self._open.get(exchange.int)
+        if under_way is None or not data:
+            return
+        under_way.size += len(data)
+        if not under_way.keeps_reply:
+            return
+        if under_way.lost:
+            # What is kept of a reply is its beginning without a hole.
+            self._lose(under_way, len(data))
+            return
+        now = time.monotonic()
+        under_way.since = under_way.since if under_way.pieces else now
+        under_way.pieces.append(data)
+        under_way.waiting += len(data)
+        if under_way.waiting >= GATHER_BYTES or now - under_way.since >= GATHER_SECONDS:
+            self._flush(under_way)
+
+    def end(self, record: Ended) -> None:
+        """Write how it ended, with whatever of the reply was still waiting. A second end of the same is passed over."""
+        under_way = self._open.pop(record.exchange.int, None)
+        if under_way is None:
+            return
+        if not self._write(_end(record, under_way)):
+            self._lose(under_way, under_way.waiting)
+            under_way.pieces.clear()
+            end = _end(record, under_way)
+            if not self._write(end) and len(self._owed) < MOST_OWED:
+                self._owed.append(end)
+
+    def flush(self) -> None:
+        """Write all bytes that are waiting, however few."""
+        for under_way in self._open.values():
+            self._flush(under_way)
+
+    def close(self) -> None:
+        """Leave the segment to its readers. The journal may be used again: it begins another one."""
+        self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._close_segment()
+
+    # Writing
+
+    def _flush(self, under_way: _Open) -> None:
+        if under_way.pieces and not self._write(_gathered(under_way)):
+            self._lose(under_way, under_way.waiting)
+        under_way.pieces.clear()
+        under_way.waiting = 0
+
+    def _write(self, payload: Payload) -> bool:
+        """All of it or nothing; and where there was no room before, what is owed."""
+        if not self._try([payload]):
+            return False
+        if self._owed or self._untold.why:
+            self._catch_up()
+        return True
+
+    def _try(self, payloads: list[Payload]) -> bool:
+        size = sum(frames.FRAME_SIZE + len(head) + len(behind) for head, behind in payloads)
+        try:
+            if self._room < size or time.monotonic() - self._measured > MEASURE_SECONDS:
+                self._measure(size)
+            if self._pid != _this_process or self._length + size > SEGMENT_BYTES:
+                self._begin_segment()
+            self._append(payloads, size)
+        except OSError as error:
+            self._note(str(error))
+            return False
+        self._room -= size
+        return True
+
+    def _append(self, payloads: list[Payload], size: int) -> None:
+        pieces, position, calls = [], self._length, self._calls
+        for head, behind in payloads:
+            pieces += frames.pack((head, behind), self._mark, position=position, calls=calls)
+            position += frames.FRAME_SIZE + len(head) + len(behind)
+            calls += frames.is_call(head)
+        try:
+            written = os.pwritev(self._fd, pieces, self._length) if len(pieces) <= MOST_PIECES else 0
+            if written < size:
+                # Rare: a disk that is nearly full, or a great many ends at once.
+                rest = memoryview(b"".join(pieces))[written:]
+                while rest:
+                    rest = rest[os.pwrite(self._fd, rest, position - len(rest)) :]
+        except OSError:
+            self._cut_back()
+            raise
+        self._length, self._calls = position, calls
+        with contextlib.suppress(OSError):  # the records are there: a reader only cannot tell if they are cut off later
+            os.pwrite(self._fd, frames.pack_counts(position, calls), frames.COUNTS_AT)
+
+    def _cut_back(self) -> None:
+        """Half a record must not stand before whole ones: take it away, or leave this segment to its torn end."""
+        try:
+            os.ftruncate(self._fd, self._length)
+        except OSError:
+            self._close_segment()
+
+    def _begin_segment(self) -> None:
+        """The new one before the old one is left: a reader takes a writer without any for dead."""
+        if not self._writer.startswith(f"{_this_process}-"):
+            self._writer = segments.new_writer()
+            self._segment = ""
+        self._segment, fd = segments.create(self.folder, frames.heading(), writer=self._writer, after=self._segment)
+        self._close_segment()
+        self._fd, self._pid, self._begun = fd, _this_process, time.monotonic()
+        self._length, self._calls, self._mark = frames.START, 0, frames.mark_of(self._segment)
+
+    def _close_segment(self) -> None:
+        # After a fork the file is the parent's: its copy of the descriptor is only closed here.
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._pid = -1, 0
+
+    def _measure(self, size: int) -> None:
+        now = time.monotonic()
+        if now - self._measured > (MEASURE_SECONDS if self._room >= size else MEASURE_SECONDS / 4):
+            self._room, self._measured = self.most_bytes - bytes_in(self.folder), now
+        if self._room < size:
+            raise OSError(f"the journal holds its {self.most_bytes} bytes already")
+
+    # What could not be written
+
+    def _lose(self, under_way: _Open, size: int) -> None:
+        """Its end will say so."""
+        under_way.lost += size
+        self.lost.lost_bytes += size
+
+    def _lose_call(self, size: int) -> None:
+        for counted in (self.lost, self._untold):
+            counted.calls += 1
+            counted.lost_bytes += size
+
+    def _note(self, why: str) -> None:
+        if not self._untold.why:
+            logger.error("The relay's journal cannot be written, and what it loses is counted: %s", why)
+        self.lost.why = self._untold.why = why
+
+    def _catch_up(self) -> None:
+        """If there is room again: the ends that are owed, then what was missed."""
+        untold = self._untold
+        told = Lost(at=time.time(), calls=untold.calls, lost_bytes=untold.lost_bytes, why=untold.why)
+        if self._try([*self._owed, (head_of(told), b"")] if untold.calls else self._owed):
+            self._owed, self._untold = [], Losses()
+            logger.warning(
+                "The relay's journal is written again: %d calls, %d bytes lost.", told.calls, told.lost_bytes
+            )
+
+    # Time
+
+    def _wake(self) -> None:
+        if self._timer is not None and self._loop is not None and self._loop.is_running():
+            return
+        with contextlib.suppress(RuntimeError):  # there is no loop
+            self._loop = asyncio.get_running_loop()
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.flush()
+        if self._owed or self._untold.why:
+            self._catch_up()
+        age = time.monotonic() - self._begun
+        # While the end of a call is owed it is not idle: a reader takes a call without an end for lost.
+        if not self._open and not self._owed and age >= IDLE_SECONDS:
+            self._close_segment()
+        elif age >= SEGMENT_SECONDS and self._fd >= 0:
+            with contextlib.suppress(OSError):
+                self._begin_segment()
+        if self._open or self._fd >= 0:
+            self._wake()
+
+
+def _gathered(under_way: _Open) -> Payload:
+    offset = under_way.size - under_way.waiting
+    return head_of_reply(under_way.exchange, time.time(), offset=offset), b"".join(under_way.pieces)
+
+
+def _end(record: Ended, under_way: _Open) -> Payload:
+    if under_way.lost or record.reply_size != under_way.size:
+        record = replace(record, reply_size=under_way.size, lost_bytes=record.lost_bytes + under_way.lost)
+    return head_of(record), b"".join(under_way.pieces)

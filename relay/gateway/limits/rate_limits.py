@@ -1,0 +1,162 @@
+"""Rate limits of API keys: requests and tokens in a minute, calls at once; and the budgets of a day and a month.
+
+What was used is known to this process (`accounts`), so no call waits for the database. With Redis the minute and the
+calls at once are counted there, so that they hold to the call. Tokens of a minute are known when a call has ended: a
+key that has a few left may make one more call. A call reserves from its budgets before it is sent (`budgets`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+
+from django.conf import settings
+
+from history.models import ApiKey
+from relay.gateway.call.calls import Call
+from relay.gateway.call.errors import Refusal
+from relay.gateway.limits import budgets, redis_limits, usage_counters
+from relay.gateway.limits.budgets import BudgetLimit, Objection, payer_of
+from relay.gateway.limits.reply_usage import BYTES_PER_TOKEN
+from relay.gateway.limits.usage_counters import Account
+from relay.gateway.limits.usage_store import Use
+from relay.gateway.routing.routes import Upstream
+from relay.runtime.parsing import parse_apart
+
+# As the dialects name it. In a text the quotes would be escaped; of several the largest counts.
+_MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
+
+
+class admitted:  # noqa: N801 - reads as a clause: async with admitted(call)
+    """Around a call: counts it in, or refuses it; counts it out, however it ends."""
+
+    __slots__ = ("account", "call", "is_shared")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.is_shared = False
+
+    async def __aenter__(self) -> None:
+        call = self.call
+        if usage_counters.owner_of(call.key.owner_id).must_be_read:
+            await usage_counters.load_owner(call.key.owner_id)
+        self.account = usage_counters.enter(call.key, call.name)
+        if self.account.is_limited:
+            call.is_limited = True
+            await self._check(call.key, self.account)
+            usage_counters.enter(call.key, call.name, is_checked=True)
+
+    async def __aexit__(self, *_: object) -> None:
+        usage_counters.leave(self.account, self.call.name)
+        settle(self.call)
+        if self.is_shared:
+            await redis_limits.leave(self.call.key.prefix, self.call.name)
+
+    async def _check(self, key: ApiKey, account: Account) -> None:
+        if not account.is_loaded:
+            await usage_counters.load(key.pk)
+        if used_up := budgets.find_used_up(payer_of(key)):
+            raise _used_up(used_up)
+        # Also where it does not answer in time: it may have counted all the same, or be told later (`keep_alive`).
+        self.is_shared = redis_limits.is_there()
+        counted = await redis_limits.enter(key.prefix, self.call.name) if self.is_shared else None
+        try:
+            _check_pace(key, counted or _counted_here(account))
+        except Refusal:
+            if self.is_shared:
+                await redis_limits.leave(key.prefix, self.call.name, refused=counted)
+            raise
+
+
+def _counted_here(account: Account) -> redis_limits.Counted:
+    used = account.minute.used
+    running = len(account.running) + account.elsewhere
+    return redis_limits.Counted(
+        minute=account.minute.period, requests=used.requests, tokens=used.tokens, running=running
+    )
+
+
+def _check_pace(key: ApiKey, counted: redis_limits.Counted) -> None:
+    wait = 60 - int(time.time()) % 60
+    if key.requests_per_minute is not None and counted.requests >= key.requests_per_minute:
+        raise over(f"{key.requests_per_minute} requests per minute", wait)
+    if key.tokens_per_minute is not None and counted.tokens >= key.tokens_per_minute:
+        raise over(f"{key.tokens_per_minute} tokens per minute", wait)
+    if key.concurrent_streams is not None and counted.running >= key.concurrent_streams:
+        raise over(f"{key.concurrent_streams} calls at once", 1)
+
+
+# Budgets.
+
+
+async def reserve(call: Call, upstream: Upstream) -> None:
+    """Reserve what the call may use, or refuse it."""
+    payer = payer_of(call.key)
+    found = budgets.budgets_of(payer) if call.is_limited and call.address.kind != "count" else []
+    if not found:
+        return
+    amount = await parse_apart(len(call.told), _most_use, call, upstream, found)
+    objection = await budgets.reserve(payer, call.name, amount, found)
+    if objection is not None:
+        raise _refusal(objection)
+
+
+def settle(call: Call) -> None:
+    """The call has ended and what it used is counted. May be called twice."""
+    if call.is_limited:
+        budgets.settle(payer_of(call.key), call.name, call.spent)
+
+
+def has_money_budget(call: Call) -> bool:
+    return call.is_limited and budgets.has_money(budgets.budgets_of(payer_of(call.key)))
+
+
+def _most_use(call: Call, upstream: Upstream, found: list[BudgetLimit]) -> Use:
+    """As much as the call may use: its input by size, and the output that it asks for."""
+    earlier = call.earlier.size if call.earlier else 0
+    written = 0
+    if call.address.kind == "chat":
+        named = [int(most) for most in _MOST_OUTPUT.findall(call.told)]
+        written = max(named, default=settings.PARLEY_RELAY_RESERVED_TOKENS)
+    return budgets.most_use(
+        found,
+        read=(len(call.told) + earlier) // BYTES_PER_TOKEN + 1,
+        written=written,
+        provider=upstream.provider.name,
+        model=upstream.model,
+    )
+
+
+# Refusals.
+
+
+def _refusal(objection: Objection) -> Refusal:
+    return _used_up(objection.budget) if objection.is_used_up else _busy(objection.budget)
+
+
+def _used_up(budget: BudgetLimit) -> Refusal:
+    whose = "The owner of this key is over their" if budget.is_owners else "This key is over its"
+    return over(budget.words, budget.wait(), ("x-should-retry", "false"), whose=whose)
+
+
+def _busy(budget: BudgetLimit) -> Refusal:
+    whose = "of the owner of this key" if budget.is_owners else "of this key"
+    words = (
+        f"Running calls {whose} may use up the rest of the limit of {budget.words}. Try again when one of them has "
+        "ended, or ask for fewer output tokens."
+    )
+    return Refusal(words, "rate_limit", headers=(("retry-after", "1"),))
+
+
+def over(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key is over its") -> Refusal:
+    words = f"{whose} limit of {limit}. Try again in {_in_words(wait)}."
+    return Refusal(words, "rate_limit", headers=(("retry-after", str(wait)), *more))
+
+
+def _in_words(wait: int) -> str:
+    """For people, and never too early; programs read `retry-after`."""
+    for seconds, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if wait >= 2 * seconds:
+            return f"{math.ceil(wait / seconds)} {unit}"
+    return f"{wait} seconds" if wait > 1 else "a second"

@@ -1,0 +1,122 @@
+"""What an MCP client can do here: search, read and list what its key reaches, and leave a note.
+
+The same rules as in REST: each tool needs a scope, `history.access.permissions` says which sessions there are, and
+somebody else's texts need a reason. The tools are made like those of our own agents, and run like them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+from history.access.key_cache import holds
+from history.access.permissions import Purpose, find, sessions_for
+from history.errors import HistoryError
+from history.models import ApiKey, Session
+from history.record.listing import ListCursor, ListFilters
+from history.record.listing import list_sessions as listed
+from history.search import sessions_with
+from relay.mcp_server.notes import NOTE_CHARS, keep_note
+from relay.tools.base import Tool, ToolContext, ToolError, tool
+from relay.tools.built_in import read_session as reading
+from relay.tools.built_in.search_history import search_history
+from relay.tools.registry import Toolbox
+from relay.tools.times import moment, zone_of
+
+MOST = 50
+HOW_TO_OPEN = "give read_session a reason, which its owner can see"
+
+
+def tools_for(key: ApiKey) -> Toolbox:
+    return Toolbox(tuple(tool for tool in TOOLS if holds(key, SCOPES[tool.name])))
+
+
+@tool()
+def list_sessions(
+    context: ToolContext,
+    query: Annotated[str | None, "Only sessions in which this was said; words as in search_history."] = None,
+    source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Where the session came from."] = None,
+    client: Annotated[str | None, "Only sessions of this program, such as Claude Code."] = None,
+    since: Annotated[str | None, "Active on this day or time or later: 2026-11-01 or 2026-11-01T14:00."] = None,
+    until: Annotated[str | None, "Active up to this day or time."] = None,
+    cursor: Annotated[str | None, "Leads on: as the list before gave it."] = None,
+    limit: Annotated[int, "How many, at most 50."] = 20,
+) -> str:
+    """List earlier sessions, newest activity first: id, title, when, with which program and model."""
+    zone = zone_of(context.user)
+    filters = ListFilters(
+        source=source,
+        client=client,
+        since=moment(since, zone=zone) if since else None,
+        until=moment(until, zone=zone, is_end=True) if until else None,
+    )
+    sessions = sessions_for(context.user, Purpose.LIST)
+    if query:
+        sessions = sessions.filter(pk__in=sessions_with(context.user, query)[0])
+    page = listed(sessions, filters=filters, before=_place(cursor), limit=max(1, min(limit, MOST)))
+    lines = [
+        _line(session, session.last_activity_at.astimezone(zone).strftime("%Y-%m-%d %H:%M"))
+        for session in page.sessions
+    ]
+    if page.next_before:
+        lines.append(f"There are more: cursor={page.next_before}")
+    return "\n".join(lines) or "There are no such sessions."
+
+
+def _place(cursor: str | None) -> ListCursor | None:
+    try:
+        return ListCursor.read(cursor.strip()) if cursor else None
+    except ValueError:
+        raise ToolError("This is no cursor that a list has given out.") from None
+
+
+def _line(session: Session, at: str) -> str:
+    facts = [at, session.client or session.source, session.model, f"{session.message_count} messages"]
+    return f"{session.pk} {session.title or 'Untitled'} ({', '.join(filter(None, facts))})"
+
+
+@tool()
+def read_session(
+    context: ToolContext,
+    session: Annotated[str, "The id of the session."],
+    around: Annotated[int | None, "Show what stands around the entry with this number."] = None,
+    before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
+    after: Annotated[int | None, "Show what comes after the entry with this number."] = None,
+    limit: Annotated[int, "How many entries, at most 100."] = 20,
+    reason: Annotated[str | None, "Why, where the session is somebody else's: its owner can see it."] = None,
+) -> str:
+    """Read one session: its newest entries, or those around, before or after an entry."""
+    found = reading.opened(context, session.strip(), reason=reason or "")
+    return reading.stretch(context, found, around=around, before=before, after=after, limit=limit)
+
+
+@tool()
+def append_note(
+    context: ToolContext,
+    text: Annotated[str, "The note, in Markdown."],
+    session: Annotated[str | None, "The id of the session that it is about."] = None,
+) -> str:
+    """Leave a note for later sessions: a decision, a fact, where the work stands. search_history finds it again.
+
+    Notes stand in a session of their own. Nothing that was said elsewhere is changed.
+    """
+    if not text.strip() or len(text) > NOTE_CHARS:
+        raise ToolError(f"A note has 1 to {NOTE_CHARS:,} characters.")
+    if session and find(context.user, session.strip(), Purpose.LIST) is None:
+        raise ToolError("There is no such session.")
+    try:
+        kept, seq = keep_note(context.user, text, about=session.strip() if session else "")
+    except HistoryError as error:
+        raise ToolError(f"The note was not kept: {error}.") from None
+    return f"Kept as entry {seq} of session {kept.pk}."
+
+
+def _without(original: Tool, *names: str) -> Tool:
+    """The same tool without parameters that mean nothing outside of a conversation."""
+    properties = {name: schema for name, schema in original.parameters["properties"].items() if name not in names}
+    return replace(original, parameters={**original.parameters, "properties": properties})
+
+
+SCOPES = {"search_history": "read", "read_session": "read", "list_sessions": "read", "append_note": "write"}
+READS = tuple(name for name, scope in SCOPES.items() if scope == "read")
+TOOLS = (_without(search_history, "this_conversation"), read_session, list_sessions, append_note)

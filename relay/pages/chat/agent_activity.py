@@ -1,0 +1,106 @@
+"""What agents do in a session besides talking, as the page shows it: the plan that holds, and who has called whom.
+
+The tree is that of the sessions: each knows which call of which session it was opened for. Sessions of programs that
+came through the relay, and imported ones, have such trees, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from history.access.permissions import Purpose, sessions_for
+from history.models import Session
+from history.record import selectors
+from relay.live.running import answering
+from relay.tools.plans import TaskPlan, read_plan
+
+FURTHEST = 12
+MOST = 200
+SHOWN = ("id", "owner_id", "title", "agent", "client", "parent_id", "created_at", "message_count", "cost")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """One session, and those that its agent opened."""
+
+    session: Session
+    is_current: bool
+    is_answering: bool
+    below: tuple[Branch, ...] = ()
+
+    def walk(self) -> Iterator[Branch]:
+        yield self
+        for branch in self.below:
+            yield from branch.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    root: Branch
+
+    @property
+    def count(self) -> int:
+        """How many sessions agents have opened."""
+        return sum(1 for _ in self.root.walk()) - 1
+
+    @property
+    def answering(self) -> int:
+        """In how many of these somebody is at work."""
+        return sum(branch.is_answering for below in self.root.below for branch in below.walk())
+
+
+def work_of(session: Session, *, reader: Any, leaf: int | None = None) -> dict[str, Any]:
+    """For the templates of the page."""
+    return {"plan": plan_of(session, leaf=leaf), "tree": tree_of(session, reader=reader)}
+
+
+def plan_of(session: Session, *, leaf: int | None = None) -> TaskPlan | None:
+    plan = read_plan(selectors.plan_at(session, leaf=leaf))
+    return plan if plan.steps else None
+
+
+def tree_of(session: Session, *, reader: Any) -> Tree | None:
+    """The whole tree that this session is part of, as far as somebody may see it; None: it stands alone."""
+    root = _root_of(session, reader)
+    children = _below(root, reader)
+    if not children:
+        return None
+    ids = {root.pk, *(child.pk for those in children.values() for child in those)}
+    return Tree(_branch(root, children, current=session.pk, working=answering(ids)))
+
+
+def _root_of(session: Session, reader: Any) -> Session:
+    for _ in range(FURTHEST):
+        if session.parent_id is None:
+            break
+        above = sessions_for(reader, Purpose.LIST).only(*SHOWN).filter(pk=session.parent_id).first()
+        if above is None:
+            break
+        session = above
+    return session
+
+
+def _below(root: Session, reader: Any) -> dict[UUID, list[Session]]:
+    """Whom each session of the tree has opened, oldest first. One query a level."""
+    children: dict[UUID, list[Session]] = {}
+    level, seen = [root.pk], 0
+    while level and seen < MOST and len(children) < MOST:
+        rows = sessions_for(reader, Purpose.LIST).only(*SHOWN).filter(parent_id__in=level).order_by("created_at", "pk")
+        found = [child for child in rows[: MOST - seen] if child.pk != root.pk and child.pk not in children]
+        for child in found:
+            children.setdefault(child.parent_id or root.pk, []).append(child)
+        level, seen = [child.pk for child in found], seen + len(found)
+    return children
+
+
+def _branch(session: Session, children: dict[UUID, list[Session]], *, current: UUID, working: set[UUID]) -> Branch:
+    below = children.pop(session.pk, [])  # each once, whatever the rows say of each other
+    return Branch(
+        session=session,
+        is_current=session.pk == current,
+        is_answering=session.pk in working,
+        below=tuple(_branch(child, children, current=current, working=working) for child in below),
+    )

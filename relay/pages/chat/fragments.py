@@ -1,0 +1,284 @@
+"""Pieces of the chat page for a page that is open already, made by the same templates as the page itself.
+
+Everything that is stored is rendered from the database; only an answer on its way is rendered from `relay.live.frames`.
+Each element says by `hx-swap-oob` where it belongs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from history.access.permissions import Purpose, find
+from history.entries import ModelOutput, Retracted
+from history.models import Message, Session
+from history.record.branches import newest_below
+from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
+from relay.live import runs
+from relay.live.frames import Change, LiveAnswer, PartUpdate
+from relay.live.running import answering, is_unanswered, is_waited_for
+from relay.models import QueuedMessage, Run
+from relay.pages.chat.agent_activity import work_of
+from relay.providers.advice import error_from, what_happened
+from relay.providers.local import demo_state
+from relay.runtime.locale import ViewerLocale
+
+# How far a branch is followed in one step; a page that is further behind catches up with the next.
+FURTHEST = 1_000
+# How often a page is looked up anew because somebody wrote meanwhile; what is written after that is told anyway.
+MOST_LOOKS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What one open page shows: the entries up to `shown` on the way to `leaf` (None: to the head)."""
+
+    session_id: UUID
+    user: Any
+    reader: ViewerLocale
+    shown: int = 0
+    leaf: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageUpdate:
+    """How a page that shows `View` becomes one that shows everything; `run` is being answered at its end.
+
+    `outcome` is that of the run which the page has followed, if it has ended. `has_answer`: a program has got one.
+    """
+
+    html: str
+    shown: int
+    leaf: int | None
+    run: Run | None
+    outcome: str = ""
+    has_answer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageState:
+    """What there is to show, as it was at one moment: the answer that a page shows is the one that it goes on from."""
+
+    session: Session
+    leaf: int | None
+    tip: int
+    run: Run | None
+    page: Transcript
+    is_elsewhere: bool
+
+
+def catch_up(view: View, *, live: str = "", followed: str = "") -> PageUpdate:
+    """Everything that was stored since. `live` is the id of the live answer on the page, which goes."""
+    found = _find(view)
+    session, page, run = found.session, found.page, found.run
+    with view.reader.reading():
+        context = {"session": session, "user": view.user, "can_write": True, "run": run, "history_is_on": True}
+        if found.is_elsewhere:
+            html: str = _render("history/_transcript.html", context | {"transcript": page})
+        else:
+            html = _taken_back(page, context) + _rows(page, context, shown=view.shown, live=live)
+        html += _around(session, run, found.tip, found.leaf, context)
+    outcome = outcome_of(followed) if followed and (run is None or str(run.pk) != followed) else ""
+    # Should somebody have written all the while: what was read is shown, and must not be sent again.
+    return PageUpdate(
+        html=html,
+        shown=max(found.tip, page.last),
+        leaf=found.leaf,
+        run=run,
+        outcome=outcome,
+        has_answer=session.source == Session.Source.RELAY and run is None and _has_answer(page, since=view.shown),
+    )
+
+
+def _find(view: View) -> PageState:
+    """These are several questions. Where something was stored in between, they are asked again."""
+    found = _find_once(view)
+    for _ in range(MOST_LOOKS - 1):
+        if _version_of(view.session_id) == found.session.version:
+            break
+        found = _find_once(view)
+    return found
+
+
+def _find_once(view: View) -> PageState:
+    session = Session.objects.select_related("owner").get(pk=view.session_id)
+    leaf = _current_leaf(session, view.leaf)
+    tip = session.head if leaf is None else leaf
+    run = _run_at(session.pk, tip)
+    # A page that shows nothing yet says so, in the place where the first entry belongs.
+    is_elsewhere = not view.shown or not _is_on_path(session, view.shown, leaf)
+    page = read_page(session, TranscriptPosition(after=None if is_elsewhere else view.shown, leaf=leaf))
+    if page.newer:
+        is_elsewhere, page = True, read_page(session, TranscriptPosition(leaf=leaf))
+    return PageState(session=session, leaf=leaf, tip=tip, run=run, page=page, is_elsewhere=is_elsewhere)
+
+
+def _version_of(session_id: UUID) -> int:
+    return Session.objects.values_list("version", flat=True).get(pk=session_id)
+
+
+def _current_leaf(session: Session, leaf: int | None) -> int | None:
+    """A branch is followed to its end; one that has become the path is followed as the path."""
+    if leaf is None or Message.objects.filter(session=session, seq=leaf, on_path=True).exists():
+        return None
+    return newest_below(session, leaf, steps=FURTHEST)
+
+
+def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
+    """Whether what the page shows last is on the way to where it is going; on a branch that is a few steps up."""
+    if leaf is None:
+        return Message.objects.filter(session=session, seq=seq, on_path=True).exists()
+    while leaf > seq:
+        leaf = Message.objects.filter(session=session, seq=leaf).values_list("parent_seq", flat=True).first() or 0
+    return leaf == seq
+
+
+def _run_at(session_id: UUID, tip: int) -> Run | None:
+    """The run that writes at the end of this path, if one does."""
+    return next((run for run in runs.running_in(session_id) if run.leaf == tip), None)
+
+
+def outcome_of(run_id: str) -> str:
+    """How a run has ended, as it is announced: one that was to summarise and no more has answered nothing."""
+    run = Run.objects.filter(pk=run_id).first()
+    if run is None or run.outcome != Run.Outcome.DONE or _has_answered(run):
+        return run.outcome if run else ""
+    return "summarised" if run.leaf > run.origin else "not summarised"
+
+
+def _has_answered(run: Run) -> bool:
+    """Mostly its last entry is the answer; a summary may have come after it."""
+    place = run.leaf
+    while place > run.origin:
+        kind, place = Message.objects.values_list("kind", "parent_seq").get(session=run.session, seq=place)
+        if kind == ModelOutput.kind:
+            return True
+    return False
+
+
+def _has_answer(page: Transcript, *, since: int) -> bool:
+    rows = [row for row in page.rows if isinstance(row, TranscriptEntry) and row.message.seq > since]
+    return any(isinstance(row.entry, ModelOutput) for row in rows)
+
+
+def _taken_back(page: Transcript, context: dict[str, Any]) -> str:
+    """Summaries that somebody took back since: they stand further up, and say so now."""
+    named = [
+        row.entry.seq for row in page.rows if isinstance(row, TranscriptEntry) and isinstance(row.entry, Retracted)
+    ]
+    rows = [row for seq in named for row in read_page(context["session"], TranscriptPosition(at=seq)).rows]
+    return "".join(_row(row, context) for row in rows if isinstance(row, TranscriptEntry) and row.message.seq in named)
+
+
+def _rows(page: Transcript, context: dict[str, Any], *, shown: int, live: str) -> str:
+    """What is on the page already is replaced where it stands (a call now has its result), the rest goes to the end."""
+    rows = [row for row in page.rows if isinstance(row, TranscriptEntry)]
+    html = "".join(_row(row, context) for row in rows if row.message.seq <= shown)
+    if live:
+        html += _render("chat/live/_gone.html", {"id": live})
+    fresh = [_row(row, context) for row in rows if row.message.seq > shown]
+    return html + (_render("chat/live/_append.html", {"rows": fresh}) if fresh else "")
+
+
+def _row(row: TranscriptEntry, context: dict[str, Any]) -> SafeString:
+    return _render(row.template, context | {"shown": row, "message": row.message, "entry": row.entry})
+
+
+def _around(session: Session, run: Run | None, tip: int, leaf: int | None, context: dict[str, Any]) -> str:
+    """What surrounds the conversation: where the next message goes, stop or send, what waits."""
+    queued = list(QueuedMessage.objects.filter(session=session.pk))
+    beside = {"after": tip, "leaf": leaf, "queued": queued, "is_waited_for": run is None and is_waited_for(session)}
+    beside |= {"is_unanswered": is_unanswered(session, tip, run)}
+    return _render("chat/live/_around.html", context | beside | work_of(session, reader=context["user"], leaf=leaf))
+
+
+# An answer on its way.
+
+
+def live_answer(answer: LiveAnswer, reader: ViewerLocale) -> str:
+    """All of it, as the last thing in the conversation."""
+    waiting = demo_state(answer.label) if not answer.parts else ""
+    with reader.reading():
+        context = {"answer": answer, "parts": list(answer.parts.values()), "demo_state": waiting}
+        return _render("chat/live/_answer.html", context)
+
+
+def live_retry(run: str, kind: str, at: float, reader: ViewerLocale) -> str:
+    """Why the provider is called again, and in how many seconds."""
+    with reader.reading():
+        what = what_happened(error_from({"kind": kind}, message=""))
+        return _render("chat/live/_retry.html", {"run": run, "what": what, "seconds": max(1, round(at - time.time()))})
+
+
+def live_change(answer: LiveAnswer, change: Change, reader: ViewerLocale) -> str:
+    """What one frame changed; rendered once, or once for each language where it brings words of ours."""
+    language = reader.language if change.has_words_of_ours else ""
+    if language not in change.html:
+        with reader.reading() if language else nullcontext():
+            change.html[language] = "".join(_grown(answer, grown) for grown in change.grown)
+    return change.html[language]
+
+
+def _grown(answer: LiveAnswer, grown: PartUpdate) -> str:
+    if grown.is_new and not grown.is_spoken:
+        return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown})
+    return grown.html
+
+
+def call_status(*, seq: int, index: int, status: str, duration: float | None, reader: ViewerLocale) -> str:
+    with reader.reading():
+        context = {"seq": seq, "index": index, "status": status, "duration": duration}
+        return _render("chat/live/_call_status.html", context)
+
+
+# Words to the person.
+
+
+def notices(words: Sequence[str], reader: ViewerLocale, *, level: str = "") -> str:
+    with reader.reading():
+        return _render("chat/_notices.html", {"notices": [{"level": level, "text": text} for text in words]})
+
+
+def degraded(reader: ViewerLocale, *, is_degraded: bool) -> str:
+    """A lasting notice while Redis is away."""
+    with reader.reading():
+        return _render("chat/_degraded.html", {"is_degraded": is_degraded})
+
+
+def announcement(outcome: str, reader: ViewerLocale) -> str:
+    with reader.reading():
+        return _render("chat/live/_announcement.html", {"outcome": outcome})
+
+
+def way_to(session_id: UUID) -> str:
+    return _render("chat/live/_go.html", {"session_id": session_id})
+
+
+def rail_row(session_id: UUID, view: View) -> str:
+    """One session of the list beside the chat; none where it is not there any more."""
+    with view.reader.reading():
+        session = find(view.user, session_id, Purpose.WRITE)
+        context = {
+            # What an agent opened for itself is not in the list.
+            "session": session if session and not session.parent_id else None,
+            "session_id": session_id,
+            "is_answering": bool(answering([session_id])),
+            "is_current": session_id == view.session_id,
+            "user": view.user,
+        }
+        return _render("chat/live/_rail_row.html", context)
+
+
+def pong() -> str:
+    return _render("chat/live/_pong.html", {})
+
+
+def _render(template: str, context: dict[str, Any]) -> SafeString:
+    return render_to_string(template, context)

@@ -1,0 +1,197 @@
+"""The chat page: a conversation to read and to go on with, and the place where a new one begins.
+
+A page without JavaScript posts its form here; with JavaScript the same form goes over the page's socket.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.http import require_http_methods, require_safe
+from django_htmx.http import HttpResponseClientRedirect
+
+from history.access.access_log import unseen_readers
+from history.entries import ModelInput
+from history.errors import HistoryError
+from history.http.htmx import HtmxRequest
+from history.models import Session
+from history.pages.session_access import message_or_404, number_in, session_or_404, transcript_or_404
+from history.record.selectors import entries_of, sessions_owned_by
+from relay import conversation
+from relay.chat.error_texts import of_error
+from relay.commands import BadCommand, help_text, parse, suggestions
+from relay.errors import RelayError
+from relay.live.running import is_unanswered, is_waited_for
+from relay.models import QueuedMessage, Run
+from relay.pages.chat.agent_activity import work_of
+from relay.pages.chat.choices import pickers_for
+from relay.pages.chat.examples import examples
+from relay.pages.panel.details import panel_of
+from relay.tools.registry import all_tools
+
+# What htmx wants to replace → the part of the page that is sent.
+REGIONS = {"older": "history/_more_older.html", "newer": "history/_more_newer.html"}
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+async def new_chat(request: HtmxRequest) -> HttpResponse:
+    if request.method != "POST":
+        return await sync_to_async(_new_page)(request)
+    if _asks_for_help(request.POST.get("text", "")):
+        return await sync_to_async(_new_page)(request, words=help_text(all_tools()))
+    try:
+        session = await conversation.begin(request.user, **_said(request), client=_client(request))
+    except (RelayError, HistoryError) as error:
+        return await sync_to_async(_new_page)(request, problem=of_error(error))
+    return _go_to(request, session)
+
+
+@login_required
+@require_http_methods(["GET", "HEAD", "POST"])
+async def session_page(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    if request.method != "POST":
+        return await sync_to_async(_session_page)(request, session_id)
+    session = await sync_to_async(_own_session)(request, session_id)
+    after = number_in(request.POST, "after")
+    try:
+        sent = await conversation.send(
+            request.user,
+            session,
+            draft=conversation.Draft(**_said(request)),
+            after=session.head if after is None else after,
+            run=_run_in(request.POST.get("run", "")),
+            on_leaf=bool(request.POST.get("leaf")),
+            client=_client(request),
+        )
+    except (RelayError, HistoryError) as error:
+        return await sync_to_async(_session_page)(request, session_id, problem=of_error(error))
+    if sent.words:
+        messages.info(request, sent.words)
+    return _go_to(request, Session(pk=sent.go_to) if sent.go_to else session)
+
+
+@login_required
+@require_safe
+def edit_form(request: HttpRequest, session_id: UUID, seq: int) -> HttpResponse:
+    """What somebody said, to say it differently; the page shows it in place of the words."""
+    session = _own_session(request, session_id)
+    message = message_or_404(session, seq)
+    if message.kind != ModelInput.kind:
+        raise Http404
+    context = {"session": session, "message": message, "entry": entries_of([message])[0]}
+    return render(request, "chat/_edit.html", context)
+
+
+def _asks_for_help(text: str) -> bool:
+    """The one command that needs neither a session nor a tool."""
+    try:
+        command = parse(text, all_tools())
+    except BadCommand:
+        return False
+    return command is not None and command.name == "help"
+
+
+def _new_page(request: HttpRequest, *, problem: str = "", words: str = "") -> HttpResponse:
+    context = {
+        "history_is_on": settings.CHAT_HISTORY_ENABLED,
+        "examples": examples(),
+        "pickers": pickers_for(None, agent=request.POST.get("agent", ""), model=request.POST.get("model", "")),
+        "commands": suggestions(all_tools()),
+        "may_compose": settings.CHAT_HISTORY_ENABLED,
+        "problem": problem,
+        "notices": _notices(request, words),
+        "draft_text": request.POST.get("text", "") if problem else "",
+    }
+    return render(request, "chat/new.html", context, status=422 if problem else 200)
+
+
+def _session_page(request: HtmxRequest, session_id: UUID, *, problem: str = "") -> HttpResponse:
+    """The whole page; only the rows that it lacks where htmx asks for them."""
+    session = session_or_404(request.user, session_id)
+    transcript = transcript_or_404(session, request.GET)
+    may_compose = settings.CHAT_HISTORY_ENABLED and session.owner_id == request.user.pk
+    after = transcript.place.leaf or session.head
+    context = {
+        "session": session,
+        "transcript": transcript,
+        "may_compose": may_compose,
+        # In the middle of a long conversation there is no end to which a live answer could be added: no socket there.
+        "can_write": may_compose and not transcript.newer,
+        "after": after,
+    }
+    region = REGIONS.get(request.htmx.target or "") if request.htmx else None
+    if not region:
+        context |= _state(request, session, after)
+        context |= {"pickers": pickers_for(session), "commands": suggestions(all_tools())}
+        context |= {"panel": panel_of(session, reader=request.user)}
+        context |= {"readers": unseen_readers(session) if session.owner_id == request.user.pk else ()}
+        context |= work_of(session, reader=request.user, leaf=transcript.place.leaf)
+        context |= {
+            "history_is_on": settings.CHAT_HISTORY_ENABLED,
+            "problem": problem,
+            "draft_text": request.POST.get("text", "") if problem else "",
+        }
+    response = render(request, region or "chat/session.html", context, status=422 if problem else 200)
+    patch_vary_headers(response, ["HX-Request", "HX-Target"])
+    return response
+
+
+def _notices(request: HttpRequest, *words: str) -> list[dict[str, str]]:
+    """What was said to the person instead of an answer: here, or before a page was loaded again."""
+    told = [{"level": message.tags, "text": str(message)} for message in messages.get_messages(request)]
+    return told + [{"level": "", "text": text} for text in words if text]
+
+
+def _state(request: HttpRequest, session: Session, after: int) -> dict[str, Any]:
+    """What is going on in a session at this moment; `run` writes at the end of the path that is shown."""
+    run = Run.objects.filter(session=session.pk, ended_at=None, leaf=after).first()
+    return {
+        "notices": _notices(request),
+        "run": run,
+        "is_waited_for": run is None and is_waited_for(session),
+        "is_unanswered": is_unanswered(session, after, run),
+        "queued": QueuedMessage.objects.filter(session=session.pk),
+    }
+
+
+def _run_in(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _own_session(request: HttpRequest, session_id: UUID) -> Session:
+    return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
+
+
+def _said(request: HttpRequest) -> dict[str, Any]:
+    post = request.POST
+    return {
+        "text": post.get("text", ""),
+        "attachments": post.getlist("attachment"),
+        "agent": post.get("agent", ""),
+        "model": post.get("model", ""),
+    }
+
+
+def _client(request: HttpRequest) -> dict[str, str]:
+    """Where the message came from, for the record of the call."""
+    return {"address": str(request.META.get("REMOTE_ADDR") or ""), "connected_at": timezone.now().isoformat()}
+
+
+def _go_to(request: HtmxRequest, session: Session) -> HttpResponse:
+    address = session.get_absolute_url()
+    if request.htmx:
+        return HttpResponseClientRedirect(address)
+    return HttpResponseRedirect(address)

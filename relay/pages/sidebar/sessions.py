@@ -1,0 +1,178 @@
+"""The list beside every chat: a person's own conversations by last activity, grouped by day, and a search over them.
+
+Only what belongs to the person is here, whatever else they may read; staff find other people's under /history/.
+Sessions that an agent opened for itself (subagents) and notebooks have their own places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+
+from history.models import Session
+from history.record.listing import ListCursor, list_sessions, titled
+from history.record.selectors import sessions_deleted_by, sessions_owned_by
+from history.search import Filters, Hit, search
+from relay.live.running import answering
+
+PAGE = 30
+MOST_PINNED = 100
+TITLES = 8
+HITS = 20
+UNDO = timedelta(seconds=30)
+SLOW_NETWORK = timedelta(seconds=5)  # who presses Undo in the last second is heard
+SOURCES = (Session.Source.CHAT, Session.Source.RELAY, Session.Source.IMPORT)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    session: Session
+    is_answering: bool
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Rows under one heading; without a label they go on where the page before ended."""
+
+    label: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RailPage:
+    days: tuple[Day, ...]
+    deleted: tuple[Session, ...] = ()
+    put_away: tuple[Session, ...] = ()
+    """Archived a moment ago: the list offers to undo it."""
+    next_before: ListCursor | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.days and not self.deleted and not self.put_away
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SidebarResults:
+    """What a search found: sessions by their titles, and messages by what they say."""
+
+    titles: tuple[Row, ...]
+    hits: tuple[Hit, ...]
+    next_before: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.titles and not self.hits
+
+    @property
+    def number(self) -> int:
+        return len(self.titles) + len(self.hits)
+
+
+# The list.
+
+
+def sessions_in_rail(person: Any) -> QuerySet[Session]:
+    return sessions_owned_by(person).filter(parent=None, source__in=SOURCES)
+
+
+def read_rail(
+    person: Any, *, archived: bool = False, before: ListCursor | None = None, current: UUID | None = None
+) -> RailPage:
+    """A page of the list. The first one begins with what was just deleted and what is pinned."""
+    mine = sessions_in_rail(person)
+    kept = mine.filter(archived_at=None, pinned_at=None) if not archived else mine.filter(archived_at__isnull=False)
+    page = list_sessions(kept, before=before, limit=PAGE)
+    pinned = [] if archived or before else list(mine.filter(archived_at=None, pinned_at__isnull=False)[:MOST_PINNED])
+    rows = rows_of([*pinned, *page.sessions], current=current)
+    days = [Day(_("Pinned"), rows[: len(pinned)])] if pinned else []
+    days += _by_day(rows[len(pinned) :], after=before)
+    return RailPage(
+        days=tuple(days),
+        deleted=tuple(just_deleted(person)) if before is None else (),
+        put_away=tuple(just_archived(person)) if before is None and not archived else (),
+        next_before=page.next_before,
+    )
+
+
+def just_deleted(person: Any) -> QuerySet[Session]:
+    """What can still be brought back from the list."""
+    return sessions_deleted_by(person, since=timezone.now() - UNDO - SLOW_NETWORK).order_by("-hidden_at")
+
+
+def in_trash(person: Any) -> QuerySet[Session]:
+    """Sessions that the person deleted and can restore until the trash is emptied, newest first."""
+    since = timezone.now() - timedelta(hours=settings.PARLEY_TRASH_HOURS)
+    return sessions_deleted_by(person, since=since).order_by("-hidden_at")
+
+
+def just_archived(person: Any) -> QuerySet[Session]:
+    """What the list offers to take out of the archive again."""
+    return sessions_in_rail(person).filter(archived_at__gt=timezone.now() - UNDO).order_by("-archived_at")
+
+
+def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tuple[Row, ...]:
+    busy = answering(session.pk for session in sessions)
+    return tuple(Row(session, session.pk in busy, session.pk == current) for session in sessions)
+
+
+def _by_day(rows: Iterable[Row], *, after: ListCursor | None) -> Iterator[Day]:
+    """Under headings; the first one is left out where the page before has it already."""
+    now = timezone.now()
+    said = day_label(after.at, now=now) if after else ""
+    for label, group in groupby(rows, key=lambda row: day_label(row.session.last_activity_at, now=now)):
+        yield Day("" if label == said else label, tuple(group))
+
+
+def day_label(moment: datetime, *, now: datetime) -> str:
+    """The day of a time, as one would say it, in the time zone of the reader: today, a weekday, a month."""
+    day = timezone.localtime(moment).date()
+    days = (timezone.localtime(now).date() - day).days
+    if days <= 0:
+        return _("Today")
+    if days == 1:
+        return _("Yesterday")
+    return date_format(day, "l") if days < 7 else date_format(day, "YEAR_MONTH_FORMAT")
+
+
+# Search.
+
+
+def find_in_rail(
+    person: Any, typed: str, *, before: int | None = None, current: UUID | None = None, titles_win: bool = False
+) -> SidebarResults:
+    """Sessions and messages with these words; the last word may be incomplete.
+
+    A session is listed by its messages or by its title, not by both; `titles_win` decides which.
+    """
+    titles = [] if before is not None else titled(sessions_in_rail(person), typed, limit=TITLES)
+    filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
+    results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
+    mine = set(
+        sessions_owned_by(person).filter(pk__in={hit.session_id for hit in results.hits}).values_list("pk", flat=True)
+    )
+    hits = [hit for hit in results.hits if hit.session_id in mine]
+    if titles_win:
+        by_title = {session.pk for session in titles}
+        hits = [hit for hit in hits if hit.session_id not in by_title]
+    by_message = {hit.session_id for hit in hits}
+    return SidebarResults(
+        titles=rows_of([session for session in titles if session.pk not in by_message], current=current),
+        hits=tuple(hits),
+        next_before=results.next_before,
+    )
+
+
+def as_typed_so_far(typed: str) -> str:
+    """Who is still typing means every word that begins so."""
+    return f"{typed}*" if typed[-1:].isalnum() else typed

@@ -1,0 +1,234 @@
+"""The list beside the chat: pages of it, a search in it, and what its owner can do to a session from there.
+
+Every verb is a plain form that redirects back, and htmx only swaps what changed. Whoever is not the owner is told that
+there is no such session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from asgiref.sync import async_to_sync
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.http import HttpResponseClientRedirect, replace_url, trigger_client_event
+
+from history import retention
+from history.http.htmx import HtmxRequest, wants_fragment
+from history.models import Session
+from history.record import recorder
+from history.record.selectors import sessions_owned_by
+from history.sessions import actions
+from relay.live.groups import tell_person, tell_session
+from relay.pages.sidebar.query import SidebarQuery, address_with, rail_of
+from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
+
+MOST_AT_ONCE = 200
+
+
+@login_required
+@never_cache
+@require_safe
+@vary_on_headers("HX-Request")
+def rail(request: HtmxRequest) -> HttpResponse:
+    """The list; a page of its own for who has no script."""
+    asked = SidebarQuery.of(request.GET)
+    context = {"rail": rail_of(request.user, asked)}
+    if not wants_fragment(request):
+        return render(request, "chat/rail.html", context)
+    response = render(request, "chat/_rail_rows.html" if asked.before else "chat/_rail_list.html", context)
+    if "q" in request.GET and not asked.before:
+        replace_url(response, address_with(request.htmx.current_url or "", words=asked.words))
+    return response
+
+
+@login_required
+@never_cache
+@require_safe
+def row(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    """One session as it stands in the list."""
+    return show_row(request, own_session(request, session_id))
+
+
+@login_required
+@require_POST
+def pin(request: HtmxRequest, session_id: UUID, *, pinned: bool) -> HttpResponse:
+    session = own_session(request, session_id)
+    recorder.pin(session, pinned=pinned)
+    tell(session)
+    if is_from_head(request):
+        return show_in_head(request, session, "pinned" if pinned else "unpinned")
+    return show_list(request)
+
+
+@login_required
+@require_POST
+def archive(request: HtmxRequest, session_id: UUID, *, archived: bool) -> HttpResponse:
+    session = own_session(request, session_id)
+    recorder.archive(session, archived=archived)
+    tell(session)
+    if is_from_head(request):
+        return show_in_head(request, session, "archived" if archived else "unarchived")
+    if "undo" in request.POST:
+        return show_row(request, session)
+    return show_gone(request, session, "archived" if archived else "unarchived")
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@vary_on_headers("HX-Request")
+def rename(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    """The form in place of the row, and what comes of it. A title of nothing changes nothing."""
+    session = own_session(request, session_id)
+    if request.method != "POST":
+        template = "chat/_rail_rename.html" if wants_fragment(request) else "chat/rename.html"
+        return render(request, template, {"session": session, "next": came_from(request)})
+    if title := request.POST.get("title", "").strip():
+        recorder.rename(session, title=title)
+        tell(session)
+    response = show_row(request, session)
+    renamed = {"session": str(session.pk), "title": session.title}
+    return trigger_client_event(response, "rail:renamed", renamed, after="settle")
+
+
+@login_required
+@require_POST
+def delete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    session = own_session(request, session_id)
+    actions.delete(session, by=request.user)
+    if SidebarQuery.of(request.POST).current == session.pk and wants_fragment(request):
+        return HttpResponseClientRedirect("/")
+    return show_gone(request, session, "deleted")
+
+
+@login_required
+@require_POST
+def undelete(request: HtmxRequest, session_id: UUID) -> HttpResponse:
+    session = get_object_or_404(in_trash(request.user), pk=session_id)
+    bring_back(session, by=request.user)
+    return show_row(request, session)
+
+
+# Many at once.
+
+
+@login_required
+@require_POST
+def delete_many(request: HtmxRequest) -> HttpResponse:
+    return _each(request, lambda session: actions.delete(session, by=request.user))
+
+
+@login_required
+@require_POST
+def archive_many(request: HtmxRequest, *, archived: bool) -> HttpResponse:
+    def change(session: Session) -> None:
+        recorder.archive(session, archived=archived)
+        tell(session)
+
+    return _each(request, change)
+
+
+@login_required
+@require_POST
+def undelete_all(request: HtmxRequest) -> HttpResponse:
+    for session in just_deleted(request.user):
+        bring_back(session, by=request.user)
+    return show_list(request)
+
+
+def _each(request: HtmxRequest, change: Callable[[Session], Any]) -> HttpResponse:
+    for session in sessions_owned_by(request.user).filter(pk__in=picked(request)):
+        change(session)
+    current = SidebarQuery.of(request.POST).current
+    if (
+        current is not None
+        and wants_fragment(request)
+        and not sessions_owned_by(request.user).filter(pk=current).exists()
+    ):
+        return HttpResponseClientRedirect("/")
+    return show_list(request)
+
+
+def picked(request: HttpRequest) -> list[UUID]:
+    """The sessions that were ticked."""
+    return [found for text in request.POST.getlist("session")[:MOST_AT_ONCE] if (found := _uuid(text))]
+
+
+def bring_back(session: Session, *, by: Any) -> None:
+    retention.unhide(session, actor=by)
+    tell(session)
+
+
+def tell(session: Session) -> None:
+    """Other pages of its owner, and whoever has it open, show what has become of it."""
+    async_to_sync(tell_person)(session.owner_id, {"type": "rail.changed", "session": str(session.pk)})
+    async_to_sync(tell_session)(session.pk, {"type": "session.changed"})
+
+
+# Answers.
+
+
+def show_row(request: HtmxRequest, session: Session) -> HttpResponse:
+    if not wants_fragment(request):
+        return back(request)
+    found = rows_of([session], current=SidebarQuery.of(request.POST or request.GET).current)[0]
+    context = {"session": found.session, "is_answering": found.is_answering, "is_current": found.is_current}
+    return render(request, "chat/_rail_session.html", context)
+
+
+def show_gone(request: HtmxRequest, session: Session, what: str) -> HttpResponse:
+    """In place of the row: what became of it, and the way back."""
+    if not wants_fragment(request):
+        return back(request, leaving=session)
+    return render(request, "chat/_rail_gone.html", {"session": session, "what": what})
+
+
+def is_from_head(request: HtmxRequest) -> bool:
+    """Whether a verb was pressed in the menu of the open session, and not in the list."""
+    return bool(request.htmx) and request.POST.get("from") == "head"
+
+
+def show_in_head(request: HtmxRequest, session: Session, what: str) -> HttpResponse:
+    """In the head of the session: what became of it, and the way back."""
+    return render(request, "chat/_session_changed.html", {"session": session, "what": what})
+
+
+def show_list(request: HtmxRequest) -> HttpResponse:
+    if not wants_fragment(request):
+        return back(request)
+    asked = SidebarQuery.of(request.POST)
+    return render(request, "chat/_rail_list.html", {"rail": rail_of(request.user, asked)})
+
+
+def own_session(request: HttpRequest, session_id: UUID) -> Session:
+    return get_object_or_404(sessions_owned_by(request.user), pk=session_id)
+
+
+def back(request: HttpRequest, *, leaving: Session | None = None, otherwise: str = "/") -> HttpResponse:
+    """To the page that the form stood on, unless that is gone now."""
+    address = request.POST.get("next", "")
+    is_ours = url_has_allowed_host_and_scheme(
+        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
+    if not is_ours or (leaving is not None and leaving.hidden_at and str(leaving.pk) in address):
+        return redirect(otherwise)
+    return redirect(address)
+
+
+def came_from(request: HttpRequest) -> str:
+    return request.headers.get("Referer", "/")
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

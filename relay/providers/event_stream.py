@@ -1,0 +1,130 @@
+"""An answer that has begun: bytes become events, and every end but the one that the vendor says is an error."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import aiohttp
+from django.utils.translation import gettext_noop
+
+from history.answers.events import Ended, Event, Failed
+from history.dialects import DIALECTS
+from relay.errors import Cut, ProviderError, Unreachable, VendorFault, error_of
+from relay.providers.endpoints import Endpoint, host_of
+from relay.runtime.parsing import StreamParser
+
+# The vendor has said that it is done; counts may still follow, but nobody waits long for them.
+LINGER_SECONDS = 5.0
+
+
+class EventStream:
+    """The first byte is there. Ask for `events` until there are none, and `check` each before it is passed on."""
+
+    def __init__(self, response: aiohttp.ClientResponse, first: bytes, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._response, self._first = response, first
+        self._decoder = DIALECTS[endpoint.dialect].stream_decoder(endpoint.name)
+        self._parser = StreamParser(self._decoder.feed)
+        self._is_over = self._is_read = False
+
+    async def events(self) -> list[Event] | None:
+        """What came next, None at the end."""
+        if self._is_read:
+            return None
+        if chunk := await self._chunk():
+            return await self._parser.feed(chunk)
+        self._is_read = True
+        return await self._parser.close(self._decoder.close)
+
+    def check(self, event: Event) -> None:
+        if isinstance(event, Failed):
+            raise error_of(blotted(event, self.endpoint), provider=self.endpoint.name)
+        self._is_over = self._is_over or isinstance(event, Ended)
+
+    def check_end(self) -> None:
+        if not self._is_over:
+            raise _cut(self.endpoint)
+
+    def close(self) -> None:
+        """At once: a vendor whose connection is gone stops, and stops counting."""
+        self._response.close()
+
+    async def _chunk(self) -> bytes:
+        if self._first:
+            first, self._first = self._first, b""
+            return first
+        if self._is_over:
+            return await self._last_words()
+        with network_errors(self.endpoint, has_begun=True):
+            return await self._response.content.readany()
+
+    async def _last_words(self) -> bytes:
+        """Once the vendor is done, no trouble with the connection matters."""
+        try:
+            async with asyncio.timeout(LINGER_SECONDS):
+                return await self._response.content.readany()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return b""
+
+
+class network_errors:  # noqa: N801 - reads as a clause: with network_errors(endpoint, has_begun=True)
+    """The network's errors as ours. A class and no generator, since it stands around every piece of every reply."""
+
+    __slots__ = ("endpoint", "has_begun")
+
+    def __init__(self, endpoint: Endpoint, *, has_begun: bool) -> None:
+        self.endpoint, self.has_begun = endpoint, has_begun
+
+    @property
+    def subject(self) -> str:
+        """What the sentences are about: staff read the host."""
+        return host_of(self.endpoint.base_url)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, (aiohttp.ClientError, OSError)):
+            raise _as_ours(error, self.endpoint, subject=self.subject, has_begun=self.has_begun) from None
+
+
+def _as_ours(error: Exception, endpoint: Endpoint, *, subject: str, has_begun: bool) -> ProviderError:
+    """Never with the network's own texts, which may hold whole addresses."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError | aiohttp.ClientConnectorError):
+        return _unreached(subject, _reason(error), endpoint)
+    if isinstance(error, TimeoutError):
+        silent = f"{subject} said nothing for {endpoint.patience.idle:g} seconds"
+        fault = Cut if has_begun else VendorFault
+        return fault(silent, provider=endpoint.name, kind="timeout")
+    if has_begun:
+        return _cut(endpoint, subject)
+    return Unreachable(f"{subject} closed the connection without an answer", provider=endpoint.name)
+
+
+def _unreached(subject: str, reason: str, endpoint: Endpoint) -> Unreachable:
+    error = Unreachable(f"{subject} cannot be reached ({reason})", provider=endpoint.name)
+    error.host, error.reason = host_of(endpoint.base_url), reason
+    return error
+
+
+def _cut(endpoint: Endpoint, subject: str = "") -> Cut:
+    return Cut(f"{subject or host_of(endpoint.base_url)} stopped in the middle of an answer", provider=endpoint.name)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return gettext_noop("it does not answer")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return gettext_noop("its certificate is not trusted")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return gettext_noop("no such host")
+    return gettext_noop("no server is listening there")
+
+
+def blotted(failed: Failed, endpoint: Endpoint) -> Failed:
+    """Some vendors repeat the key that they do not like."""
+    raw = str(failed.raw)
+    return replace(
+        failed, message=endpoint.masked(failed.message), raw=failed.raw if endpoint.masked(raw) == raw else {}
+    )

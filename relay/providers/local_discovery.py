@@ -1,0 +1,89 @@
+"""Model servers that somebody runs on this machine: Ollama and LM Studio are found at their usual ports."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from history.dialects import Switches
+from history.dialects.json_access import count, items, obj, objs, string
+from relay.errors import ProviderError
+from relay.providers.base import Model
+from relay.providers.endpoints import Endpoint
+from relay.providers.listing import fetch
+from relay.providers.toml_config import LONGEST_MODEL
+
+OLLAMA = Endpoint(
+    name="ollama",
+    label="Ollama",
+    dialect="openai-chat",
+    base_url="http://127.0.0.1:11434/v1",
+    switches=Switches(legacy_max_tokens=True),
+)
+LM_STUDIO = Endpoint(
+    name="lmstudio",
+    label="LM Studio",
+    dialect="openai-chat",
+    base_url="http://127.0.0.1:1234/v1",
+    switches=Switches(legacy_max_tokens=True),
+)
+# Asking after each model costs a request.
+MOST_MODELS = 50
+
+
+async def models_nearby(endpoint: Endpoint) -> tuple[Model, ...]:
+    """What the server there can chat with; none where there is no such server."""
+    try:
+        found = await (_of_ollama(endpoint) if endpoint.name == OLLAMA.name else _of_lm_studio(endpoint))
+    except ProviderError:
+        return ()
+    return tuple(model for model in found if 0 < len(model.name) <= LONGEST_MODEL)
+
+
+async def _of_ollama(endpoint: Endpoint) -> Iterable[Model]:
+    root = endpoint.base_url.removesuffix("/v1")
+    listed = await fetch(endpoint, f"{root}/api/tags")
+    names = [string(item.get("name")) for item in objs(listed.get("models"))[:MOST_MODELS]]
+    told = await asyncio.gather(*(_asked(endpoint, f"{root}/api/show", name) for name in names))
+    return [_ollama_model(name, about) for name, about in zip(names, told, strict=True) if _can_chat(about)]
+
+
+async def _asked(endpoint: Endpoint, url: str, name: str) -> Mapping[str, Any]:
+    try:
+        return await fetch(endpoint, url, ask={"model": name})
+    except ProviderError:
+        return {}
+
+
+def _can_chat(about: Mapping[str, Any]) -> bool:
+    """An older Ollama does not say what a model can do."""
+    return "capabilities" not in about or "completion" in items(about["capabilities"])
+
+
+def _ollama_model(name: str, about: Mapping[str, Any]) -> Model:
+    can = items(about.get("capabilities"))
+    details = obj(about.get("model_info"))
+    trained = next((count(value) for key, value in details.items() if key.endswith(".context_length")), 0)
+    set_to = re.search(r"^num_ctx\s+(\d{1,9})$", string(about.get("parameters")), re.MULTILINE)
+    return Model(
+        name=name,
+        window=int(set_to[1]) if set_to else trained,
+        takes_tools="tools" in can,
+        takes_images="vision" in can,
+    )
+
+
+async def _of_lm_studio(endpoint: Endpoint) -> Iterable[Model]:
+    listed = await fetch(endpoint, f"{endpoint.base_url.removesuffix('/v1')}/api/v0/models")
+    return [
+        Model(
+            name=string(item.get("id")),
+            window=count(item.get("loaded_context_length")) or count(item.get("max_context_length")),
+            takes_tools="tool_use" in items(item.get("capabilities")),
+            takes_images=item.get("type") == "vlm",
+        )
+        for item in objs(listed.get("data"))[:MOST_MODELS]
+        if item.get("type") in ("llm", "vlm")
+    ]

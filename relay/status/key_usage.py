@@ -1,0 +1,127 @@
+"""How it stands with keys, for the people who hold them: what each has used, against which limit, and what it left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, Sum
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from history.models import ApiKey, Session
+from history.record.selectors import sessions_owned_by
+from relay.gateway.limits import usage_store
+from relay.gateway.limits.usage_store import Use
+from relay.models import KeyUse
+from relay.usage.allowances import limits_of, spent_today
+
+# Each limit by its words, and what it is held against.
+LIMITS = (
+    ("requests_per_minute", _("requests per minute"), ""),
+    ("tokens_per_minute", _("tokens per minute"), ""),
+    ("concurrent_streams", _("calls at once"), ""),
+    ("tokens_per_day", _("tokens per day"), "day"),
+    ("tokens_per_month", _("tokens per month"), "month"),
+    ("cost_per_day", _("cost per day"), "day"),
+    ("cost_per_month", _("cost per month"), "month"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """`used` is None where it is counted by the minute, and gone with it."""
+
+    words: Any
+    most: Decimal
+    used: Decimal | None
+    is_cost: bool
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.used is not None and self.used >= self.most
+
+    @property
+    def percent(self) -> int:
+        return min(100, round(100 * (self.used or 0) / self.most)) if self.most else 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyUsage:
+    key: ApiKey
+    day: Use = field(default_factory=Use)
+    month: Use = field(default_factory=Use)
+    sessions: int = 0
+
+    @property
+    def state(self) -> str:
+        if self.key.revoked_at:
+            return "revoked"
+        return "expired" if self.key.expires_at and self.key.expires_at <= timezone.now() else "active"
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == "active"
+
+    @property
+    def is_used_up(self) -> bool:
+        """A budget is: until its day or month is over, calls are refused."""
+        return self.is_active and any(limit.is_used_up for limit in self.limits)
+
+    @property
+    def limits(self) -> list[Limit]:
+        return [self._limit(name, words, period) for name, words, period in LIMITS if self._most(name) is not None]
+
+    def _most(self, name: str) -> Any:
+        return getattr(self.key, name)
+
+    def _limit(self, name: str, words: Any, period: str) -> Limit:
+        is_cost = name.startswith("cost")
+        use = {"day": self.day, "month": self.month}.get(period)
+        used = None if use is None else Decimal(use.cost if is_cost else use.tokens)
+        return Limit(words=words, most=Decimal(self._most(name)), used=used, is_cost=is_cost)
+
+
+def budget_of(user: Any) -> list[Limit]:
+    """What a person may use today, in chats and with all keys together; nothing where that is not limited."""
+    limits, spent = limits_of(user), spent_today(user)
+    found = (
+        Limit(
+            words=_("tokens per day"), most=Decimal(limits.tokens_per_day), used=Decimal(spent.tokens), is_cost=False
+        ),
+        Limit(words=_("cost per day"), most=limits.cost_per_day, used=spent.cost, is_cost=True),
+    )
+    return [limit for limit in found if limit.most]
+
+
+def standings(keys: Sequence[ApiKey]) -> list[KeyUsage]:
+    """Three questions, however many keys there are."""
+    days, months, sessions = _used(keys, since_first=False), _used(keys, since_first=True), _counted(keys)
+    return [
+        KeyUsage(
+            key=key,
+            day=days.get(key.pk, Use()),
+            month=months.get(key.pk, Use()),
+            sessions=sessions.get(key.pk, 0),
+        )
+        for key in keys
+    ]
+
+
+def _used(keys: Sequence[ApiKey], *, since_first: bool) -> dict[int, Use]:
+    today = usage_store.today()
+    rows = KeyUse.objects.filter(key__in=keys, day__gte=today.replace(day=1) if since_first else today, day__lte=today)
+    sums = rows.order_by().values("key").annotate(Sum("requests"), Sum("tokens"), Sum("cost"))
+    return {row["key"]: Use(row["requests__sum"], row["tokens__sum"], row["cost__sum"]) for row in sums}
+
+
+def _counted(keys: Sequence[ApiKey]) -> dict[int, int]:
+    rows = Session.objects.filter(api_key__in=keys, hidden_at=None).order_by().values("api_key")
+    return dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
+
+
+def sessions_of(key: ApiKey) -> Any:
+    """Those that its holder has, and may delete."""
+    return sessions_owned_by(key.owner).filter(api_key=key)

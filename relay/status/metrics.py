@@ -1,0 +1,92 @@
+"""Numbers for Prometheus, in its text format, written here: a handful of lines needs no library.
+
+Whichever process is asked tells the same: what is in the database holds for the whole installation, the journal for
+this machine, and what only a process knows is told for each process of this machine under its own label, so that sums
+and rates come out right whoever answers. Without a database the rest is told all the same, and that it is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from django.db import DatabaseError, InterfaceError
+
+from relay.digest.state import State, state_here
+from relay.gateway.process_stats import Fares, all_here
+from relay.models import Run
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Sample = tuple[dict[str, str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample] = field(default_factory=list)
+
+    def lines(self) -> Iterator[str]:
+        yield f"# HELP {self.name} {self.help}"
+        yield f"# TYPE {self.name} {self.kind}"
+        for labels, value in self.samples:
+            told = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
+            yield f"{self.name}{{{told}}} {value:.15g}" if told else f"{self.name} {value:.15g}"
+
+
+def text() -> str:
+    metrics = [*_of_processes(all_here()), *_of_database()]
+    return "\n".join(line for metric in metrics for line in metric.lines()) + "\n"
+
+
+def _of_processes(found: Iterable[Fares]) -> Iterator[Metric]:
+    all_of_them = list(found)
+    ended = [
+        ({"source": source, "outcome": reason, "process": one.process}, float(count))
+        for one in all_of_them
+        for source, reason, count in one.ended
+    ]
+    yield Metric("parley_exchanges_total", "counter", "Calls to models that have ended, by outcome.", ended)
+    for name, help_text, attribute in (
+        ("parley_relay_calls", "Calls that are being carried.", "calls"),
+        ("parley_sockets", "Open websockets.", "sockets"),
+        ("parley_resident_bytes", "Resident memory.", "resident"),
+        (
+            "parley_journal_untold_calls",
+            "Calls that could not be kept, since the journal last said so.",
+            "untold_calls",
+        ),
+        (
+            "parley_journal_untold_bytes",
+            "Bytes that could not be kept, since the journal last said so.",
+            "untold_bytes",
+        ),
+    ):
+        samples = [({"process": one.process}, float(getattr(one, attribute))) for one in all_of_them]
+        yield Metric(name, "gauge", help_text, samples)
+
+
+def _of_database() -> Iterator[Metric]:
+    try:
+        state, runs = state_here(), Run.objects.filter(ended_at=None).count()
+    except (DatabaseError, InterfaceError):
+        yield Metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 0)])
+        return
+    yield Metric("parley_database_up", "gauge", "Whether the database answers.", [({}, 1)])
+    yield Metric("parley_runs", "gauge", "Answers of the chat that are on their way.", [({}, runs)])
+    yield from _of_journal(state)
+
+
+def _of_journal(state: State) -> Iterator[Metric]:
+    for name, kind, help_text, value in (
+        ("parley_journal_waiting_bytes", "gauge", "Bytes of the relay's journal that are not digested.", state.waiting),
+        ("parley_journal_behind_seconds", "gauge", "For how long the oldest of them waits.", state.behind),
+        ("parley_journal_lost_calls_total", "counter", "Calls that could not be recorded.", state.told_calls),
+        ("parley_journal_lost_bytes_total", "counter", "Bytes that could not be recorded.", state.told_bytes),
+    ):
+        yield Metric(name, kind, help_text, [({}, float(value))])
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

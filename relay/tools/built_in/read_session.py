@@ -1,0 +1,124 @@
+"""One session of the person as a text: what was said, called and answered, a stretch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import Annotated
+
+from django.utils.translation import gettext_lazy as _
+
+from history.access.reasons import NotPermitted, ReasonNeeded, find_opened
+from history.entries import Entry, Gap, ModelOutput, ToolResults
+from history.models import Message, Session
+from history.record.selectors import Page, messages_of
+from history.transcripts.previews import entries_in_brief, preview
+from relay.tools.base import OUTPUT_CHARS, ToolContext, ToolError, tool
+from relay.tools.times import zone_of
+
+MOST = 100
+LARGEST = 2**53
+ARGUMENT_CHARS = 500
+
+
+@tool(summary=_("Shows a stretch of a session"))
+def read_session(
+    context: ToolContext,
+    session: Annotated[str, "The id of the session."],
+    around: Annotated[int | None, "Show what stands around the entry with this number."] = None,
+    before: Annotated[int | None, "Show what stands before the entry with this number."] = None,
+    after: Annotated[int | None, "Show what comes after the entry with this number."] = None,
+    limit: Annotated[int, "How many entries, at most 100."] = 20,
+) -> str:
+    """Read one of the person's sessions: its newest entries, or those around, before or after an entry."""
+    found = opened(context, session.strip())
+    return stretch(context, found, around=around, before=before, after=after, limit=limit)
+
+
+def opened(context: ToolContext, name: str, *, reason: str = "") -> Session:
+    try:
+        found = find_opened(context.user, name, reason=reason)
+    except NotPermitted:
+        raise ToolError("This session is somebody else's, and the person may not read it.") from None
+    except ReasonNeeded as error:
+        why = f" ({error})" if reason else ""
+        raise ToolError(f"This session is somebody else's: {context.how_to_open}{why}.") from None
+    if found is None:
+        raise ToolError("There is no such session.")
+    return found
+
+
+def stretch(
+    context: ToolContext,
+    session: Session,
+    *,
+    around: int | None = None,
+    before: int | None = None,
+    after: int | None = None,
+    leaf: int | None = None,
+    limit: int,
+) -> str:
+    """`leaf`: on the way to this entry, and nothing beyond it."""
+    page = _page(session, around=around, before=before, after=after, leaf=leaf, limit=max(1, min(limit, MOST)))
+    told = [message for message in page.messages if not message.is_internal]
+    chars = OUTPUT_CHARS * 9 // 10 // max(1, len(told)) - 100
+    zone = zone_of(context.user)
+    pairs = zip(told, entries_in_brief(told), strict=True)
+    texts = [_shown(message, entry, zone, chars) for message, entry in pairs]
+    return "\n\n".join([_head(session, zone), *texts, *_ways(page)])
+
+
+def _page(
+    session: Session, *, around: int | None, before: int | None, after: int | None, leaf: int | None, limit: int
+) -> Page:
+    if around is None:
+        return messages_of(session, before=_seq(before), after=_seq(after), leaf=leaf, limit=limit)
+    place = _seq(around) or 0
+    until = messages_of(session, before=place + 1, limit=limit - limit // 2)
+    last = until.messages[-1].seq if until.messages else place
+    since = messages_of(session, after=last, limit=max(1, limit // 2))
+    return Page([*until.messages, *since.messages], until.has_older, since.has_newer)
+
+
+def _seq(number: int | None) -> int | None:
+    """Within what a column holds; nothing stands beyond."""
+    return None if number is None else max(0, min(number, LARGEST))
+
+
+def _head(session: Session, zone: tzinfo) -> str:
+    begun = session.created_at.astimezone(zone)
+    return f"{session.title or 'Untitled'} ({session.message_count} messages, begun {begun:%Y-%m-%d %H:%M})"
+
+
+def _shown(message: Message, entry: Entry, zone: tzinfo, chars: int) -> str:
+    who = f"{message.role} ({message.model})" if message.model else message.role
+    status = "" if message.status == Message.Status.COMPLETE else f", {message.status}"
+    head = f"#{message.seq} {who}, {message.created_at.astimezone(zone):%Y-%m-%d %H:%M}{status}"
+    return "\n".join([head, *_lines(entry, chars)])
+
+
+def _lines(entry: Entry, chars: int) -> Iterator[str]:
+    if isinstance(entry, ToolResults):
+        for result in entry.results:
+            said = _brief(result.text or result.error, chars // max(1, len(entry.results)))
+            yield f"← {result.name} {result.status}: {said}"
+        return
+    if text := _brief(f"[{entry.text}]" if isinstance(entry, Gap) else entry.text, chars):
+        yield text
+    if isinstance(entry, ModelOutput):
+        for request in entry.tool_requests:
+            yield f"→ {request.name} {_brief(request.arguments, ARGUMENT_CHARS)}"
+
+
+def _brief(text: str, chars: int) -> str:
+    begun = preview(text, max(1, chars))
+    if begun.bytes:
+        return f"{begun.text} … ({begun.bytes:,} bytes in all)"
+    return f"{begun.text} … ({begun.chars:,} characters in all)" if begun.chars else begun.text
+
+
+def _ways(page: Page) -> Iterator[str]:
+    if page.messages and page.has_older:
+        yield f"There are older entries: before={page.messages[0].seq}"
+    if page.messages and page.has_newer:
+        yield f"There are newer entries: after={page.messages[-1].seq}"

@@ -1,0 +1,101 @@
+"""Full text search over everything that the person may see: earlier chats, relayed calls, imports."""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+from typing import Annotated, Literal
+from uuid import UUID
+
+from django.utils.translation import gettext_lazy as _
+
+from history.access.reasons import opened
+from history.search import Filters, Hit, search
+from relay.tools.base import ToolContext, ToolError, tool
+from relay.tools.times import moment, zone_of
+
+MOST = 50
+PAGES = 5
+
+
+@tool(summary=_("Searches everything that was said"))
+def search_history(
+    context: ToolContext,
+    query: Annotated[str, 'Words that must all occur; "a phrase", pay*, -without, this OR that. May be empty.'],
+    limit: Annotated[int, "How many messages, at most 50."] = 10,
+    role: Annotated[Literal["user", "assistant", "tool", "system"] | None, "Who said it."] = None,
+    tool: Annotated[str | None, "Only messages that call this tool or hold its result."] = None,
+    agent: Annotated[str | None, "Only what this agent said or heard."] = None,
+    model: Annotated[str | None, "Only answers of this model."] = None,
+    source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Where the session came from."] = None,
+    session: Annotated[str | None, "Only this session, by its id."] = None,
+    has_error: Annotated[bool | None, "Only messages with an error, or only without."] = None,
+    since: Annotated[str | None, "From this day or time on: 2026-11-01 or 2026-11-01T14:00."] = None,
+    until: Annotated[str | None, "Up to this day or time."] = None,
+    this_conversation: Annotated[bool, "Also search the conversation that is going on here."] = False,
+) -> str:
+    """Search everything that was ever said in the person's sessions, newest first.
+
+    Each hit has the id of its session and the number of the entry: read_session shows what stands around it.
+    """
+    zone = zone_of(context.user)
+    only = _session_id(session) if session else None
+    filters = Filters(
+        role=_one(role),
+        tool=_one(tool),
+        agent=_one(agent),
+        model=_one(model),
+        source=_one(source),
+        session=(only,) if only else (),
+        has_error=has_error,
+        since=moment(since, zone=zone) if since else None,
+        until=moment(until, zone=zone, is_end=True) if until else None,
+    )
+    left_out = None if this_conversation or only else context.session_id
+    hits, is_all = _found(context, query, filters, limit=max(1, min(limit, MOST)), left_out=left_out)
+    if not hits:
+        return "Nothing was found." if is_all else "Nothing was found among the newest messages; narrow the search."
+    rest = "" if is_all else "\n\nThere are more: narrow the search, or ask for more."
+    how = context.how_to_open
+    readable = opened(context.user, [hit.session_id for hit in hits])
+    texts = [
+        _shown(hit, number, zone, shut="" if hit.session_id in readable else how) for number, hit in enumerate(hits, 1)
+    ]
+    return "\n\n".join(texts) + rest
+
+
+def _one(value: str | None) -> tuple[str, ...]:
+    return (value,) if value else ()
+
+
+def _session_id(text: str) -> UUID:
+    try:
+        return UUID(text.strip())
+    except ValueError:
+        raise ToolError("There is no such session.") from None
+
+
+def _found(
+    context: ToolContext, query: str, filters: Filters, *, limit: int, left_out: UUID | None
+) -> tuple[list[Hit], bool]:
+    """So many hits outside the session to leave out, where every search and its results would be found again."""
+    hits: list[Hit] = []
+    before = None
+    for _page in range(PAGES):
+        results = search(context.user, query, filters=filters, before=before, limit=limit * 2)
+        hits += [hit for hit in results.hits if hit.session_id != left_out]
+        before = results.next_before
+        if before is None or len(hits) > limit:
+            break
+    return hits[:limit], before is None and len(hits) <= limit
+
+
+def _shown(hit: Hit, number: int, zone: tzinfo, *, shut: str) -> str:
+    """`shut`: what has to be done before its text is shown."""
+    text = " ".join(hit.snippet.text.split())
+    before, after = "… " if hit.snippet.is_cut_before else "", " …" if hit.snippet.is_cut_after else ""
+    where = f"session {hit.session_id}, entry {hit.seq}"
+    who = hit.role if hit.on_path else f"{hit.role}, on another branch"
+    head = f"{number}. {hit.title or 'Untitled'} ({hit.at.astimezone(zone):%Y-%m-%d %H:%M}, {who}; {where})"
+    if shut:
+        return f"{head}\n   (somebody else's: {shut})"
+    return f"{head}\n   {before}{text}{after}"

@@ -1,0 +1,193 @@
+"""The two ways to a server, each within limits: a program on this machine, or streamable HTTP.
+
+A server may be broken or hostile. The SDK's own way to run a program reads lines of any length and logs whatever is no
+JSON; ours reads so much and no more, counts the rubbish, and keeps the end of what the program complained about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+from django.conf import settings as house
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from relay.providers.sessions import USER_AGENT, is_loopback
+from relay.tools.mcp.values import McpFailure, McpSettings
+
+MOST_BYTES = 4 * 1024 * 1024
+MOST_RUBBISH = 100
+COMPLAINT_CHARS = 500
+SECONDS_TO_END = 2.0
+CONNECT_SECONDS = 10.0
+
+Streams = tuple[Any, Any]
+
+
+class Notes:
+    """What became of a connection, for whoever asks why: the program's own last words among it."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+        self.complaint = b""
+        self.has_ended = False
+
+
+@asynccontextmanager
+async def opened(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
+    way = _process(server, notes) if server.command else _http(server)
+    async with way as streams:
+        yield streams
+
+
+# A program.
+
+
+@asynccontextmanager
+async def _process(server: McpSettings, notes: Notes) -> AsyncGenerator[Streams]:
+    if not house.PARLEY_MCP_COMMANDS:
+        raise McpFailure("PARLEY_MCP_COMMANDS is off: programs are not started as MCP servers")
+    process = await _started(server)
+    to_us, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write, from_us = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as group:
+        group.start_soon(_listen, process, to_us, notes)
+        group.start_soon(_speak, process, from_us)
+        group.start_soon(_hear_complaints, process, notes)
+        try:
+            yield read, write
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+            group.cancel_scope.cancel()
+            for stream in (to_us, read, write, from_us):
+                stream.close()
+
+
+async def _started(server: McpSettings) -> asyncio.subprocess.Process:
+    """In a group of its own, in a folder of its own, and without what our own environment holds."""
+    folder = Path(house.PARLEY_DATA_DIR) / "mcp" / server.name
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return await asyncio.create_subprocess_exec(
+            server.command,
+            *server.arguments,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={**get_default_environment(), **server.environment},
+            cwd=folder,
+            start_new_session=True,
+            limit=MOST_BYTES,
+        )
+    except (OSError, ValueError) as error:
+        raise McpFailure(f"the program cannot be started ({getattr(error, 'strerror', '') or error})") from None
+
+
+async def _listen(process: asyncio.subprocess.Process, to_us: Any, notes: Notes) -> None:
+    assert process.stdout
+    rubbish = 0
+    async with to_us:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, ConnectionError):
+            while line := await _line(process.stdout, notes):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    rubbish += 1
+                    if rubbish > MOST_RUBBISH:
+                        notes.problem = "it sends what is no JSON-RPC"
+                        break
+                    continue
+                await to_us.send(SessionMessage(message))
+    notes.has_ended = True
+
+
+async def _line(stream: asyncio.StreamReader, notes: Notes) -> bytes:
+    try:
+        return await stream.readline()
+    except ValueError:
+        notes.problem = f"it sends a line of more than {MOST_BYTES:,} bytes"
+        return b""
+
+
+async def _speak(process: asyncio.subprocess.Process, from_us: Any) -> None:
+    assert process.stdin
+    with suppress(ConnectionError, anyio.ClosedResourceError):
+        async for one in from_us:
+            process.stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await process.stdin.drain()
+
+
+async def _hear_complaints(process: asyncio.subprocess.Process, notes: Notes) -> None:
+    assert process.stderr
+    while piece := await process.stderr.read(4096):
+        notes.complaint = (notes.complaint + piece)[-COMPLAINT_CHARS:]
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """As the protocol asks: its input ends, then it is asked to, then it is made to; with whatever it started."""
+    assert process.stdin
+    process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SECONDS_TO_END):
+                await process.wait()
+        if process.returncode is not None and number is not None:
+            return
+
+
+# HTTP.
+
+
+@asynccontextmanager
+async def _http(server: McpSettings) -> AsyncGenerator[Streams]:
+    host = httpx2.URL(server.url).host
+    if house.PARLEY_LOOPBACK_ONLY and not is_loopback(host):
+        raise McpFailure(f"PARLEY_LOOPBACK_ONLY is on and {host} is another machine")
+    patience = httpx2.Timeout(CONNECT_SECONDS, read=server.seconds)
+    headers = {"User-Agent": USER_AGENT, **server.headers}
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=patience, transport=_Limited(), trust_env=False) as client,
+        streamable_http_client(server.url, http_client=client, max_sse_event_size=MOST_BYTES) as streams,
+    ):
+        yield streams
+
+
+class _Limited(httpx2.AsyncHTTPTransport):
+    """No reply is longer than a line of a program may be."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await super().handle_async_request(request)
+        assert isinstance(response.stream, httpx2.AsyncByteStream)
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _Measured(response.stream)
+        return response
+
+
+class _Measured(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self.stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self.stream:
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise httpx2.ReadError(f"the reply is longer than {MOST_BYTES:,} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self.stream.aclose()

@@ -1,0 +1,208 @@
+"""Calls of tools and their results: every request gets exactly one answer, whatever happens to it.
+
+A name that nobody knows, arguments that are no JSON, a tool that raises, takes too long or says too much: each is a
+result that tells the model what went wrong, and the other calls of the same answer are not touched by it. Texts are in
+English because models read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from history.dialects.json_access import parsed
+from history.entries import Media, ResultStatus, Text, ToolRequest, ToolResult, ToolResults, now
+from relay.runtime.parsing import parse_apart
+from relay.tools.base import Output, Tool, ToolContext, ToolError
+from relay.tools.registry import Toolbox
+from relay.tools.schemas import BadArguments, checked
+from relay.tools.threads import in_thread
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 8
+SUMMARY_CHARS = 200
+ERROR_CHARS = 500
+FRAMES = 6
+TRACEBACK_CHARS = 3_000
+UNANSWERED: dict[ResultStatus, str] = {
+    "interrupted": "The call was interrupted before it ended.",
+    "skipped": "The call was not carried out.",
+}
+
+# Sent instead of an empty result, which models take for an error or for an answer of their own.
+NO_OUTPUT = "The tool ended without any output."
+
+OnResult = Callable[[int, ToolResult], Awaitable[None] | None]
+
+
+async def run_calls(
+    requests: Sequence[ToolRequest], *, toolbox: Toolbox, context: ToolContext, on_result: OnResult | None = None
+) -> ToolResults:
+    """Carry out all requests of one answer, some at a time; results in the order asked.
+
+    `on_result(index, result)` hears of each as it comes. Whoever cancels this loses nothing that it heard of before:
+    `answer_all` makes results of that.
+    """
+    done: dict[int, ToolResult] = {}
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def carry_out(index: int, request: ToolRequest) -> None:
+        async with places:
+            done[index] = await run_call(request, toolbox=toolbox, context=context)
+        await _tell(on_result, index, done[index])
+
+    async with asyncio.TaskGroup() as group:
+        for index, request in enumerate(requests):
+            group.create_task(carry_out(index, request))
+    return answer_all(requests, done, agent=context.agent)
+
+
+def answer_all(
+    requests: Sequence[ToolRequest],
+    done: Mapping[int, ToolResult],
+    *,
+    status: ResultStatus = "interrupted",
+    reason: str = "",
+    agent: str = "",
+) -> ToolResults:
+    """One result for each request: what is `done`, by its place, and for the rest that it was not."""
+    error = reason or UNANSWERED.get(status, "")
+    results = [
+        done.get(index) or ToolResult(call_id=request.call_id, name=request.name, status=status, error=error)
+        for index, request in enumerate(requests)
+    ]
+    return ToolResults(results=tuple(results), agent=agent)
+
+
+async def run_call(request: ToolRequest, *, toolbox: Toolbox, context: ToolContext) -> ToolResult:
+    """Carry out one request. Never raises but when it is cancelled."""
+    call, context = _Call(request), replace(context, call_id=request.call_id)
+    tool = toolbox.get(request.name)
+    if tool is None:
+        there = ", ".join(toolbox.names) or "none"
+        return call.failed(f"There is no tool called {request.name[:SUMMARY_CHARS]}. There are: {there}.")
+    try:
+        size = len(request.arguments)
+        arguments = await parse_apart(size, lambda: checked(tool.parameters, _read(request.arguments)))
+    except BadArguments as error:
+        return call.failed(f"{tool.name} was not called: {error}.")
+    try:
+        return call.succeeded(await _output(tool, context, arguments), limit=tool.output_chars)
+    except ToolError as error:
+        return call.failed(str(error))
+    except _TookTooLong:
+        logger.warning("the tool %s took longer than %g seconds", tool.name, tool.timeout)
+        return call.failed(f"{tool.name} took longer than {tool.timeout:g} seconds and was given up.")
+    except (Exception, SystemExit) as error:
+        logger.exception("the tool %s failed", tool.name)
+        return call.failed(_in_brief(tool, error), traceback=_shortened(error))
+
+
+class _TookTooLong(Exception):
+    """The time limit of the tool, not one that it ran into itself."""
+
+
+class _Call:
+    """One call under way: when it began, and the two ways in which it ends."""
+
+    def __init__(self, request: ToolRequest) -> None:
+        self.request = request
+        self.started_at: datetime = now()
+        self._start = time.perf_counter()
+
+    def succeeded(self, output: Output, *, limit: int) -> ToolResult:
+        text = output.text if output.text.strip() or output.media else NO_OUTPUT
+        if len(text) <= limit:
+            return self._result("success", text=text, media=output.media)
+        note = f"[Cut here: these are the first {limit:,} of {len(text):,} characters.]"
+        cut = f"{text[:limit]}\n\n{note}"
+        return self._result("success", text=cut, media=output.media, output_chars=len(text))
+
+    def failed(self, error: str, **metadata: Any) -> ToolResult:
+        return self._result("failed", error=error, **metadata)
+
+    def _result(
+        self, status: ResultStatus, *, text: str = "", media: Sequence[Media] = (), error: str = "", **metadata: Any
+    ) -> ToolResult:
+        return ToolResult(
+            call_id=self.request.call_id,
+            name=self.request.name,
+            status=status,
+            parts=((Text(text=text),) if text else ()) + tuple(media),
+            error=error,
+            started_at=self.started_at,
+            duration=round(time.perf_counter() - self._start, 6),
+            metadata={"arguments": _summary(self.request.arguments), **metadata},
+        )
+
+
+def _read(arguments: str) -> Any:
+    """Models that want to give no arguments write nothing at all."""
+    if not arguments.strip():
+        return {}
+    try:
+        return parsed(arguments)
+    except json.JSONDecodeError as error:
+        is_cut = error.pos >= len(arguments.rstrip()) or error.msg.startswith("Unterminated string")
+        why = "; they look cut off, so write them again, and shorter" if is_cut else ""
+        raise BadArguments(f"the arguments are not valid JSON ({error.msg} at character {error.pos}){why}") from None
+    except ValueError as error:
+        raise BadArguments(f"the arguments are not valid JSON ({error})") from None
+
+
+async def _output(tool: Tool, context: ToolContext, arguments: Mapping[str, Any]) -> Output:
+    try:
+        async with asyncio.timeout(tool.timeout) as limit:
+            if inspect.iscoroutinefunction(tool.run):
+                output: Any = await tool.run(context, **arguments)
+            else:
+                output = await in_thread(tool.run, context, **arguments)
+    except TimeoutError:
+        if limit.expired():
+            raise _TookTooLong from None
+        raise
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) and task.cancelling():
+            raise
+        raise RuntimeError("the tool cancelled itself") from None
+    if isinstance(output, str):
+        return Output(output)
+    if not isinstance(output, Output):
+        raise TypeError(f"the tool {tool.name} returned no text but {type(output).__name__}")
+    return output
+
+
+async def _tell(on_result: OnResult | None, index: int, result: ToolResult) -> None:
+    """A listener that fails is no reason to lose the other results."""
+    if on_result is None:
+        return
+    try:
+        told = on_result(index, result)
+        if inspect.isawaitable(told):
+            await told
+    except Exception:
+        logger.exception("whoever listens to results of %s failed", result.name)
+
+
+def _in_brief(tool: Tool, error: BaseException) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{tool.name} failed: {text}"[:ERROR_CHARS]
+
+
+def _shortened(error: BaseException) -> str:
+    lines = traceback.format_exception(error, limit=-FRAMES, chain=False)
+    return "".join(lines)[-TRACEBACK_CHARS:]
+
+
+def _summary(arguments: str) -> str:
+    line = " ".join(arguments[: SUMMARY_CHARS * 4].split())
+    return line if len(line) <= SUMMARY_CHARS else f"{line[: SUMMARY_CHARS - 1]}…"

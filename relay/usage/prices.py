@@ -1,0 +1,163 @@
+"""Prices of models: what a call costs, in dollars, by a dated table and each vendor's way of counting.
+
+The operator's file (PARLEY_PRICES) is looked at first, then `prices_own.toml`, which is written by hand, then
+`prices.toml`, which `make prices` generates. A model that is in none of them costs 0. Under a budget in money it is
+charged at a ceiling (PARLEY_UNKNOWN_INPUT_PRICE, PARLEY_UNKNOWN_OUTPUT_PRICE), because a budget that counts 0 does not
+hold. The cost of a call is written down once: a price that changes later changes nothing that was.
+
+Our counts have all input in `input_tokens`, with what was read from a cache and written to one beside it (the dialects
+see to that, since the vendors do not agree). So each token is paid for once: fresh input, cache reads, cache writes
+(for Anthropic those that last an hour cost more), and output, in which reasoning is contained.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from history.dialects.json_access import count, obj
+from history.entries import Usage
+
+OWN, SHIPPED = Path(__file__).with_name("prices_own.toml"), Path(__file__).with_name("prices.toml")
+MILLION = Decimal(1_000_000)
+SMALLEST = Decimal("0.000001")
+DOLLARS = "dollars for a million tokens, like 2.50"
+EXAMPLES = {
+    "model": "a name in quotes",
+    "provider": "a name in quotes",
+    "since": "a day without a time, like 2026-09-01",
+    "above": "a whole number of tokens, like 200000",
+}
+
+
+class WrongPrices(ValueError):
+    """One sentence: what is wrong where, and what to write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """In dollars for a million tokens. `model` ends in * where it is only a beginning; `since`: from that day on;
+    `above`: of calls whose input is longer than that."""
+
+    model: str
+    provider: str = ""
+    since: date = date.min
+    above: int = 0
+    input: Decimal = Decimal(0)
+    output: Decimal = Decimal(0)
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    cache_write_1h: Decimal | None = None
+
+    def fits(self, *, provider: str, model: str, day: date) -> bool:
+        name = model.removeprefix("models/")
+        is_it = name.startswith(self.model[:-1]) if self.model.endswith("*") else name == self.model
+        return is_it and self.provider in ("", provider) and self.since <= day
+
+
+def cost_of(
+    usage: Usage, *, provider: str, model: str, on: date | None = None, has_money_budget: bool = False
+) -> Decimal:
+    """In dollars, to the millionth. An unknown model costs 0, or the ceiling where a budget in money has to hold."""
+    price = price_of(provider=provider, model=model, tokens=usage.input_tokens, on=on)
+    if price is None:
+        if not has_money_budget:
+            return Decimal(0)
+        price = ceiling()
+    hour = min(count(obj(usage.raw.get("cache_creation")).get("ephemeral_1h_input_tokens")), usage.cache_write_tokens)
+    fresh = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens, 0)
+    paid = (
+        fresh * price.input
+        + usage.output_tokens * price.output
+        + usage.cache_read_tokens * _or(price.cache_read, price.input)
+        + (usage.cache_write_tokens - hour) * _or(price.cache_write, price.input)
+        + hour * _or(price.cache_write_1h, _or(price.cache_write, price.input))
+    )
+    return (paid / MILLION).quantize(SMALLEST)
+
+
+def ceiling() -> Price:
+    """The price of a model that no table knows, under a budget in money."""
+    return Price(model="*", input=settings.PARLEY_UNKNOWN_INPUT_PRICE, output=settings.PARLEY_UNKNOWN_OUTPUT_PRICE)
+
+
+def price_of(*, provider: str, model: str, tokens: int = 0, on: date | None = None) -> Price | None:
+    """The operator's before ours; of one file the longest name, of that the provider's own, the latest and the highest
+    step that holds."""
+    steps = _steps(settings.PARLEY_PRICES, provider, model, on or date.today())
+    return next((price for price in steps if tokens > price.above or not price.above), None) if steps else None
+
+
+@lru_cache(maxsize=2_000)
+def _steps(written: tuple[Price, ...], provider: str, model: str, day: date) -> tuple[Price, ...]:
+    for table in (written, *shipped()):
+        if fitting := [price for price in table if price.fits(provider=provider, model=model, day=day)]:
+            best = max(map(_rank, fitting))
+            return tuple(sorted((p for p in fitting if _rank(p) == best), key=lambda price: -price.above))
+    return ()
+
+
+def _rank(price: Price) -> tuple[int, bool, bool, date]:
+    """A whole name is longer than a beginning of the same letters."""
+    is_whole = not price.model.endswith("*")
+    return len(price.model.rstrip("*")), is_whole, bool(price.provider), price.since
+
+
+@lru_cache(maxsize=1)
+def shipped() -> tuple[tuple[Price, ...], ...]:
+    return read_prices(OWN), read_prices(SHIPPED)
+
+
+def read_prices(path: Path) -> tuple[Price, ...]:
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+    except OSError as error:
+        raise WrongPrices(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise WrongPrices(f"it is not TOML ({error}); write it as docs/relay.md shows") from None
+    for key in written:
+        if key != "prices":
+            raise WrongPrices(f"it has the key “{key}” at its top; write only [[prices]] there")
+    tables = written.get("prices", [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise WrongPrices("“prices” is no list of tables; write [[prices]] before each")
+    return tuple(_price(table, place) for place, table in enumerate(tables, 1))
+
+
+def _price(table: Mapping[str, Any], place: int) -> Price:
+    known = {field.name for field in fields(Price)}
+    for key, value in table.items():
+        if key not in known:
+            raise WrongPrices(f"price {place} has the key “{key}”, which nobody knows; write some of {sorted(known)}")
+        if not _is_right(key, value):
+            raise WrongPrices(f"price {place} has {key} = {value}; write {EXAMPLES.get(key, DOLLARS)}")
+    if not table.get("model") or "*" in table["model"][:-1]:
+        raise WrongPrices(f'price {place} has no proper model; write model = "name", or model = "beginning*"')
+    amounts: dict[str, Any] = {key: _amount(key, value) for key, value in table.items()}
+    return Price(**amounts)
+
+
+def _amount(key: str, value: Any) -> Any:
+    return Decimal(value) if isinstance(value, int) and key != "above" else value
+
+
+def _is_right(key: str, value: object) -> bool:
+    if key in ("model", "provider"):
+        return isinstance(value, str)
+    if key == "since":  # Python takes a moment for a day, and then cannot compare the two
+        return isinstance(value, date) and not isinstance(value, datetime)
+    if isinstance(value, bool) or not isinstance(value, int if key == "above" else int | Decimal):
+        return False
+    return Decimal(value).is_finite() and value >= 0
+
+
+def _or(price: Decimal | None, otherwise: Decimal) -> Decimal:
+    return otherwise if price is None else price

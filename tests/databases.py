@@ -1,0 +1,130 @@
+"""The databases of tests, and those of their own for the processes that tests start, of the same make.
+
+To make the tables takes seconds, so a run of tests makes them once, whichever of its workers comes first; every
+further database is a copy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from django.conf import settings
+from django.db import connection, transaction
+
+from tests.processes import manage
+
+# Where the workers of one run find what one of them has made.
+FOLDER = "TESTS_OF_ONE_RUN"
+WRITTEN_BY_MIGRATIONS = {"django_content_type", "auth_permission"}
+
+
+@contextmanager
+def folder_of_this_run() -> Iterator[None]:
+    """For the process that starts the workers; they inherit its environment."""
+    with tempfile.TemporaryDirectory(prefix="parley-tables-", ignore_cleanup_errors=True) as folder:
+        os.environ[FOLDER] = folder
+        yield
+
+
+@contextmanager
+def empty_database(folder: Path) -> Iterator[str]:
+    """Its URL."""
+    with _new_database(folder / "parley.sqlite3") as url:
+        yield url
+
+
+@contextmanager
+def ready_database(folder: Path) -> Iterator[str]:
+    """The URL of one with its tables."""
+    with _new_database(folder / "parley.sqlite3", template=_on_server()) as url:
+        if not _on_server():
+            ready_file(folder / "parley.sqlite3")
+        yield url
+
+
+def ready_file(file: Path) -> str:
+    """The URL of a new SQLite file with its tables, whatever the tests run on."""
+    shutil.copyfile(file_with_tables(), file)
+    return f"sqlite:///{file}"
+
+
+@contextmanager
+def _new_database(file: Path, *, template: bool = False) -> Iterator[str]:
+    if not _on_server():
+        yield f"sqlite:///{file}"
+        return
+    like = f' TEMPLATE "{database_with_tables()}"' if template else ""
+    name = f"parley_processes_{secrets.token_hex(4)}"
+    _say(f'CREATE DATABASE "{name}"{like}')
+    yield _with_name(settings.DATABASE_URL, name)
+    _say(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _say(statement: str) -> None:
+    """By a connection of its own each time: a fault may stop the server in between."""
+    with psycopg.connect(settings.DATABASE_URL, autocommit=True) as server:
+        server.execute(statement.encode())
+
+
+def _on_server() -> bool:
+    return bool(settings.DATABASE_URL.startswith("postgres"))
+
+
+def file_with_tables() -> Path:
+    file = _folder() / "tables.sqlite3"
+    with _made_once(file) as made:
+        if not made:
+            _make_tables(f"sqlite:///{file}")
+    return file
+
+
+def database_with_tables() -> str:
+    """Its name on the server."""
+    name = f"parley_tables_{_folder().name.rpartition('-')[2].lower()}"
+    with _made_once(_folder() / name) as made:
+        if not made:
+            _say(f'CREATE DATABASE "{name}"')
+            _make_tables(_with_name(settings.DATABASE_URL, name))
+    return name
+
+
+def empty_tables() -> None:
+    """Those of the tests' own database that have rows: to truncate all takes PostgreSQL ten times as long."""
+    names = connection.introspection.django_table_names(only_existing=True, include_views=False)
+    tables = [connection.ops.quote_name(name) for name in names if name not in WRITTEN_BY_MIGRATIONS]
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in tables))
+        for (table,) in cursor.fetchall():
+            cursor.execute(f"DELETE FROM {table}")
+
+
+def _folder() -> Path:
+    return Path(os.environ[FOLDER])
+
+
+@contextmanager
+def _made_once(what: Path) -> Iterator[bool]:
+    """Whether it has been made; if not, nobody else makes it meanwhile."""
+    done = what.with_suffix(".done")
+    with what.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield done.exists()
+        done.touch()
+
+
+def _make_tables(url: str) -> None:
+    done = manage("migrate", "--verbosity", "0", DATABASE_URL=url, PARLEY_DATA_DIR=str(_folder()))
+    assert done.returncode == 0, done.stderr
+
+
+def _with_name(url: str, name: str) -> str:
+    address, question, query = url.partition("?")
+    return f"{address.rpartition('/')[0]}/{name}{question}{query}"

@@ -1,0 +1,64 @@
+"""REST: what lists serve, and requests that the schema allows and the server takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+
+from history import exporting
+from history.access import permissions
+from history.access.permissions import Purpose
+from history.api.answers import SessionAnswer
+from history.api.schema import schema
+from history.exporting import Selection
+from history.record import recorder
+from tests.history.rest import Api
+from tests.talk import answered, chat_of, said
+
+pytestmark = pytest.mark.django_db
+
+
+def test_lists_serve_metadata_of_sessions_and_request_ids_of_messages(ada: Any) -> None:
+    session = recorder.start_session(owner=ada, metadata={"client_id": "laptop"})
+    recorder.append_many(session, [said("hello"), answered("hi", request_id="req_1")], after=0)
+    api = Api(ada)
+    assert api.get("/sessions")["sessions"][0]["metadata"] == {"client_id": "laptop"}
+    assert api.get(f"/sessions/{session.pk}")["metadata"] == {"client_id": "laptop"}
+    messages = api.get(f"/sessions/{session.pk}/messages")["messages"]
+    assert [message["request_id"] for message in messages] == ["", "req_1"]
+
+
+def test_metadata_of_others_is_hidden_with_the_title(ada: Any, staff: Any) -> None:
+    recorder.start_session(owner=ada, metadata={"note": "private"})
+    staff.user_permissions.set(Permission.objects.filter(codename="view_session"))
+    [listed] = permissions.sessions_for(type(staff).objects.get(pk=staff.pk), Purpose.LIST).select_related("owner")
+    assert SessionAnswer(listed).data["metadata"] == {}
+
+
+def test_before_and_after_together_are_what_lies_between(ada: Any) -> None:
+    session = chat_of(ada, *"abcdefgh")
+
+    def read(query: str) -> tuple[list[int], Any]:
+        page = Api(ada).get(f"/sessions/{session.pk}/messages?{query}")
+        return [message["seq"] for message in page["messages"]], page["after"]
+
+    assert read("after=2&before=6") == ([3, 4, 5], None)
+    assert read("after=2&before=6&limit=2") == ([3, 4], 4)
+    assert read("after=1&before=1") == ([], None)
+
+
+def test_any_format_takes_a_cursor_of_what_has_changed(ada: Any) -> None:
+    session = chat_of(ada, "hello", "hi")
+    export = exporting.begin(ada, Selection(mine=True), "csv", since="start")
+    assert b"hello" in b"".join(export.pieces())
+    recorder.rename(session, title="later")
+    assert Api(ada).call("GET", "/export?since=start&format=csv").status_code == 200
+
+
+def test_the_schema_allows_no_nul_and_no_empty_import() -> None:
+    paths = schema()["paths"]
+    parameters = {parameter["name"]: parameter for parameter in paths["/api/history/tool-calls"]["get"]["parameters"]}
+    assert parameters["tool"]["schema"]["pattern"] == r"^[^\u0000]*$"
+    assert paths["/api/history/import"]["post"]["requestBody"]["required"] is True

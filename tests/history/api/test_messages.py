@@ -1,0 +1,155 @@
+"""REST: messages of a session, in both directions, in the form that programs know."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from history import retention
+from history.db.packing import LONG_TEXT
+from history.entries import SystemInstructionSet, Usage
+from history.models import Blob, Message, Session
+from history.record import recorder
+from project.accounts.models import User
+from tests.history.rest import Api
+from tests.talk import answered, call, chat_of, result, results, said
+from tests.tampering import by_hand
+
+pytestmark = pytest.mark.django_db
+
+
+def numbers(page: Any) -> list[int]:
+    return [message["seq"] for message in page["messages"]]
+
+
+def talk_with_tool(owner: User) -> Session:
+    session = recorder.start_session(owner=owner)
+    usage = Usage(input_tokens=70, output_tokens=7)
+    recorder.append_many(
+        session,
+        [
+            SystemInstructionSet(instruction="Be brief."),
+            said("How busy is it?"),
+            answered("I'll look.", call("c1"), usage=usage),
+            results(result("c1", "3 %", duration=0.5)),
+            answered("Hardly."),
+        ],
+        after=0,
+    )
+    return session
+
+
+def test_a_conversation_has_the_form_that_programs_know(ada: User) -> None:
+    session = talk_with_tool(ada)
+    page = Api(ada).get(f"/sessions/{session.pk}/messages")
+    assert (page["session_id"], page["message_count"], page["version"]) == (str(session.pk), 3, 5)
+    assert [message["role"] for message in page["messages"]] == ["system", "user", "assistant", "assistant"]
+    asking = page["messages"][2]
+    assert (asking["content"], asking["seq"], asking["parent"], asking["kind"]) == ("I'll look.", 3, 2, "model_output")
+    assert (asking["status"], asking["input_tokens"], asking["output_tokens"]) == ("complete", 70, 7)
+    assert asking["metadata"] == {}
+    (asked,) = asking["tool_calls"]
+    assert (asked["id"], asked["tool_name"], asked["arguments"]) == ("c1", "sys_monitor", {"metric": "cpu"})
+    assert (asked["result"], asked["status"], asked["duration"]) == ("3 %", "success", 0.5)
+    assert asked["timestamp"]
+
+
+def test_every_entry_of_the_path_can_be_asked_for(ada: User) -> None:
+    session = talk_with_tool(ada)
+    page = Api(ada).get(f"/sessions/{session.pk}/messages?all=true")
+    assert [message["kind"] for message in page["messages"]] == [
+        "system_instruction_set", "model_input", "model_output", "tool_results", "model_output",
+    ]  # fmt: skip
+
+
+def test_the_newest_twenty_come_first_and_pages_lead_both_ways(ada: User) -> None:
+    session = chat_of(ada, *(f"text {number}" for number in range(1, 61)))
+    api, path = Api(ada), f"/sessions/{session.pk}/messages"
+    newest = api.get(path)
+    assert numbers(newest) == list(range(41, 61))
+    assert (newest["before"], newest["after"]) == (41, None)
+    older = api.get(f"{path}?before=41&limit=5")
+    assert numbers(older) == list(range(36, 41))
+    assert (older["before"], older["after"]) == (36, 40)
+    newer = api.get(f"{path}?after=40&limit=5")
+    assert numbers(newer) == list(range(41, 46))
+    first = api.get(f"{path}?after=0&limit=3")
+    assert (numbers(first), first["before"], first["after"]) == ([1, 2, 3], None, 3)
+    assert numbers(api.get(f"{path}?after=60")) == []
+
+
+def test_a_call_and_its_results_are_on_the_same_page(ada: User) -> None:
+    session = talk_with_tool(ada)
+    page = Api(ada).get(f"/sessions/{session.pk}/messages?all=true&before=5&limit=1")
+    assert numbers(page) == [3, 4]
+
+
+def test_another_branch_is_a_parameter_and_moves_nothing(ada: User) -> None:
+    session = chat_of(ada, "one", "two")
+    recorder.edit(session, seq=1, entry=said("another one"))
+    api, path = Api(ada), f"/sessions/{session.pk}/messages"
+    assert [message["content"] for message in api.get(path)["messages"]] == ["another one"]
+    assert [message["content"] for message in api.get(f"{path}?leaf=2")["messages"]] == ["one", "two"]
+    assert api.refused(f"{path}?leaf=99") == (404, "not_found")
+    session.refresh_from_db()
+    assert api.get(path)["head"] == session.head
+
+
+def test_a_page_costs_the_same_few_queries_however_long_it_is(ada: User, django_assert_max_num_queries: Any) -> None:
+    session = recorder.start_session(owner=ada)
+    for number in range(20):
+        entries = [said(f"{number}?"), answered("", call("c")), results(result("c"))]
+        recorder.append_many(session, entries, after=session.head)
+    api = Api(ada)
+    with django_assert_max_num_queries(9):
+        assert len(api.get(f"/sessions/{session.pk}/messages?limit=60")["messages"]) == 40
+
+
+def test_asking_again_reads_no_message(ada: User, django_assert_max_num_queries: Any) -> None:
+    session = chat_of(ada, "hello", "hello!")
+    api = Api(ada)
+    tag = api.call("GET", f"/sessions/{session.pk}/messages")["ETag"]
+    with django_assert_max_num_queries(4) as context:
+        assert api.call("GET", f"/sessions/{session.pk}/messages", If_None_Match=tag).status_code == 304
+    assert not any("history_message" in query["sql"] for query in context.captured_queries)
+
+
+def test_a_very_long_text_says_so_and_can_be_read_whole(ada: User) -> None:
+    text = "loom " * LONG_TEXT
+    session = chat_of(ada, text)
+    api = Api(ada)
+    (told,) = api.get(f"/sessions/{session.pk}/messages")["messages"]
+    assert (told["is_cut"], len(told["content"])) == (True, LONG_TEXT)
+    whole = api.get(f"/sessions/{session.pk}/messages/1")
+    assert whole["entry"]["parts"] == [{"type": "text", "text": text}]
+    by_hand(Message.blobs.through.objects.filter(message__session=session)).delete()
+    by_hand(Blob.objects.all()).delete()
+    assert api.get(f"/sessions/{session.pk}/messages/1")["entry"] is None
+    for seq in (2, 0, 2**70):
+        assert api.refused(f"/sessions/{session.pk}/messages/{seq}") == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["[" * 5_000 + "]" * 5_000, '{"a": NaN}', '{"a": "\\ud800"}', '{"a": 1', "9" * 5_000, "", '{"a": "\\u0000"}'],
+)
+def test_whatever_a_model_wrote_as_arguments_can_be_sent(ada: User, arguments: str) -> None:
+    session = recorder.start_session(owner=ada)
+    asked = answered("", call("c1", arguments=arguments))
+    recorder.append_many(session, [said("a\0b \ud800"), asked, results(result("c1", "\ud800\0"))], after=0)
+    api = Api(ada)
+    assert api.get(f"/sessions/{session.pk}/messages")["messages"][1]["tool_calls"][0]["tool_name"] == "sys_monitor"
+    assert api.get("/tool-calls")["tool_calls"][0]["is_cut"] == (len(arguments) > 2_000)
+    assert api.get(f"/sessions/{session.pk}/messages/2")["entry"]["parts"]
+
+
+def test_a_text_that_was_dropped_says_when(ada: User, settings: Any) -> None:
+    session = chat_of(ada, "secret", "answer", source="relay")
+    settings.CHAT_HISTORY_BODY_DAYS = 1
+    retention.purge(dry_run=False, now=timezone.now() + timedelta(days=2))
+    page = Api(ada).get(f"/sessions/{session.pk}/messages")
+    assert all(message["dropped_at"] for message in page["messages"])
+    assert "secret" not in str(page)

@@ -1,0 +1,64 @@
+"""S4.37: the surroundings, the history and a resume keep out of each other's way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from history import retention
+from history.context import ContextOptions, entry_view, render_context
+from history.models import Message, Session
+from history.record import recorder
+from history.record.selectors import snapshot
+from tests.history.shell import history
+from tests.talk import answered, call, chat_of, result, results, said
+
+pytestmark = pytest.mark.django_db
+
+
+def told(session: Session, environment: str | None) -> list[dict[str, Any]]:
+    options = ContextOptions(max_turns=None, environment=environment)
+    return [entry_view(entry) for entry in render_context(snapshot(session), options).entries]
+
+
+def conversation(owner: Any) -> Session:
+    session = chat_of(owner, "Why is it slow?")
+    recorder.append_many(session, [answered("", call("a")), results(result("a")), answered("The disk.")], after=1)
+    return session
+
+
+def resumed(session: Session, folder: Path) -> Session:
+    """Exported, gone, and imported again: what is left of it is the file alone."""
+    path = folder / "session.jsonl"
+    history("export", session.pk, "-o", path)
+    retention.erase(session, actor=None, reason="to be resumed")
+    history("import", path, "--owner", session.owner.get_username())
+    return Session.objects.get(pk=session.pk)
+
+
+def test_surroundings_are_put_before_the_history_and_never_into_it(ada: Any, tmp_path: Path) -> None:
+    session = conversation(ada)
+    alone = told(session, None)
+    assert told(session, "It is Monday.")[1:] == alone
+    again = resumed(session, tmp_path)
+    assert told(again, "It is Friday.")[1:] == alone
+    assert told(again, "It is Friday.")[0]["parts"][0]["text"] == "It is Friday."
+    assert not Message.objects.filter(body__contains="It is").exists()
+
+
+def test_a_new_session_begins_the_same_whatever_was_resumed_before(ada: Any, tmp_path: Path) -> None:
+    before = told(chat_of(ada, "Hello"), "It is Monday.")
+    again = resumed(conversation(ada), tmp_path)
+    recorder.append(again, said("And now?"), after=again.head)
+    assert told(chat_of(ada, "Hello"), "It is Monday.") == before
+
+
+def test_a_resumed_session_goes_on_where_it_was_and_nothing_else_moves(ada: Any, tmp_path: Path) -> None:
+    other = conversation(ada)
+    untouched = told(other, None)
+    again = resumed(conversation(ada), tmp_path)
+    recorder.append(again, said("And now?"), after=again.head)
+    assert [entry["origin"] for entry in told(again, None)] == [[1], [2], [3], [4], [5]]
+    assert told(other, None) == untouched

@@ -1,0 +1,147 @@
+"""Background work under real servers: it starts, one process leads, and SIGTERM ends everything in good order."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import time
+from collections import Counter
+from contextlib import AbstractContextManager
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
+
+from tests.processes import Process, clean_environment, free_port, serving, wait_for
+
+pytestmark = pytest.mark.runs_first
+
+# What each server ends with after SIGTERM: uvicorn raises the signal again once it is done.
+ENDS_WITH = {"daphne": {0}, "uvicorn": {0, -signal.SIGTERM}, "granian": {0}}
+PROBE = "tests.project.server.probe:application"
+
+
+class Tracks:
+    """What the jobs of the probe left behind: who did what, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def all(self) -> list[tuple[int, str]]:
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [(int(pid), word) for pid, word in (line.split() for line in lines)]
+
+    def count(self, word: str) -> Counter[int]:
+        return Counter(pid for pid, found in self.all() if found == word)
+
+
+@pytest.fixture
+def tracks(tmp_path: Path) -> Tracks:
+    return Tracks(tmp_path / "tracks")
+
+
+@pytest.fixture
+def probe_environment(environment: dict[str, str], tracks: Tracks) -> dict[str, str]:
+    return clean_environment(**environment, PROBE_TRACKS=str(tracks.path), PROBE_LEASE=secrets.token_hex(8))
+
+
+@pytest.fixture(params=ENDS_WITH)
+def server(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def open_socket(port: int, path: str, *, origin: str = "") -> ClientConnection:
+    return connect(f"ws://127.0.0.1:{port}{path}", origin=Origin(origin or f"http://127.0.0.1:{port}"))
+
+
+def refuses(port: int, path: str, *, origin: str = "") -> None:
+    with pytest.raises(InvalidStatus) as refusal, open_socket(port, path, origin=origin):
+        pass
+    assert refusal.value.response.status_code == 403
+
+
+def end_well(process: Process, server: str) -> None:
+    started = time.monotonic()
+    code = process.end()
+    assert time.monotonic() - started < 10
+    assert code in ENDS_WITH[server], process.output
+    assert "Background work has ended." in process.output
+
+
+@pytest.mark.any_database
+def test_under_every_server_jobs_run_strange_sockets_are_refused_and_sigterm_ends_all_in_good_order(
+    server: str, probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
+) -> None:
+    port = free_port()
+    with serving(server, application=PROBE, port=port, log=tmp_path / "log", environment=probe_environment) as process:
+        wait_for(lambda: sum(tracks.count("tick").values()) > 2, what="the job running")
+        wait_for(lambda: tracks.count("lead"), what="the lease being taken")
+        refuses(port, "/ws/nowhere")
+        refuses(port, "/ws/open", origin="https://evil.example")
+        refuses(port, "/ws/open", origin=f"http://127.0.0.1:{port + 1}")
+        with pytest.raises(HTTPError):
+            urlopen(f"http://127.0.0.1:{port}/accounts/link/very-secret-token/", timeout=5)
+        with open_socket(port, "/ws/open") as socket:
+            assert socket.recv(timeout=5) == "open"
+            end_well(process, server)
+        assert "very-secret-token" not in process.output
+        assert "Traceback" not in process.output
+    # Once when it started, once more at the end; nothing after that.
+    assert sum(tracks.count("goodbye").values()) == 2
+    assert tracks.all()[-1][1] == "goodbye"
+
+
+def test_of_two_processes_exactly_one_leads_and_the_other_follows_when_it_ends(
+    probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
+) -> None:
+    def serve(name: str) -> AbstractContextManager[Process]:
+        log = tmp_path / name
+        return serving("daphne", application=PROBE, port=free_port(), log=log, environment=probe_environment)
+
+    with serve("first") as first:
+        wait_for(lambda: tracks.count("lead"), what="the first leading")
+        with serve("second"):
+            wait_for(lambda: len(tracks.count("tick")) == 2, what="both processes working")
+            time.sleep(1)
+            assert len(tracks.count("lead")) == 1
+            end_well(first, "daphne")
+            wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
+
+
+def test_a_leader_that_is_killed_is_followed_when_its_lease_runs_out(
+    probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
+) -> None:
+    def serve(name: str) -> AbstractContextManager[Process]:
+        log = tmp_path / name
+        return serving("uvicorn", application=PROBE, port=free_port(), log=log, environment=probe_environment)
+
+    with serve("first") as first:
+        wait_for(lambda: tracks.count("lead"), what="the first leading")
+        with serve("second"):
+            first.kill()
+            wait_for(lambda: len(tracks.count("lead")) == 2, what="the second leading")
+
+
+@pytest.mark.any_database
+def test_a_job_that_always_fails_is_logged_once_and_goes_on(
+    probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
+) -> None:
+    fails = {**probe_environment, "PROBE_FAILS": "yes"}
+    with serving("uvicorn", application=PROBE, port=free_port(), log=tmp_path / "log", environment=fails) as process:
+        wait_for(lambda: sum(tracks.count("fail").values()) > 5, what="the job failing several times")
+        assert process.output.count("RuntimeError: this job always fails") == 1
+
+
+@pytest.mark.any_database
+def test_background_off_leaves_alone_what_runs_once_and_still_looks_after_its_own_process(
+    probe_environment: dict[str, str], tracks: Tracks, tmp_path: Path
+) -> None:
+    off = {**probe_environment, "PARLEY_BACKGROUND": "off"}
+    with serving("uvicorn", application=PROBE, port=free_port(), log=tmp_path / "log", environment=off) as process:
+        wait_for(lambda: sum(tracks.count("tick").values()) > 5, what="the job of every process")
+        process.end()
+    assert sum(tracks.count("lead").values()) == 0

@@ -1,0 +1,83 @@
+"""Upgrades from databases of earlier releases, kept in `tests/data/` (made by `scripts/make_release_database.py`)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.processes import ROOT, manage
+
+RELEASES = sorted((ROOT / "tests" / "data").glob("release-*"))
+# Prints what each request was answered with, as one JSON list.
+GET_PAGES = """
+import json
+from django.test import Client
+contents = json.loads({contents!r})
+client = Client(headers={{"host": "localhost"}})
+visitor = Client(headers={{"host": "localhost"}})
+signed_in = client.login(username="ada", password=contents["password"])
+key = {{"authorization": "Bearer " + contents["api_key"]}}
+sessions = contents["sessions"]
+pages = [
+    client.get(f"/s/{{sessions['branches']}}/"),
+    client.get(f"/s/{{sessions['tool_calls']}}/"),
+    visitor.get(f"/shared/{{contents['share_token']}}/"),
+    visitor.get(f"/api/history/sessions/{{sessions['relayed']}}/messages", headers=key),
+]
+print(json.dumps([signed_in, *([page.status_code, page.content.decode()] for page in pages)]))
+"""
+
+
+@pytest.fixture(params=RELEASES, ids=lambda folder: folder.name)
+def release(request: pytest.FixtureRequest) -> Path:
+    folder: Path = request.param
+    return folder
+
+
+@pytest.fixture
+def upgraded(release: Path, tmp_path: Path, empty_database_url: str) -> dict[str, str]:
+    """The environment of a process: a copy of the release's database after `migrate`, with the release's secrets."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for name in ("secret.key", "fingerprint.key"):
+        shutil.copy(release / name, data)
+    load(release, empty_database_url)
+    environment = {"DATABASE_URL": empty_database_url, "PARLEY_DATA_DIR": str(data)}
+    migrated = manage("migrate", **environment)
+    assert migrated.returncode == 0, migrated.stderr
+    return environment
+
+
+def load(release: Path, url: str) -> None:
+    if url.startswith("sqlite"):
+        content = gzip.decompress((release / "parley.sqlite3.gz").read_bytes())
+        Path(url.removeprefix("sqlite:///")).write_bytes(content)
+    else:
+        with psycopg.connect(url) as database:
+            database.execute(gzip.decompress((release / "postgresql.sql.gz").read_bytes()))
+
+
+def test_release_database_after_migrate_is_healthy(upgraded: dict[str, str]) -> None:
+    verified = manage("history", "verify", **upgraded)
+    assert verified.returncode == 0, verified.stdout
+    assert verified.stdout.startswith("Healthy.")
+
+
+def test_release_database_after_migrate_serves_its_sessions(release: Path, upgraded: dict[str, str]) -> None:
+    contents = (release / "contents.json").read_text(encoding="utf-8")
+    printed = manage("shell", "-c", GET_PAGES.format(contents=contents), **upgraded)
+    assert printed.returncode == 0, printed.stderr
+    signed_in, *pages = json.loads(printed.stdout.splitlines()[-1])
+    assert signed_in
+    assert [status for status, _ in pages] == [200, 200, 200, 200]
+    branches, tool_calls, shared, over_rest = (text for _, text in pages)
+    assert "And a hostel?" in branches
+    assert "Unknown metric: fan" in tool_calls
+    assert "In the old town." in shared
+    assert "List the files." in over_rest
+    assert "AKIA" not in over_rest

@@ -1,0 +1,146 @@
+"""However often the digester is killed while an older call is under way: nothing doubled, nothing back, every end."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from history.models import Exchange, Message, Session
+from history.record import exchanges
+from relay.digest import digester
+from relay.gateway.journal.records import Lost, head_of
+from relay.models import JournalPosition
+from tests.relay.digest.programs import Chat
+from tests.relay.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
+from tests.tampering import by_hand
+
+pytestmark = pytest.mark.django_db
+
+CHAT = "openai-chat"
+
+
+def hello(text: str = "hello") -> dict[str, object]:
+    return {"model": "m", "messages": [{"role": "user", "content": text}], "stream": True}
+
+
+def counts() -> tuple[int, int, int]:
+    return Exchange.objects.count(), Session.objects.count(), Message.objects.count()
+
+
+def killed_twice(relay: Relay) -> None:
+    """With something to file in between, so that each of them has kept a position of its own."""
+    for life in range(2):
+        relay.reborn()
+        relay.digest()
+        relay.ask(CHAT, hello(f"life {life}"), said("still here"))
+
+
+def lose_three_calls(relay: Relay) -> None:
+    relay.journal._write((head_of(Lost(at=time.time(), calls=3, lost_bytes=10, why="full")), b""))
+
+
+class TestWhatIsDone:
+    @pytest.fixture(autouse=True)
+    def _an_older_call(self, relay: Relay) -> None:
+        relay.send(CHAT, hello("open all the time"))
+
+    def test_tries_that_became_one_exchange_stay_one_however_much_came_after_them(self, relay: Relay) -> None:
+        talk = Chat(relay)
+        relay.fail(talk.send("again"), 500, b"{}")
+        relay.digest()
+        relay.answer(talk.send(headers={"x-stainless-retry-count": "1"}), said("Done."))
+        relay.digest()
+        killed_twice(relay)
+        relay.reborn()
+        before = counts()
+        relay.digest()
+        assert counts() == before == (4, 4, 9)
+
+    def test_what_its_owner_erased_does_not_come_back(self, relay: Relay) -> None:
+        relay.ask(CHAT, hello("erase me"), said("gladly"))
+        erase("erase me")
+        killed_twice(relay)
+        relay.reborn()
+        relay.digest()
+        assert "erase me" not in [session.title for session in sessions()]
+
+    def test_what_its_owner_erased_under_way_does_not_come_back_either(self, relay: Relay) -> None:
+        gone = relay.send(CHAT, hello("erase me"))
+        relay.digest()
+        erase("erase me")
+        relay.reborn()
+        relay.answer(gone, said("too late"))
+        relay.digest()
+        assert [session.title for session in sessions()] == ["open all the time"]
+
+    def test_what_the_journal_lost_is_counted_once(self, relay: Relay) -> None:
+        lose_three_calls(relay)
+        relay.digest()
+        killed_twice(relay)
+        assert JournalPosition.objects.get().lost_calls == 3
+
+    def test_what_is_kept_of_it_does_not_grow_with_what_is_done(self, relay: Relay) -> None:
+        relay.ask(CHAT, hello(), said("ok"))
+        before = len(str(JournalPosition.objects.get().position))
+        for number in range(20):
+            relay.ask(CHAT, hello(f"{number}"), said("ok"))
+        assert len(str(JournalPosition.objects.get().position)) <= before + 10
+
+
+class TestWhatIsUnderWay:
+    def test_a_life_that_ends_while_it_reads_again_costs_no_answer(
+        self, relay: Relay, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        relay.send(CHAT, hello("open all the time"))
+        lose_three_calls(relay)
+        late = relay.send(CHAT, hello("late"))
+        relay.digest()
+        monkeypatch.setattr(digester, "MOST_RECORDS", 1)
+        lose_three_calls(relay)
+        relay.reborn()
+        relay.digester.step()
+        relay.reborn()
+        relay.answer(late, said("here I am"))
+        relay.digest()
+        assert exchange_of(late).end_reason == "done"
+        assert JournalPosition.objects.get().lost_calls == 6
+
+    def test_a_call_that_was_swept_has_the_end_that_the_journal_tells(self, relay: Relay) -> None:
+        exchange = relay.send(CHAT, hello())
+        relay.digest()
+        Exchange.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
+        assert exchanges.sweep() == 1
+        relay.reborn()
+        relay.answer(exchange, said("Hi"))
+        relay.digest()
+        assert exchange_of(exchange).end_reason == "done"
+        assert path_of(sessions()[0]) == ["u:hello", "a:Hi"]
+
+    def test_a_request_that_was_read_and_not_filed_is_filed_by_the_next_one(self, relay: Relay) -> None:
+        waits = relay.send(CHAT, hello("waits"))
+        relay.digester._waiting.patience = 60
+        relay.digester.step()
+        lose_three_calls(relay)
+        relay.digester.step()
+        assert not Exchange.objects.exists()
+        relay.reborn()
+        relay.answer(waits, said("no more"))
+        relay.digest()
+        assert path_of(sessions()[0]) == ["u:waits", "a:no more"]
+
+    def test_a_position_of_the_release_before_is_understood(self, relay: Relay) -> None:
+        filed = relay.send(CHAT, hello("filed"))
+        done = relay.ask(CHAT, hello("done"), said("1"))
+        gone = relay.ask(CHAT, hello("done and gone"), said("2"))
+        by_hand(Exchange.objects.filter(pk=gone)).delete()
+        row = JournalPosition.objects.get()
+        row.position = {"from": row.position["from"], "to": row.position["to"], "done": [gone.hex]}
+        row.save()
+        relay.reborn()
+        relay.answer(filed, said("3"))
+        relay.digest()
+        assert {row.pk: row.end_reason for row in Exchange.objects.all()} == {filed: "done", done: "done"}
+        assert Message.objects.count() == 6

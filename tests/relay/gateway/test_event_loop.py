@@ -1,0 +1,112 @@
+"""Replies of more than 64 KB are not parsed on the event loop, whoever reads them: other callers would wait."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from history.access import keys
+from history.dialects import json_access, streaming
+from project.accounts.models import User
+from relay.gateway.references import issued_ids, ownership
+from relay.models import IssuedId
+from relay.providers import registry
+from relay.runtime.parsing import LARGE
+from tests.processes import wait_for
+from tests.relay.digest.relayed import half_bytes, said
+from tests.relay.gateway.asking import CALLS, asking
+from tests.relay.gateway.at_bare import speaking
+from tests.relay.gateway.bare import Bare, stream, whole
+from tests.relay.gateway.relayed import Relay
+
+ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
+LONG = "One two three. " * 20_000
+
+
+@pytest.fixture
+def providers(bare: Bare) -> registry.Router:
+    return speaking(bare, ANTHROPIC)
+
+
+class Threads:
+    """Where texts were parsed: the relay's event loop runs in the thread called "relay"."""
+
+    def __init__(self) -> None:
+        self.on_the_loop: list[int] = []
+        self.elsewhere: list[int] = []
+
+    def note(self, size: int) -> None:
+        here = self.on_the_loop if threading.current_thread().name == "relay" else self.elsewhere
+        here.append(size)
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
+    noted, parsed, decode = Threads(), json_access.parsed, issued_ids.Names._read
+
+    def note_event(text: str) -> object:
+        noted.note(len(text))
+        return parsed(text)
+
+    def note_line(names: issued_ids.Names, line: bytes) -> None:
+        noted.note(len(line))
+        decode(names, line)
+
+    monkeypatch.setattr(streaming, "parsed", note_event)
+    monkeypatch.setattr(issued_ids.Names, "_read", note_line)
+    return noted
+
+
+def ask(relay: Relay, dialect: str, secret: str) -> None:
+    path, body = CALLS[dialect]
+    with asking(relay, path, json.dumps(body).encode(), headers={"x-api-key": secret}) as answered:
+        answered.read()
+    relay.ended()
+
+
+@pytest.mark.parametrize("dialect", [ANTHROPIC, CHAT, RESPONSES, GEMINI])
+def test_a_reply_that_breaks_off_is_counted_beside_the_loop(
+    relay: Relay, ada: User, bare: Bare, threads: Threads, dialect: str
+) -> None:
+    speaking(bare, dialect)
+    limited = keys.create(name="limited", owner=ada, recording="full", tokens_per_day=10**9)
+    bare.says.append(stream(half_bytes(dialect, said(LONG, usage=None)), ends=False))
+    ask(relay, dialect, limited.secret)
+    [ended] = relay.ended()
+    assert ended.usage_hint["output_tokens"] > 10_000
+    assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+def test_the_names_in_a_long_line_are_read_beside_the_loop(
+    relay: Relay, key: str, bare: Bare, threads: Threads, is_stream: bool
+) -> None:
+    speaking(bare, RESPONSES)
+    item: dict[str, Any] = {"id": "ig_1", "type": "image_generation_call", "result": "x" * 300_000}
+    done = {"type": "response.output_item.done", "item": item}
+    reply = {"id": "resp_1", "object": "response", "status": "completed", "output": [item]}
+    events = [{"type": "response.created", "response": {"id": "resp_1"}}, done]
+    events += [{"type": "response.completed", "response": reply | {"output": []}}]
+    lines = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode() for event in events]
+    bare.says.append(stream(*lines) if is_stream else whole(json.dumps(reply).encode()))
+    ask(relay, RESPONSES, key)
+    wait_for(lambda: issued() == {"resp_1", "ig_1"}, seconds=5, what="both names")
+    assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
+
+
+@pytest.mark.parametrize("dialect", [CHAT, GEMINI])
+def test_a_long_event_is_translated_beside_the_loop(
+    relay: Relay, key: str, bare: Bare, threads: Threads, dialect: str
+) -> None:
+    speaking(bare, dialect)
+    bare.says.append(stream(half_bytes(dialect, said(LONG, usage=None)), ends=False))
+    ask(relay, ANTHROPIC, key)
+    assert (max(threads.on_the_loop, default=0) <= LARGE, max(threads.elsewhere) > LARGE) == (True, True)
+
+
+def issued() -> set[str]:
+    ownership.write_issued()
+    return set(IssuedId.objects.values_list("name", flat=True))

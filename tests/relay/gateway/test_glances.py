@@ -1,0 +1,70 @@
+"""What the relay reads of a call and of its reply without parsing them: a few fields, and the edges."""
+
+import json
+
+import pytest
+
+from history.dialects import DIALECTS
+from relay.gateway.call import bodies, body_peek
+from relay.gateway.limits.reply_usage import name_in, usage_in
+from relay.gateway.upstream.reply_edges import EDGE_BYTES, Edges
+
+pytestmark = pytest.mark.any_database
+
+LONG = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "word " * 1000}], "tools": [{"a": 1}]}
+
+
+def test_a_glance_shows_what_carrying_needs_and_leaves_the_conversation_unread() -> None:
+    assert bodies.glanced_at(json.dumps(LONG).encode()) == {"model": "m", "stream": True}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_so_does_the_glance_that_looks_for_references(dialect: str) -> None:
+    asked, refers = body_peek.glanced_at(json.dumps({**LONG, "input": [], "contents": []}).encode(), dialect)
+    assert {"messages", "input", "contents"}.isdisjoint(asked)
+    assert (asked["model"], refers) == ("m", [])
+
+
+@pytest.mark.parametrize("odd", [b'"temperature":NaN', b'"user":"\\ud800"', b'"model":"x"'])
+def test_what_only_a_lenient_parser_reads_is_read_all_the_same(odd: bytes) -> None:
+    assert bodies.glanced_at(b"{" + odd + b',"model":"m"}')["model"] == "m"
+
+
+@pytest.mark.parametrize("broken", [b"", b"[1]", b'"text"', b'{"model":"m"', b"\xff\xfe", b"[" * 5000])
+def test_what_is_no_object_shows_nothing(broken: bytes) -> None:
+    assert bodies.glanced_at(broken) == {}
+
+
+@pytest.mark.parametrize("size", [10, 1000, 100_000])
+def test_the_edges_of_a_reply_are_kept_however_it_is_cut_into_pieces(size: int) -> None:
+    said = bytes(number % 251 for number in range(5 * EDGE_BYTES))
+    edges = Edges()
+    for start in range(0, len(said), size):
+        edges.add(said[start : start + size])
+    assert (edges.head, edges.tail) == (said[:EDGE_BYTES], said[-EDGE_BYTES:])
+
+
+def test_the_last_count_of_a_reply_is_the_one_that_holds() -> None:
+    said = (
+        b'{"usage": {"prompt_tokens": 1}} "usage": null, "usage" : {"prompt_tokens": 7, "completion_tokens": 2}, \xe4'
+    )
+    usage = usage_in("openai-chat", said, said)
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (7, 2)
+
+
+def test_a_reply_without_a_count_has_none() -> None:
+    assert usage_in("openai-chat", b'{"usage": [1]}', b'{"usage": {"prompt_') is None
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        (b'data: {"type":"response.created","response":{"id":"resp_1-a","object":"response"}}', "resp_1-a"),
+        (b'{"id" : "resp_2", "previous_response_id": "resp_1"}', "resp_2"),
+        (b'{"id": "chatcmpl-1"}', ""),
+        (b'{"id": "resp_', ""),
+    ],
+)
+def test_the_name_of_a_reply_stands_at_its_beginning(head: bytes, name: str) -> None:
+    assert name_in(head) == name

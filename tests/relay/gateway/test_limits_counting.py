@@ -1,0 +1,175 @@
+"""What counts for a key with limits: what a reply says, wherever it says it, and what came where it does not."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from history.models import Message
+from project.accounts.models import User
+from relay.digest.digester import Digester
+from relay.gateway.limits import usage_counters
+from relay.models import KeyUse
+from relay.providers import registry
+from relay.usage.prices import Price
+from tests.processes import wait_for
+from tests.relay.gateway.asking import HI, ask, asking
+from tests.relay.gateway.at_bare import speaking
+from tests.relay.gateway.bare import Bare, stream, whole
+from tests.relay.gateway.relayed import Relay
+from tests.relay.gateway.test_limits import key_with
+
+pytestmark = pytest.mark.any_database
+
+ANTHROPIC, CHAT, GEMINI = "anthropic-messages", "openai-chat", "gemini-generate"
+A_DOLLAR_EACH = Price(model="mod*", input=Decimal(1_000_000), output=Decimal(1_000_000))
+STREAMED_HI = json.dumps({**HI, "stream": True}).encode()
+
+
+@pytest.fixture
+def providers(bare: Bare) -> registry.Router:
+    return speaking(bare, ANTHROPIC)
+
+
+def used(relay: Relay, key: str) -> tuple[int, int]:
+    """Tokens and dollars of today."""
+    day = ask(relay, "/v1/me", method="GET", x_api_key=key).json["use"]["day"]
+    return day["tokens"], day["cost"]
+
+
+# Calls that are only passed on.
+
+PASSED: list[tuple[str, str, Any, int]] = [
+    (CHAT, "/v1/embeddings", {"data": [], "usage": {"prompt_tokens": 7, "total_tokens": 7}}, 7),
+    (CHAT, "/v1/embeddings", {"usage": {"total_tokens": 7}, "data": [{"embedding": [0.1] * 9_000}]}, 7),
+    (CHAT, "/v1/images/generations", {"data": [], "usage": {"input_tokens": 5, "output_tokens": 20}}, 25),
+    (CHAT, "/v1/audio/transcriptions", {"text": "", "usage": {"input_tokens": 14, "output_tokens": 4}}, 18),
+    (CHAT, "/v1/audio/transcriptions", {"text": "hi", "usage": {"type": "duration", "seconds": 9}}, 0),
+    (CHAT, "/v1/moderations", {"results": []}, 0),
+    (GEMINI, "/v1beta/models/model:embedContent", {"embedding": {}, "usageMetadata": {"promptTokenCount": 6}}, 6),
+]
+
+
+@pytest.mark.parametrize(("dialect", "path", "reply", "tokens"), PASSED)
+def test_what_is_only_passed_on_counts_as_its_reply_says(
+    relay: Relay, ada: User, bare: Bare, settings: Any, dialect: str, path: str, reply: Any, tokens: int
+) -> None:
+    settings.PARLEY_PRICES = (A_DOLLAR_EACH,)
+    speaking(bare, dialect)
+    key = key_with(ada, tokens_per_day=1_000)
+    bare.says.append(whole(json.dumps(reply).encode()))
+    assert ask(relay, path, {"model": "model", "input": "x"}, x_api_key=key).json == reply
+    wait_for(lambda: used(relay, key) == (tokens, tokens), seconds=5, what="the count")
+    assert relay.accepted() == []
+
+
+def test_a_key_is_over_its_limit_by_embeddings_alone(relay: Relay, ada: User, bare: Bare) -> None:
+    speaking(bare, CHAT)
+    key = key_with(ada, tokens_per_day=10)
+    bare.says.append(whole(b'{"data":[],"usage":{"prompt_tokens":10,"total_tokens":10}}'))
+    assert ask(relay, "/v1/embeddings", {"model": "model", "input": "x"}, x_api_key=key).status == 200
+    wait_for(lambda: used(relay, key)[0] == 10, seconds=5, what="the count")
+    assert ask(relay, "/v1/embeddings", {"model": "model", "input": "x"}, x_api_key=key).status == 429
+
+
+def test_what_is_fetched_again_is_not_counted_again(relay: Relay, ada: User, bare: Bare) -> None:
+    speaking(bare, CHAT, paths=("GET /v1/responses/*",))
+    key = key_with(ada, tokens_per_day=10)
+    bare.says.append(whole(b'{"id":"resp_1","usage":{"input_tokens":9,"output_tokens":9}}'))
+    assert ask(relay, "/v1/responses/resp_1", method="GET", x_api_key=key).status == 200
+    usage_counters.sync()
+    assert used(relay, key) == (0, 0)
+
+
+# Streams that break off.
+
+
+def event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()
+
+
+def text(words: str) -> bytes:
+    return event("content_block_delta", index=0, delta={"type": "text_delta", "text": words})
+
+
+BEGUN = event("message_start", message={"id": "m", "usage": {"input_tokens": 10, "output_tokens": 1}}) + event(
+    "content_block_start", index=0, content_block={"type": "text", "text": ""}
+)
+
+
+@pytest.mark.parametrize("pieces", [[text("word " * 2_000)] * 5, [text("word ")] * 10_000, [text("word " * 10_000)]])
+def test_a_stream_that_is_left_counts_the_text_that_came(
+    relay: Relay, ada: User, bare: Bare, pieces: list[bytes]
+) -> None:
+    key = key_with(ada, tokens_per_day=1_000_000)
+    said = b"".join((BEGUN, *pieces))
+    bare.says.append(stream(said, 20.0))
+    with asking(relay, "/v1/messages", STREAMED_HI, headers={"x-api-key": key}) as left:
+        left.response.read(len(said))
+    hint = relay.ended()[0].usage_hint
+    assert (hint["source"], hint["input_tokens"]) == ("partial", 10)
+    # In one piece that is larger than what is kept of a reply, only its size is known.
+    assert (8_000 if len(pieces) > 1 else 1_000) < hint["output_tokens"] < 13_000
+    wait_for(lambda: used(relay, key)[0] == 10 + hint["output_tokens"], seconds=5, what="the count")
+
+
+def test_a_stream_that_says_how_much_it_was_counts_that(relay: Relay, ada: User, bare: Bare) -> None:
+    key = key_with(ada, tokens_per_day=1_000_000)
+    end = event("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 3})
+    bare.says.append(stream(BEGUN, text('"message_delta" ' * 500), end, event("message_stop")))
+    ask(relay, "/v1/messages", STREAMED_HI, x_api_key=key)
+    hint = relay.ended()[0].usage_hint
+    assert (hint["source"], hint["output_tokens"]) == ("provider", 3)
+
+
+# Replies that say nothing.
+
+PIECE = {"id": "c", "object": "chat.completion.chunk", "model": "model"}
+UNCOUNTED = stream(
+    *[b"data: %s\n\n" % json.dumps({**PIECE, "choices": [{"index": 0, "delta": {"content": "a "}}]}).encode()] * 100,
+    b"data: %s\n\n" % json.dumps({**PIECE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode(),
+    b"data: [DONE]\n\n",
+)
+
+
+@pytest.mark.parametrize("wants_stream", [True, False])
+def test_a_translated_reply_is_estimated_by_what_the_upstream_sent(
+    relay: Relay, ada: User, bare: Bare, wants_stream: bool
+) -> None:
+    speaking(bare, CHAT)
+    key = key_with(ada, tokens_per_day=1_000_000)
+    bare.says.append(UNCOUNTED)
+    assert ask(relay, "/v1/messages", {**HI, "stream": wants_stream}, x_api_key=key).status == 200
+    hint = relay.ended()[0].usage_hint
+    assert hint["source"] == "estimated"
+    assert 100 < hint["output_tokens"] < 400
+
+
+def test_whoever_digests_it_estimates_it_alike(relay: Relay, ada: User, bare: Bare) -> None:
+    speaking(bare, CHAT)
+    bare.says.append(UNCOUNTED)
+    assert ask(relay, "/v1/messages", HI, x_api_key=key_with(ada)).status == 200
+    relay.ended()
+    Digester(relay.journal.folder, name="test", patience=0).step()
+    assert Message.objects.get(kind="model_output").usage_source == "estimated"
+    assert 100 < KeyUse.objects.get().tokens < 400
+
+
+# Counts that fail.
+
+
+def test_a_count_that_fails_costs_neither_the_reply_nor_its_end(
+    relay: Relay, ada: User, bare: Bare, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.PARLEY_PRICES = (Price(model="model", input=Decimal("Infinity")),)
+    key = key_with(ada, tokens_per_day=1_000_000)
+    reply = b'{"usage":{"input_tokens":3,"output_tokens":2}}'
+    bare.says.append(whole(reply))
+    answered = ask(relay, "/v1/messages", HI, x_api_key=key)
+    assert (answered.status, answered.body, answered.is_cut) == (200, reply, False)
+    (ended,) = relay.ended()
+    assert (ended.reason, ended.usage_hint["input_tokens"]) == ("done", 3)
+    assert "cannot be counted" in caplog.text

@@ -1,0 +1,132 @@
+"""The relay under every server, as a process of its own: whole, streamed, cut by the upstream, left by the caller.
+
+And the MCP server beside it in the same process, for the official client.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from relay.gateway.journal.records import Ended
+from relay.gateway.journal.writer import read
+from tests.databases import ready_file
+from tests.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
+from tests.relay.mcp_server.asking import names, told
+from tests.vendors import KEYS, Vendors, says
+
+pytestmark = pytest.mark.runs_first
+
+BODY = {"model": "claude-x", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+HOLDER = """
+from history.access import keys
+from project.accounts.models import User
+ada = User.objects.create_user("ada")
+print(keys.create(name="k", owner=ada, recording="full", scopes=["relay", "read", "write"]).secret)
+"""
+
+
+def post(port: int, body: dict[str, object], key: str, *, only: int | None = None) -> tuple[bytes, bool]:
+    """What came, and whether it was cut."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"anthropic-version": "2023-06-01", "content-type": "application/json"}
+    connection.request("POST", f"/v1/messages?key={key}", json.dumps(body), headers)
+    try:
+        return connection.getresponse().read(only), False
+    except http.client.IncompleteRead as error:
+        return error.partial, True
+    finally:
+        connection.close()
+
+
+def reasons(folder: Path) -> list[str]:
+    return [record.reason for _, record in read(folder / "journal") if isinstance(record, Ended)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A database with Ada's key in it, to be copied; the key."""
+    folder = tmp_path_factory.mktemp("made")
+    variables = {"PARLEY_DATA_DIR": str(folder), "DATABASE_URL": ready_file(folder / "parley.sqlite3")}
+    return folder, manage("shell", "--no-imports", "--command", HOLDER, **variables).stdout.strip()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_relay_carries_and_mcp_answers_under_every_server(
+    server: str, made: tuple[Path, str], vendors: Vendors, tmp_path: Path
+) -> None:
+    folder, key = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    variables = {
+        "PARLEY_DATA_DIR": str(tmp_path),
+        "DATABASE_URL": f"sqlite:///{tmp_path}/parley.sqlite3",
+        "ANTHROPIC_BASE_URL": vendors.url,
+        "ANTHROPIC_API_KEY": KEYS["anthropic"],
+        "PARLEY_BACKGROUND": "off",
+    }
+    port = free_port()
+    environment = clean_environment(**variables)
+    with serving(
+        server, application="project.asgi:application", port=port, log=tmp_path / "log", environment=environment
+    ) as process:
+        assert json.loads(post(port, BODY, key)[0])["content"][0]["text"] == "Hello."
+        assert post(port, {**BODY, "stream": True}, key)[0].endswith(b'{"type":"message_stop"}\n\n')
+        vendors.plays("anthropic-messages", replace(says("Hel", "lo."), cut_at=300))
+        cut, is_cut = post(port, {**BODY, "stream": True}, key)
+        assert (len(cut), is_cut) == (300, True)
+        vendors.plays("anthropic-messages", replace(says(*["word "] * 60), delay=0.1))
+        post(port, {**BODY, "stream": True}, key, only=100)
+        assert vendors.requests[-1].left.wait(15)
+        url = f"http://127.0.0.1:{port}"
+        assert len(names(url, key)) == 4
+        told(url, key, "append_note", text="Quokkas are small.")
+        assert "Notes: k" in told(url, key, "search_history", query="quokkas")
+        wait_for(lambda: len(reasons(tmp_path)) == 4, seconds=15, what="the journal")
+        process.end()
+    assert reasons(tmp_path) == ["done", "done", "upstream_cut", "client_gone"]
+    assert key not in process.output
+    assert "Traceback" not in process.output
+
+
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("seconds", [20, 1])
+def test_streams_may_end_after_sigterm_for_a_bounded_time(
+    server: str, seconds: int, made: tuple[Path, str], vendors: Vendors, tmp_path: Path
+) -> None:
+    folder, key = made
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    environment = clean_environment(
+        PARLEY_DATA_DIR=str(tmp_path),
+        DATABASE_URL=f"sqlite:///{tmp_path}/parley.sqlite3",
+        ANTHROPIC_BASE_URL=vendors.url,
+        ANTHROPIC_API_KEY=KEYS["anthropic"],
+        PARLEY_BACKGROUND="off",
+        PARLEY_RELAY_STOP_SECONDS=str(seconds),
+    )
+    port, log = free_port(), tmp_path / "log"
+    vendors.plays("anthropic-messages", replace(says(*["word "] * 40), delay=0.1))
+    with serving(
+        server, application="project.asgi:application", port=port, log=log, environment=environment
+    ) as process:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        body = json.dumps({**BODY, "stream": True})
+        connection.request("POST", f"/v1/messages?key={key}", body, {"anthropic-version": "2023-06-01"})
+        stream = connection.getresponse()
+        beginning = stream.read(100)
+        process.popen.send_signal(signal.SIGTERM)
+        if seconds > 1:
+            wait_for(lambda: json.loads(post(port, BODY, key)[0])["type"] == "error", seconds=10, what="a refusal")
+        try:
+            rest, is_cut = stream.read(), False
+        except (http.client.IncompleteRead, ConnectionError):
+            rest, is_cut = b"", True
+        assert process.popen.wait(20) in (0, -signal.SIGTERM)
+        assert is_cut == (seconds == 1)
+        assert is_cut or (beginning + rest).endswith(b'{"type":"message_stop"}\n\n')
+    assert reasons(tmp_path)[0] == ("stopped" if is_cut else "done")

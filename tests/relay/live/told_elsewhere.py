@@ -1,0 +1,28 @@
+"""`python -m tests.relay.live.told_elsewhere SESSION LEAF`: the hash of what a model would be told by this process."""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from uuid import UUID
+
+import django
+
+
+def main(session_id: UUID, leaf: int) -> None:
+    from history.context import context_to_bytes
+    from relay.agents.requests import render_call
+    from relay.agents.settings import find_agent
+    from relay.providers.base import Route
+    from relay.providers.scripted import ScriptedProvider
+    from tests.relay.agents.compressing import SMALL
+
+    provider = ScriptedProvider("Nobody asks.", models=SMALL)
+    route = Route(provider=provider, model=provider.models[0])
+    made = render_call(session_id, leaf=leaf, agent=find_agent(""), role="executor", route=route, client={})
+    sys.stdout.write(sha256(context_to_bytes(made.context)).hexdigest())
+
+
+if __name__ == "__main__":
+    django.setup()
+    main(UUID(sys.argv[1]), int(sys.argv[2]))

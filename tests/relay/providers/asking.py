@@ -1,0 +1,64 @@
+"""A question to a provider and what came back, for tests."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from history.answers.assembly import Assembler
+from history.answers.events import Event
+from history.context import Context
+from history.context.entries import ContextEntry, Role
+from history.dialects import CallOptions
+from history.entries import ModelOutput, Part, Text, ToolDefinition, ToolRequest, ToolResult
+from relay.errors import ProviderError
+from relay.providers.base import CallNotes, Provider
+
+CPU = ToolDefinition(name="cpu", description="Load", parameters={"type": "object", "properties": {}})
+DISK = ToolDefinition(name="disk", description="Space", parameters={"type": "object", "properties": {}})
+
+
+def user(text: str) -> ContextEntry:
+    return ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=text),), origin=(1,))
+
+
+def answered(*parts: Part) -> ContextEntry:
+    return ContextEntry(role=Role.MODEL_OUTPUT, parts=parts, origin=(2,))
+
+
+def results(*calls: ToolRequest) -> ContextEntry:
+    given = tuple(ToolResult(call_id=call.call_id, name=call.name, parts=(Text(text="42"),)) for call in calls)
+    return ContextEntry(role=Role.TOOL_RESULT, results=given, origin=(3,))
+
+
+def context(*entries: ContextEntry, tools: tuple[ToolDefinition, ...] = ()) -> Context:
+    return Context(entries=entries or (user("Hello?"),), system="Be brief.", tools=tools)
+
+
+@dataclass
+class Asked:
+    """What one call gave: its events, its error if there was one, what was noted."""
+
+    events: list[Event] = field(default_factory=list)
+    error: ProviderError | None = None
+    notes: CallNotes = field(default_factory=CallNotes)
+
+    @property
+    def output(self) -> ModelOutput:
+        return Assembler().feed_all(self.events).output()
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.output.parts if isinstance(part, Text))
+
+
+async def ask(provider: Provider, told: Context | None = None, **options: object) -> Asked:
+    asked = Asked()
+    wanted = CallOptions(**{"model": "model", "max_tokens": 100, **options})  # type: ignore[arg-type]
+    try:
+        async with aclosing(provider.call(told or context(), wanted, notes=asked.notes)) as events:
+            async for event in events:
+                asked.events.append(event)
+    except ProviderError as error:
+        asked.error = error
+    return asked
