@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures of the README, taken from a real server with a conversation that anybody may see.
+"""Screenshots for the README (`make screenshots`), taken from a real server with invented conversations.
 
 Needs what the browser tests need: Chromium, and for Chinese titles a font with Chinese characters.
 """
@@ -34,23 +34,35 @@ iostat -x 1 5 | awk 'NR>6 {print $1, $NF}'
 """
 
 
+CODE = "for attempt in range(5):\n    if charge(order):\n        break\n    sleep(2**attempt)\n"
+DONE = """Done. The delay is capped at 30 seconds and the loop stops after ten minutes instead of five attempts.
+
+```python
+for delay in capped(backoff(base=2), limit=30):
+    if charge(order) or clock() > deadline:
+        break
+    sleep(delay)
+```
+"""
+
+
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="parley-pictures-") as folder:
         os.environ |= {"PARLEY_DATA_DIR": folder, "PORT": PORT, "DATABASE_URL": "", "REDIS_URL": ""}
         subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, check=True)
-        address = _fill()
+        addresses = _fill()
         server = subprocess.Popen([sys.executable, "manage.py", "serve"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:
             link = _link_in(server)
-            _take(link, address)
+            _take(link, addresses)
         finally:
             server.terminate()
             server.wait(20)
     return 0
 
 
-def _fill() -> str:
-    """Some conversations of the first user, and the address of the one to show."""
+def _fill() -> dict[str, str]:
+    """Create the conversations of the first user; return the address for each picture."""
     sys.path.insert(0, str(ROOT))
     os.environ["DJANGO_SETTINGS_MODULE"] = "project.settings"
     import django
@@ -67,8 +79,9 @@ def _fill() -> str:
     now = timezone.now()
     others = [
         ("季度报告的要点整理", 1, ""),
-        ("Refactor the payment retry loop", 0, "Claude Code"),
         ("Trip to Hangzhou", 1, ""),
+        ("Clear the build cache every night?", 2, ""),
+        ("Cache keys for the build of the docs", 4, ""),
     ]
     for title, days, client in others:
         source = "relay" if client else "chat"
@@ -102,7 +115,26 @@ def _fill() -> str:
         ],
         after=0,
     )
-    return f"/s/{session.pk}/"
+    recorded = recorder.start_session(
+        owner=owner, title="Refactor the payment retry loop", client="Claude Code", source="relay"
+    )
+    read = ToolRequest(call_id="r", name="Read", arguments='{"file_path": "payments/retry.py"}')
+    test = ToolRequest(call_id="t", name="Bash", arguments='{"command": "pytest tests/payments -q"}')
+    recorder.append_many(
+        recorded,
+        [
+            ModelInput(parts=(Text(text="The retry loop gives up too early. Refactor it and keep the tests green."),)),
+            spoken(parts=(Text(text="I read the loop first."), read), duration=1.1),
+            ToolResults(results=(ToolResult(call_id="r", name="Read", parts=(Text(text=CODE),), duration=0.1),)),
+            spoken(
+                parts=(Text(text="The delay grows without a limit. I cap it and run the tests."), test), duration=2.3
+            ),
+            ToolResults(results=(ToolResult(call_id="t", name="Bash", parts=(Text(text="31 passed"),), duration=4.2),)),
+            spoken(parts=(Text(text=DONE),), usage=Usage(input_tokens=6_210, output_tokens=404), duration=3.4),
+        ],
+        after=0,
+    )
+    return {"chat": f"/s/{session.pk}/", "recorded": f"/s/{recorded.pk}/", "search": "/history/?q=build+cache"}
 
 
 def _link_in(server: subprocess.Popen[str]) -> str:
@@ -115,8 +147,14 @@ def _link_in(server: subprocess.Popen[str]) -> str:
     raise SystemExit("The server did not start.")
 
 
-def _take(link: str, address: str) -> None:
-    looks = {"chat": (1280, 800, "light"), "chat-phone": (390, 844, "dark")}
+def _take(link: str, addresses: dict[str, str]) -> None:
+    looks = {
+        "chat": ("chat", 1280, 800, "light"),
+        "chat-dark": ("chat", 1280, 800, "dark"),
+        "chat-phone": ("chat", 390, 844, "dark"),
+        "recorded": ("recorded", 1280, 800, "light"),
+        "search": ("search", 1280, 800, "light"),
+    }
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox"] if os.geteuid() == 0 else []
@@ -126,8 +164,8 @@ def _take(link: str, address: str) -> None:
         page.goto(link)
         page.get_by_role("button").first.click()
         page.wait_for_url(f"http://127.0.0.1:{PORT}/")
-        for name, (width, height, scheme) in looks.items():
-            _picture(page, address, name, width=width, height=height, dark=scheme == "dark")
+        for name, (shown, width, height, scheme) in looks.items():
+            _picture(page, addresses[shown], name, width=width, height=height, dark=scheme == "dark")
         browser.close()
 
 

@@ -90,7 +90,7 @@ def test_every_command_knows_json(name: str) -> None:
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_every_command_and_each_of_its_options_is_described(name: str) -> None:
-    page = (Path(settings.BASE_DIR) / "docs" / "commands.md").read_text(encoding="utf-8")
+    page = (Path(settings.BASE_DIR) / "docs" / "command-line.md").read_text(encoding="utf-8")
     section = page.partition(f"\n## {name}\n")[2].partition("\n## ")[0]
     options = [action.option_strings for action in parsers()[name]._actions if action.option_strings]
     told_once_for_all = {"-h", "--json"}
