@@ -1,13 +1,13 @@
-"""Querysets of append-only tables: `delete` and `update` are refused, except through `writable`.
+"""Append-only models and querysets: `delete` and `update` raise, except through `writable`.
 
-Stored entries never change, and rows of the record are removed by `retention` alone. A view, a script or a shell that
-calls `Message.objects.filter(...).delete()` gets an error instead of a hole in the record. `tests/history` lists the
-modules that may use `writable`: the writer (`storage`, `formats.jsonl`), the deleter (`retention`) and the repair of
-projections (`verification`). The deleter removes by `_raw_delete`, which follows no relations.
+Stored entries never change, and only `retention` removes rows of the record. A view, a script or a shell that calls
+`Message.objects.filter(...).delete()` gets an error instead of a hole in the record. `tests/history/models` lists the
+modules that may use `writable`: the writer (`record.writer`, `formats.jsonl`), the deleter (`retention`) and the repair
+of projections (`verification`). The deleter uses `_raw_delete`, which follows no relations.
 
-Refused are: the queryset's methods, `save` and `delete` of a row, and everything that Django's collector deletes
-(cascades, the admin, `Collector` itself), by a receiver of `pre_delete`. Links to blobs are guarded the same way: a
-purge removes blobs without links.
+The guard covers the queryset's methods, `save` and `delete` of a row, and deletions by Django's collector (cascades,
+the admin, `Collector` itself) through a receiver of `pre_delete`. Links to blobs are guarded too, because a purge
+removes blobs without links.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ M = TypeVar("M", bound=Model)
 
 
 class ImmutableError(TypeError):
-    """A stored row was to be changed or removed outside the one writer and the one deleter."""
+    """Raised when code other than the one writer or the one deleter changes or removes a stored row."""
 
 
-class KeptQuerySet(QuerySet[M]):
+class UndeletableQuerySet(QuerySet[M]):
     """Rows that only `retention` removes."""
 
     def delete(self) -> tuple[int, dict[str, int]]:
@@ -38,8 +38,8 @@ class KeptQuerySet(QuerySet[M]):
         return self.delete()[0]
 
 
-class AppendOnlyQuerySet(KeptQuerySet[M]):
-    """Rows that never change either."""
+class AppendOnlyQuerySet(UndeletableQuerySet[M]):
+    """Rows that never change and that only `retention` removes."""
 
     def update(self, **_values: Any) -> int:
         raise ImmutableError(f"Stored {self.model.__name__} rows never change: append with history.record.recorder.")
@@ -72,8 +72,10 @@ def _refuse_deletion(sender: Any, **_named: Any) -> None:
     raise ImmutableError(f"{sender.__name__} rows are removed by history.retention alone.")
 
 
-class Undeletable(Model):
-    """A model whose instances only `retention` removes; give it a manager of `KeptQuerySet`."""
+class UndeletableModel(Model):
+    """A model whose rows only `retention` removes."""
+
+    objects = Manager.from_queryset(UndeletableQuerySet)()
 
     class Meta:
         abstract = True
@@ -88,20 +90,10 @@ class Undeletable(Model):
         raise ImmutableError(f"{type(self).__name__} rows are removed by history.retention alone.")
 
 
-class Kept(Undeletable):
-    """A model whose rows only `retention` removes."""
+class AppendOnlyModel(UndeletableModel):
+    """A model whose rows are written once and never change. Only `retention` removes them."""
 
-    objects = Manager.from_queryset(KeptQuerySet)()
-
-    class Meta:
-        abstract = True
-        base_manager_name = "objects"
-
-
-class AppendOnly(Undeletable):
-    """A model whose rows are written once, and which only `retention` removes."""
-
-    objects = Manager.from_queryset(AppendOnlyQuerySet)()
+    objects = Manager.from_queryset(AppendOnlyQuerySet)()  # type: ignore[misc]
 
     class Meta:
         abstract = True
@@ -114,9 +106,9 @@ class AppendOnly(Undeletable):
 
 
 def guard_links(through: Any) -> None:
-    """Rows of a many-to-many table of Django's own that only `retention` removes."""
+    """Guard a many-to-many table made by Django: only `retention` removes its rows."""
     through._meta.local_managers.clear()
-    through.add_to_class("objects", Manager.from_queryset(KeptQuerySet)())
+    through.add_to_class("objects", Manager.from_queryset(UndeletableQuerySet)())
     m2m_changed.connect(_refuse_unlinking, sender=through)
 
 

@@ -1,7 +1,7 @@
-"""What makes an alteration visible: every entry is hashed, and every hash is chained to the one before.
+"""Seals: salted hashes of entries, chained so that alterations are detected.
 
-The salt lies with the body and goes when the body is dropped by policy: the digest that stays behind then proves
-that something was there without letting anybody guess what.
+The salt is stored with the body and removed when the body is dropped by policy. The digest that remains proves that
+there was an entry, but its text cannot be guessed from it.
 """
 
 import hmac
@@ -26,19 +26,19 @@ def seal_of(previous: bytes, *, seq: int, parent: int, kind: str, digest: bytes)
 
 
 def title_mark_of(session_id: UUID, title: str) -> bytes:
-    """What the record keeps of a title to recognise it. Keyed, so that an erased title cannot be guessed from it."""
+    """A keyed hash that recognises a title. An erased title cannot be guessed from it."""
     if not title:
         return b""
-    said = b"title|" + session_id.bytes + title.encode("utf-8", "surrogatepass")
-    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, said, "sha256")[:16]
+    message = b"title|" + session_id.bytes + title.encode("utf-8", "surrogatepass")
+    return hmac.digest(settings.PARLEY_FINGERPRINT_KEY, message, "sha256")[:16]
 
 
 def begin_seal_of(session_id: UUID, *, owner_id: int, api_key_id: int | None, source: str, given_title: bytes) -> bytes:
-    """The facts of a session that never change after it began."""
+    """A hash of the facts of a session that never change."""
     return audit_seal_of(b"begin", session_id, owner_id, api_key_id, source, given_title.hex())
 
 
 def audit_seal_of(previous: bytes, *fields: object) -> bytes:
-    # As a JSON list, so that words cannot move from one field into the next unnoticed.
+    # A JSON list, so that moving text from one field to the next changes the seal.
     written = json.dumps([None if field is None else str(field) for field in fields])
     return sha256(previous + written.encode()).digest()

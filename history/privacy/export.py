@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from history.access import audit
 from history.formats.jsonl import JsonlWriter
-from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, AuditEvent, ImportJob, Session, ShareLink
+from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, AuditEvent, ImportJob, Session, ShareLink
 from history.privacy.archives import archive_at
 from history.privacy.registry import facts_of, holdings
 from history.retention.persons import loose_exchanges_of
@@ -50,7 +50,7 @@ def give_person(person: AbstractUser, path: Path, *, reason: str = "", progress:
 
 def sessions_of(person: AbstractUser) -> QuerySet[Session]:
     """All that are there: in the trash, expired and held ones, too."""
-    return Session.objects.filter(owner=person.pk).exclude(hidden_at__in=[BEYOND_RECALL, IN_THE_MAKING])
+    return Session.objects.filter(owner=person.pk).exclude(hidden_at__in=[REMOVAL_STARTED, COPY_UNFINISHED])
 
 
 def _sessions(writer: JsonlWriter, person: AbstractUser, progress: Told) -> Iterator[bytes]:

@@ -5,8 +5,8 @@ path are listed once, under a lock, and the copy is written a few hundred entrie
 transaction. Entries never change and the list is fixed: what happens to the original meanwhile, a head that moves, an
 append, cannot make the copy wrong. Entries that are removed before they were copied end it with an error.
 
-The copy is a sound session after every batch, but until the last one it is marked `IN_THE_MAKING`: nobody is served it,
-and if its maker dies the purge removes it.
+The copy is a valid session after every batch, but until the last one it is marked `COPY_UNFINISHED`: it is not shown,
+and if the copying process dies, the purge removes it.
 """
 
 from __future__ import annotations

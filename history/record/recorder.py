@@ -27,7 +27,7 @@ from history.db import bulk
 from history.db.transactions import writing
 from history.entries import EMPTY, Entry, HeadMoved
 from history.errors import CannotLink, HistoryOff, NoSuchEntry
-from history.models import IN_THE_MAKING, ApiKey, Blob, Message, Session
+from history.models import COPY_UNFINISHED, ApiKey, Blob, Message, Session
 from history.models.seals import title_mark_of
 from history.record import writer
 from history.record.branches import behind_notes
@@ -191,7 +191,7 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
             title=original.title,
             forked_from=session,
             forked_at=at,
-            hidden_at=IN_THE_MAKING,
+            hidden_at=COPY_UNFINISHED,
         )
     copy_entries(original, numbers, edges=edges, to=copy.pk)
     copy.refresh_from_db()

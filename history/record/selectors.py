@@ -14,7 +14,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from history.access.permissions import Purpose, Viewer, sessions_for
 from history.entries import CONVERSATION, ModelOutput, ToolResults
-from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Message, Session
+from history.models import COPY_UNFINISHED, ApiKey, AuditEvent, Message, Session
 from history.record import paths
 from history.record.loading import MAX_PAGE, entries_of, ledger_of, nodes_of
 from history.record.snapshots import plan_at, snapshot, snapshot_behind
@@ -66,7 +66,7 @@ def sessions_deleted_by(person: AbstractBaseUser | AnonymousUser, *, since: date
         return Session.objects.none()
     by_owner = Q(actor=person.pk) | Q(actor=None, key__in=ApiKey.objects.filter(owner=person.pk).values("pk"))
     hidden = AuditEvent.objects.filter(by_owner, session=OuterRef("pk"), action="hide", at__gte=OuterRef("hidden_at"))
-    deleted = Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, IN_THE_MAKING))
+    deleted = Session.objects.filter(owner_id=person.pk, hidden_at__gt=max(since, COPY_UNFINISHED))
     return deleted.exclude(parent__hidden_at=F("hidden_at")).filter(Exists(hidden))
 
 

@@ -16,7 +16,7 @@ from history.db import bulk
 from history.db.large_values import LARGE, execute_bound
 from history.entries import CONVERSATION, LEAVES, MESSAGES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
-from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Blob, Message, SearchRow, Session, ToolCall
+from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts, paths, projections
 from history.record.expiry import set_expiries
@@ -63,7 +63,7 @@ def lock(ids: Iterable[UUID], *, in_the_making: bool = False) -> dict[UUID, Sess
     if not wanted:
         return {}
     found = bulk.read_locked(Session, list(wanted), SESSION_COLUMNS)
-    absent = {BEYOND_RECALL} if in_the_making else {BEYOND_RECALL, IN_THE_MAKING}
+    absent = {REMOVAL_STARTED} if in_the_making else {REMOVAL_STARTED, COPY_UNFINISHED}
     sessions = {session.pk: session for session in found if session.hidden_at not in absent}
     if missing := wanted - sessions.keys():
         raise NoSuchEntry(f"there is no session {next(iter(missing))}")

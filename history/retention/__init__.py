@@ -17,7 +17,7 @@ What goes, and when:
 - A *hold* stands above all of it: a held session neither expires nor is trimmed, dropped or erased.
 
 How it goes: by primary key, a few hundred rows at a time, every batch a short transaction. Nothing is read into memory
-but numbers. A session that is to be removed is first marked (`BEYOND_RECALL` in `hidden_at`), in the transaction that
+but numbers. A session that is to be removed is first marked (`REMOVAL_STARTED` in `hidden_at`), in the transaction that
 tells the audit chain; from then on nobody is served it, and a purge that is interrupted anywhere is finished by the
 next. Trimming is a row of small whole trims. Every removal is an audit event, and `verification` believes no other
 explanation for something that is missing.
@@ -38,7 +38,7 @@ from django.utils import timezone
 from history.access import audit
 from history.db.transactions import writing
 from history.errors import HistoryError
-from history.models import IN_THE_MAKING, ApiKey, Session
+from history.models import COPY_UNFINISHED, ApiKey, Session
 from history.retention import removal
 from history.retention.purging import PurgeReport as PurgeReport
 from history.retention.purging import purge as purge
@@ -68,7 +68,7 @@ def hide(session: Session, *, actor: Any, reason: str = "", even_held: bool = Tr
 
 def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:
     """Undo a delete, as long as the session lies in the trash. False when it was not hidden."""
-    in_the_trash = Q(hidden_at__gt=IN_THE_MAKING)
+    in_the_trash = Q(hidden_at__gt=COPY_UNFINISHED)
     with writing():
         then = Session.objects.filter(in_the_trash, pk=session.pk).values_list("hidden_at", flat=True).first()
         unhidden = _change(session, "unhide", only_if=in_the_trash, to={"hidden_at": None}, by=actor, why=reason)
@@ -79,7 +79,7 @@ def unhide(session: Session, *, actor: Any, reason: str = "") -> bool:
 
 def hold(session: Session, *, actor: Any, reason: str) -> bool:
     """Keep a session whatever the rules say. False when it is held already."""
-    free = Q(hold=False) & (Q(hidden_at=None) | Q(hidden_at__gt=IN_THE_MAKING))
+    free = Q(hold=False) & (Q(hidden_at=None) | Q(hidden_at__gt=COPY_UNFINISHED))
     return _change(session, "hold", only_if=free, to={"hold": True}, by=actor, why=reason) or _refuse_when_going(
         session
     )

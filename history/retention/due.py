@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db.models import F, Q, QuerySet
 
 from history.db.transactions import writing
-from history.models import IN_THE_MAKING, ApiKey, Exchange, Session
+from history.models import COPY_UNFINISHED, ApiKey, Exchange, Session
 from history.record.expiry import RetentionScope, scopes
 from history.retention.removal import BATCH
 
@@ -29,7 +29,7 @@ def trashed(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
 
 def unfinished(now: datetime) -> QuerySet[Session]:
     """Forks that nobody goes on copying: every batch of a copy is a sign of life."""
-    return Session.objects.filter(hidden_at=IN_THE_MAKING, stored_at__lt=now - LIVES_FOR)
+    return Session.objects.filter(hidden_at=COPY_UNFINISHED, stored_at__lt=now - LIVES_FOR)
 
 
 def over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
@@ -60,7 +60,7 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
 
 def free(scope: RetentionScope) -> QuerySet[Session]:
     """Whole sessions that no hold and no removal has a hand on."""
-    return scope.sessions().filter(Q(hidden_at=None) | Q(hidden_at__gt=IN_THE_MAKING), hold=False)
+    return scope.sessions().filter(Q(hidden_at=None) | Q(hidden_at__gt=COPY_UNFINISHED), hold=False)
 
 
 def staying(scope: RetentionScope, now: datetime) -> QuerySet[Session]:

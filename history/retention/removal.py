@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from history.access import audit
 from history.db.transactions import writing
-from history.models import BEYOND_RECALL, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
+from history.models import REMOVAL_STARTED, EarlierTry, Exchange, Message, SearchRow, Session, ShareLink, ToolCall
 from history.models.append_only import writable
 from history.record import daily_counts
 
@@ -38,7 +38,7 @@ class Removed:
 def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int | None) -> list[UUID]:
     """Begin to remove the first of these sessions: from here on nobody is served them. Held ones are left out."""
     with writing():
-        free = sessions.filter(hold=False).exclude(hidden_at=BEYOND_RECALL).order_by("pk")
+        free = sessions.filter(hold=False).exclude(hidden_at=REMOVAL_STARTED).order_by("pk")
         ids = list(free.values_list("pk", flat=True)[:GROUP])
         # Asked again under the lock: somebody may have held or brought back one of them.
         locked = free.filter(pk__in=ids).select_for_update(of=("self",))
@@ -46,7 +46,7 @@ def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int 
 
 
 def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]) -> UUID:
-    Session.objects.filter(pk=session.pk).update(hidden_at=BEYOND_RECALL)
+    Session.objects.filter(pk=session.pk).update(hidden_at=REMOVAL_STARTED)
     details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
     details |= {"entries": Message.objects.filter(session=session).count(), "owner": session.owner_id}
     details |= {"by_key": session.api_key_id} if session.api_key_id else {}
@@ -55,7 +55,7 @@ def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]
 
 
 def marked() -> QuerySet[Session]:
-    return Session.objects.filter(hidden_at=BEYOND_RECALL)
+    return Session.objects.filter(hidden_at=REMOVAL_STARTED)
 
 
 def finish(ids: Sequence[UUID]) -> Iterator[Removed]:

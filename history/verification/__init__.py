@@ -16,7 +16,7 @@ from itertools import islice
 from uuid import UUID
 
 from history.access import audit
-from history.models import BEYOND_RECALL, Exchange, Session
+from history.models import REMOVAL_STARTED, Exchange, Session
 from history.verification.checkpoints import Checkpoint as Checkpoint
 from history.verification.checkpoints import checkpoint as checkpoint
 from history.verification.checkpoints import compare
@@ -75,7 +75,7 @@ def _check_session(session: Session, blobs: Blobs, progress: Progress | None) ->
     """One session. If it was written to while we looked and something seemed wrong, look again."""
     findings: list[VerificationFinding] = []
     for _ in range(ATTEMPTS):
-        if session.hidden_at == BEYOND_RECALL and excuses_for(session.pk).is_removed:
+        if session.hidden_at == REMOVAL_STARTED and excuses_for(session.pk).is_removed:
             return
         walk = SessionCheck(session, blobs)
         findings = list(islice(walk.check(), FINDINGS_PER_SESSION))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from history.entries import Entry, ModelInput
-from history.models import BEYOND_RECALL, IN_THE_MAKING, Session
+from history.models import COPY_UNFINISHED, REMOVAL_STARTED, Session
 from history.models.seals import title_mark_of
 from history.record.expiry import expiry_of
 from history.text.titles import title_from
@@ -53,9 +53,9 @@ class SessionFacts:
 
     def _check_deletion(self, excuses: Excuses) -> Iterator[VerificationFinding]:
         hidden_at, told = self.session.hidden_at, excuses.hidden_at
-        if hidden_at == IN_THE_MAKING:
+        if hidden_at == COPY_UNFINISHED:
             return
-        if hidden_at == BEYOND_RECALL:
+        if hidden_at == REMOVAL_STARTED:
             if not excuses.is_removed:
                 yield self._found("altered_deletion", "its removal has begun, and no audit event tells of it")
         elif (hidden_at is None) != (told is None):

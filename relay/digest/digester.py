@@ -23,7 +23,7 @@ from django.db import IntegrityError
 
 from history.db.transactions import writing
 from history.errors import NoSuchEntry
-from history.models import BEYOND_RECALL, Session
+from history.models import REMOVAL_STARTED, Session
 from history.record.exchanges import SERVER_LOST
 from relay.digest import files_aside, long_calls, page_updates, positions
 from relay.digest.calls import FiledCall, PendingCall
@@ -334,5 +334,5 @@ class Digester:
 def _was_erased(call: PendingCall, error: Exception) -> bool:
     if call.filed is None or call.filed.session_id is None or not isinstance(error, NoSuchEntry):
         return False
-    there = Session.objects.filter(pk=call.filed.session_id).exclude(hidden_at=BEYOND_RECALL)
+    there = Session.objects.filter(pk=call.filed.session_id).exclude(hidden_at=REMOVAL_STARTED)
     return not there.exists()

@@ -23,7 +23,7 @@ from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.sections import sections
 from history.formats.jsonl.serialise import exchange_fields, id_of, session_fields, whole
 from history.formats.jsonl.session_buffer import Incoming, StoredSession
-from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, AuditEvent, Session
+from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, AuditEvent, Session
 from history.record import writer
 from history.record.recorder import refuse_when_off
 from history.redaction.files import redacted_files
@@ -226,9 +226,9 @@ class _Restore:
                 incoming.notes("ignored", what, where=removed.at.date().isoformat())
         elif found.owner_id != incoming.owner.pk or not self.people.may_point_to(found):
             raise FormatError(gettext_noop("a session with this id belongs to another user"))
-        elif found.hidden_at == IN_THE_MAKING and found.stored_at < timezone.now() - SIGN_OF_LIFE:
+        elif found.hidden_at == COPY_UNFINISHED and found.stored_at < timezone.now() - SIGN_OF_LIFE:
             storing.clear(incoming.id)
-        elif found.hidden_at in (IN_THE_MAKING, BEYOND_RECALL):
+        elif found.hidden_at in (COPY_UNFINISHED, REMOVAL_STARTED):
             raise FormatError(gettext_noop("the session is just being restored or removed: try again in a minute"))
         else:
             incoming.known = StoredSession(found)

@@ -1,7 +1,7 @@
 """A batch of what was read, in one transaction: sessions, entries, calls to models, and what explains what is missing.
 
-A session is `IN_THE_MAKING` until its last entry is there: nobody is served half of one, and if the restore breaks off,
-the purge removes it.
+A session is `COPY_UNFINISHED` until its last entry is stored: it is not shown, and if the restore is interrupted, the
+purge removes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from history.formats.jsonl.insert_entries import Laying
 from history.formats.jsonl.owners import People
 from history.formats.jsonl.serialise import exchange_fields, id_of
 from history.formats.jsonl.session_buffer import Incoming
-from history.models import IN_THE_MAKING, Blob, EarlierTry, Exchange, Message, Session
+from history.models import COPY_UNFINISHED, Blob, EarlierTry, Exchange, Message, Session
 from history.models.seals import title_mark_of
 from history.record import daily_counts, writer
 from history.retention import removal
@@ -52,14 +52,14 @@ def store(batch: Sequence[Incoming], *, blobs: Sequence[Blob], people: People) -
 
 def clear(session_id: UUID) -> None:
     """What is left of a restore that broke off."""
-    begun = Session.objects.filter(pk=session_id, hidden_at=IN_THE_MAKING)
+    begun = Session.objects.filter(pk=session_id, hidden_at=COPY_UNFINISHED)
     for pk in removal.mark(begun, why="unfinished"):
         for _ in removal.finish([pk]):
             pass
 
 
 def _begin(incoming: Incoming) -> None:
-    fields = {**incoming.fields, "hidden_at": IN_THE_MAKING}
+    fields = {**incoming.fields, "hidden_at": COPY_UNFINISHED}
     Session(
         pk=incoming.id,
         owner=incoming.owner,

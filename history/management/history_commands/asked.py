@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose
 from history.access.permissions import sessions_for as sessions_of_viewer
-from history.models import BEYOND_RECALL, IN_THE_MAKING, ApiKey, Session
+from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, Session
 from history.record.listing import sessions_beginning_with
 
 Options = Mapping[str, Any]
@@ -46,7 +46,7 @@ def sessions_for(viewer: AbstractUser | None, purpose: Purpose = Purpose.LIST) -
 
     But a fork that is still being copied is no session yet.
     """
-    return Session.objects.exclude(hidden_at=IN_THE_MAKING) if viewer is None else sessions_of_viewer(viewer, purpose)
+    return Session.objects.exclude(hidden_at=COPY_UNFINISHED) if viewer is None else sessions_of_viewer(viewer, purpose)
 
 
 def session_named(name: str, viewer: AbstractUser | None, purpose: Purpose = Purpose.LIST) -> Session:
@@ -134,7 +134,7 @@ def described(session: Session) -> dict[str, Any]:
 def state_of(session: Session) -> str:
     if session.hold:
         return "held"
-    if session.hidden_at == BEYOND_RECALL:
+    if session.hidden_at == REMOVAL_STARTED:
         return "being removed"
     if session.hidden_at:
         return "hidden"

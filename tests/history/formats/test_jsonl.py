@@ -20,7 +20,7 @@ from history.entries import Media, ModelInput, SystemInstructionSet
 from history.formats import jsonl, sources
 from history.formats.base import FormatError
 from history.formats.jsonl import owners, reading
-from history.models import IN_THE_MAKING, ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Message, Session, ToolCall
+from history.models import COPY_UNFINISHED, ApiKey, AuditEvent, Blob, EarlierTry, Exchange, Message, Session, ToolCall
 from history.record import exchanges, recorder, selectors
 from project.accounts.models import User
 from relay.models import Agent
@@ -477,7 +477,7 @@ def test_nobody_takes_the_name_of_a_session_that_was_somebody_elses(ada: User, b
     file = everything()
     retention.erase(theirs, actor=ada, reason="for the test")
     long_ago = timezone.now() - timedelta(days=1)
-    Session.objects.filter(pk=begun.pk).update(hidden_at=IN_THE_MAKING, stored_at=long_ago)
+    Session.objects.filter(pk=begun.pk).update(hidden_at=COPY_UNFINISHED, stored_at=long_ago)
     assert [item.outcome for item in restored(file, owner=bob)] == ["imported", "imported"]
     assert not Session.objects.filter(owner=bob, pk__in=[theirs.pk, begun.pk]).exists()
     assert Session.objects.get(pk=begun.pk).owner == ada

@@ -15,7 +15,7 @@ from django.utils import timezone
 from history import retention, verification
 from history.access import audit, keys
 from history.entries import DebugLog, Media, ModelInput, SystemInstructionSet, Text, UnknownEntry, Usage
-from history.models import BEYOND_RECALL, ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
+from history.models import REMOVAL_STARTED, ApiKey, AuditEvent, Blob, Message, SearchRow, Session, ToolCall
 from history.models.seals import digest_of, seal_of
 from history.record import exchanges, recorder
 from history.verification import Checkpoint, FindingSeverity, VerificationFinding
@@ -547,7 +547,7 @@ def test_a_checkpoint_that_was_altered_says_so(session: Session) -> None:
     [
         ("hold", True, "altered_hold"),
         ("hidden_at", timezone.now(), "altered_deletion"),
-        ("hidden_at", BEYOND_RECALL, "altered_deletion"),
+        ("hidden_at", REMOVAL_STARTED, "altered_deletion"),
         ("title", "something else", "altered_title"),
         ("title", "", "altered_title"),
         ("source", "relay", "altered_owner"),

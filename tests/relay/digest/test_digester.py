@@ -154,13 +154,13 @@ class TestOrder:
 
     def test_what_cannot_be_stored_does_not_hold_up_the_rest(self, relay: Relay) -> None:
         """A session that is being removed takes no entry any more."""
-        from history.models import BEYOND_RECALL
+        from history.models import REMOVAL_STARTED
 
         talk = ClaudeCode(relay)
         talk.ask("One", said("1"))
         open_call = talk.send("Two")
         relay.digest()
-        Session.objects.update(hidden_at=BEYOND_RECALL)
+        Session.objects.update(hidden_at=REMOVAL_STARTED)
         relay.answer(open_call, said("2"))
         other = relay.ask(CHAT, hello("three"), said("3"))
         relay.digest()

@@ -1,0 +1,117 @@
+"""Exchanges (calls to a model), earlier tries of them and token calibration."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from history.models.append_only import UndeletableModel, guard_links
+from history.models.keys import ApiKey
+from history.models.messages import Blob, Message
+from history.models.sessions import Session
+
+
+class Exchange(UndeletableModel):
+    """One call to a model: created before the request is sent, ended exactly once with a reason."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.ForeignKey(
+        Session,
+        verbose_name=_("session"),
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="exchanges",
+        db_index=False,
+    )
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.PROTECT, related_name="exchanges"
+    )
+    api_key = models.ForeignKey(
+        ApiKey, verbose_name=_("API key"), on_delete=models.PROTECT, null=True, blank=True, related_name="exchanges"
+    )
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    provider = models.CharField(_("provider"), max_length=60, blank=True)
+    model = models.CharField(_("model"), max_length=100, blank=True)
+    dialect = models.CharField(_("dialect"), max_length=40, blank=True)
+    # The entry that the answer will follow, and the inputs of the request.
+    after = models.PositiveBigIntegerField(_("after entry"), default=0)
+    history_version = models.PositiveBigIntegerField(_("history version"), default=0)
+    renderer_version = models.CharField(_("renderer version"), max_length=20, blank=True)
+    request_hash = models.CharField(_("hash of the request"), max_length=64, blank=True)
+    inputs = models.JSONField(_("inputs"), default=dict, blank=True)
+    blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField(Blob, related_name="exchanges", blank=True)
+
+    started_at = models.DateTimeField(_("started"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    end_reason = models.CharField(_("end reason"), max_length=40, blank=True)
+    stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
+    # The answer so far, as the JSON of a ModelOutput. Not part of the sealed record; emptied at the end.
+    partial = models.TextField(blank=True)
+    message = models.OneToOneField(
+        Message, verbose_name=_("message"), on_delete=models.SET_NULL, null=True, blank=True, related_name="exchange"
+    )
+    attempts = models.PositiveIntegerField(_("attempts"), default=1)
+    status_code = models.PositiveIntegerField(_("HTTP status"), null=True, blank=True)
+    error = models.TextField(_("error"), blank=True)
+    # The estimate before calibration, compared with the vendor's count.
+    estimated_tokens = models.PositiveIntegerField(_("tokens estimated"), default=0)
+    usage = models.JSONField(_("usage"), default=dict, blank=True)
+    cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
+    metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+
+    class Meta(UndeletableModel.Meta):
+        verbose_name = _("exchange")
+        verbose_name_plural = _("exchanges")
+        ordering = ["-started_at", "-id"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=True, end_reason="") | (Q(ended_at__isnull=False) & ~Q(end_reason="")),
+                name="exchange_end_has_a_reason",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["heartbeat_at"], name="exchange_running", condition=Q(ended_at__isnull=True)),
+            models.Index(fields=["session", "started_at"], name="exchange_of_session"),
+            models.Index(fields=["-started_at", "-id"], name="exchange_newest"),
+            # Includes the session (always null): without it SQLite walks all calls that have no session.
+            models.Index(fields=["session", "ended_at"], name="exchange_loose", condition=Q(session__isnull=True)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.model or '–'}, {timezone.localtime(self.started_at):%Y-%m-%d %H:%M:%S}"
+
+
+class EarlierTry(models.Model):
+    """The id of a call that its client retried. It points to the exchange that all tries share."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    exchange = models.ForeignKey(Exchange, on_delete=models.CASCADE, related_name="earlier_tries")
+
+    def __str__(self) -> str:
+        return str(self.pk)
+
+
+class TokenCalibration(models.Model):
+    """The factor per model from estimated tokens to the vendor's count."""
+
+    model = models.CharField(_("model"), max_length=100, primary_key=True)
+    factor = models.FloatField(_("factor"), default=1.0)
+    samples = models.PositiveIntegerField(_("samples"), default=0)
+    updated_at = models.DateTimeField(_("updated"), auto_now=True)
+
+    class Meta:
+        verbose_name = _("token calibration")
+        verbose_name_plural = _("token calibrations")
+
+    def __str__(self) -> str:
+        return f"{self.model} × {self.factor:.3f}"
+
+
+guard_links(Exchange.blobs.through)
