@@ -51,7 +51,7 @@ test: on-sqlite in-browser
 # Pages wait and types take one core: they go beside the long tests.
 check:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.dev browser
-	@"$(PYTHON)" tests/side_by_side.py "$(MAKE) --no-print-directory" \
+	@"$(PYTHON)" scripts/run_in_parallel.py "$(MAKE) --no-print-directory" \
 		"on-sqlite on-postgres" "lint contracts in-step audit in-browser live-on-postgres types"
 
 on-sqlite: .venv/.dev
@@ -114,7 +114,7 @@ requirements: .venv/.dev
 	$(PIN) --no-deps --output-file requirements-model.txt requirements-model.in
 
 audit: .venv/.dev
-	$(BIN)/python tests/audit.py requirements.txt requirements-dev.txt
+	$(BIN)/python scripts/audit.py requirements.txt requirements-dev.txt
 
 clean:
 	rm -rf .venv artefacts .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

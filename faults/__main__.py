@@ -22,9 +22,9 @@ from django.conf import settings
 
 from faults import chat, commands, crowd, kill, moments, network, queue, sockets, stream
 from faults.relay import chunks, damage, disk, large, outage, worker
-from tests.databases import folder_of_this_run
-from tests.history.elsewhere import Elsewhere, elsewhere_in
 from tests.on_postgres import postgres
+from tests.servers.databases import folder_of_this_run
+from tests.servers.writers import Elsewhere, elsewhere_in
 
 FAULTS: dict[str, Callable[[Elsewhere, int], str]] = {"kill": kill.run, "crowd": crowd.run, "stream": stream.run}
 # Of the relay and the chat: each in a house of its own. The second is the folder of a PostgreSQL; nothing: SQLite.

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from faults.relay.outage import database_away
-from tests.relay.served.house import HASTY, house_in, slowly, words
-from tests.relay.served.program import Program
+from tests.servers.installation import HASTY, house_in, slowly, words
+from tests.sockets import Program
 
 WORDS = 20
 

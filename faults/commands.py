@@ -13,8 +13,8 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed
 
-from tests.relay.served import House, Program, house_in
-from tests.relay.served.house import HASTY, Server, slowly
+from tests.servers.installation import HASTY, House, Server, house_in, slowly
+from tests.sockets import Program
 from tests.vendors import asks
 
 SOCKETS, COMMANDS = 4, 12

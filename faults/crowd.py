@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.history.elsewhere import Elsewhere
+from tests.servers.writers import Elsewhere
 
 WRITERS = 16
 SESSIONS = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from tests.history.elsewhere import Elsewhere, Process, read_lines
+from tests.servers.writers import Elsewhere, Process, read_lines
 
 WRITERS = 3
 

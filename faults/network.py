@@ -12,10 +12,10 @@ from pathlib import Path
 
 from redis import Redis
 
-from tests.relay.served import House, Program, house_in
-from tests.relay.served.house import APPLICATION, HASTY, Server, slowly, words
-from tests.relay.served.proxy import Proxy, proxy
-from tests.relay.served.redis import RedisServer, redis_server
+from tests.servers.installation import APPLICATION, HASTY, House, Server, house_in, slowly, words
+from tests.servers.proxy import Proxy, proxy
+from tests.servers.redis import RedisServer, redis_server
+from tests.sockets import Program
 
 WORDS = 120
 LONG_SECONDS = (2.0, 12.0)

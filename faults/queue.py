@@ -7,8 +7,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.relay.served.house import HASTY, house_in, slowly
-from tests.relay.served.program import Program
+from tests.servers.installation import HASTY, house_in, slowly
+from tests.sockets import Program
 
 WAITING = 3
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from faults.relay.outage import database_away
-from tests.relay.served import House, Program, house_in
-from tests.relay.served.house import APPLICATION, HASTY, Server, slowly, words
-from tests.relay.served.redis import RedisServer, redis_server
+from tests.servers.installation import APPLICATION, HASTY, House, Server, house_in, slowly, words
+from tests.servers.redis import RedisServer, redis_server
+from tests.sockets import Program
 
 WORDS = 120
 # Longer than the channel layer waits with its usual patience.

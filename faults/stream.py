@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.history.elsewhere import Elsewhere
+from tests.servers.writers import Elsewhere
 
 SWEEPERS = 3
 

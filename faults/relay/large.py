@@ -7,7 +7,7 @@ from pathlib import Path
 
 from faults.relay.callers import ask
 from faults.relay.house import House, house
-from tests.processes import wait_for
+from tests.servers.processes import wait_for
 
 MOST_GROWTH = 64 * 1024  # KB
 # The relay holds a request while it sends it: as it came, read, and as it is sent.

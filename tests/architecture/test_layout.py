@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from tests.processes import ROOT
+from tests.servers.processes import ROOT
 
 FOLDERS = ["project", "history", "relay", "templates", "static", "tests", "docs", "docs/decisions", "bench"]
 FILES = [

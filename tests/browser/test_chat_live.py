@@ -16,7 +16,7 @@ from history.record import recorder
 from relay.live import groups, run_task
 from relay.models import Run
 from tests.browser.conftest import Scripted, enter, go_and_listen, until
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_agent")]
 See = Callable[[str], None]

@@ -18,7 +18,7 @@ from history.models import Exchange, Session
 from history.record import recorder
 from relay.models import Agent
 from tests.browser.conftest import enter, go_and_listen, opened, until
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]

@@ -17,7 +17,7 @@ from history.access import keys
 from history.models import DayTally, Session
 from history.record import recorder
 from tests.browser.conftest import enter
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Scripted, enter, go_and_listen
 from tests.browser.test_chat_live import begin, let_go, say
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("one_agent")]
 

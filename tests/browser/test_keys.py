@@ -16,7 +16,7 @@ from relay.gateway.limits import usage_store
 from relay.live import groups
 from relay.models import Allowance, KeyUse
 from tests.browser.conftest import enter
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]

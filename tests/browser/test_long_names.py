@@ -13,7 +13,7 @@ from history.sessions import actions
 from project.accounts.models import User
 from project.accounts.roles import Role, give_role
 from tests.browser.conftest import LOOKS, enter, judge, wear
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.browser
 

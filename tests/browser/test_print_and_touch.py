@@ -12,7 +12,7 @@ from history.models import Session
 from project.accounts.models import User
 from relay.models import Allowance
 from tests.browser.conftest import Look, enter, judge, wear
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.browser
 FINGER = 36

@@ -17,7 +17,7 @@ from history.record import recorder
 from relay.models import Run
 from relay.pages.sidebar.sessions import PAGE
 from tests.browser.conftest import enter, go_and_listen, is_narrow, until
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.browser
 

@@ -12,7 +12,7 @@ from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, 
 from history.models import Session
 from history.record import recorder
 from tests.browser.conftest import enter
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
 

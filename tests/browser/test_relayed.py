@@ -17,7 +17,7 @@ from history.models import Exchange, Session
 from history.record import recorder
 from relay.live import relayed_updates
 from tests.browser.conftest import enter, go_and_listen, until
-from tests.talk import answered, call, chat_of, said
+from tests.factories import answered, call, chat_of, said
 
 pytestmark = pytest.mark.browser
 See = Callable[[str], None]

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from history.models import Session
 from tests.browser.conftest import enter, judge
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.browser
 

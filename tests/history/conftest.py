@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.history.elsewhere import Elsewhere, elsewhere_in
+from tests.servers.writers import Elsewhere, elsewhere_in
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.databases import empty_database, ready_database
+from tests.servers.databases import empty_database, ready_database
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.processes import ROOT, manage
+from tests.servers.processes import ROOT, manage
 
 RELEASES = sorted((ROOT / "tests" / "data").glob("release-*"))
 # Prints what each request was answered with, as one JSON list.

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.processes import clean_environment
+from tests.servers.processes import clean_environment
 
 
 def test_a_fault_of_the_long_runs_is_played_and_told() -> None:

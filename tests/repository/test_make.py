@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, clean_environment
+from tests.servers.processes import ROOT, clean_environment
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.side_by_side import LAST_LINES, main
+from scripts.run_in_parallel import LAST_LINES, main
 
 
 @pytest.fixture

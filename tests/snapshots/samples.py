@@ -10,7 +10,7 @@ from history.entries import Media, ModelInput, ModelOutput, Reasoning, Summary, 
 from history.models import Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.talk import answered, call, result, results, said
+from tests.factories import answered, call, result, results, said
 
 SESSION = UUID("11111111-2222-4333-8444-555555555555")
 BEGUN = datetime(2025, 12, 31, 10, 0, tzinfo=UTC)

@@ -17,10 +17,10 @@ from project.accounts.models import User
 from relay.runtime.async_db import in_database
 from relay.tools import notebooks
 from relay.tools.registry import all_tools
+from tests.factories import answered, chat_of, said
 from tests.relay.conftest import Talk
 from tests.snapshots.samples import BEGUN, SESSION
 from tests.snapshots.test_sockets import connected
-from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.any_database
 

@@ -15,9 +15,8 @@ from history.record import recorder
 from project.accounts.models import User
 from relay.providers import registry
 from relay.providers.http import HttpProvider
-from tests.processes import free_port
-from tests.relay.gateway.asking import CALLS, Asked, ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, Asked, Relay, ask
+from tests.servers.processes import free_port
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks
 from tests.vendors import Vendors

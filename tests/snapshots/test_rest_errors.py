@@ -20,10 +20,10 @@ from history.api import sessions
 from project.accounts.models import User
 from relay.mcp_server import application as mcp
 from relay.runtime.async_db import close_connections
-from tests.history.rest import Api, secret_of
+from tests.clients import Api, secret_of
+from tests.factories import chat_of
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.masks import Masks
-from tests.talk import chat_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from project.settings import env
-from tests.processes import settings_with
+from tests.servers.processes import settings_with
 from tests.snapshots.conftest import Snapshot
 
 pytestmark = pytest.mark.any_database

@@ -33,10 +33,10 @@ from relay.conversation import NotPossible
 from relay.errors import AttachmentRefused, BudgetReserved, NoSuchAgent, NoSuchModel, OverAllowance, Unavailable
 from relay.routing import sockets
 from relay.runtime.async_db import in_database
+from tests.factories import chat_of
 from tests.relay.conftest import Talk
 from tests.snapshots.conftest import Snapshot
 from tests.snapshots.shapes import merge_shape
-from tests.talk import chat_of
 
 pytestmark = pytest.mark.any_database
 

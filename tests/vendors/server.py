@@ -16,7 +16,7 @@ from history.answers.assembly import Assembler
 from history.answers.events import Failed, Started
 from history.dialects import DIALECTS
 from history.entries import Reasoning
-from tests.processes import wait_for
+from tests.servers.processes import wait_for
 from tests.vendors.plays import Play, says
 from tests.vendors.rules import problem_with
 

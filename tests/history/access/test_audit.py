@@ -11,7 +11,7 @@ from django.db import transaction
 
 from history.access import audit
 from history.models import AuditEvent
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

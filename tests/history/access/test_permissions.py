@@ -17,7 +17,7 @@ from history.access import permissions
 from history.access.permissions import Purpose
 from history.models import ApiKey, Message, Session
 from history.search import search
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

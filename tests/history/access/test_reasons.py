@@ -12,9 +12,9 @@ from history.access import audit, reasons
 from history.access.permissions import Purpose
 from history.access.reasons import NotPermitted, ReasonNeeded, find_opened, open_each, open_for_reading, opened
 from history.models import AuditEvent
+from tests.factories import chat_of
 from tests.history.access.test_permissions import key_of, with_right
-from tests.talk import chat_of
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

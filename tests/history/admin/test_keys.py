@@ -14,7 +14,7 @@ from history.access import audit, keys
 from history.access.key_cache import RevokedKey
 from history.models import ApiKey, AuditEvent, ShareLink
 from history.transcripts.share_links import share, token_of
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -16,8 +16,8 @@ from history.access import keys
 from history.access.reasons import open_for_reading
 from history.models import AuditEvent, Exchange, Message, Session, ToolCall
 from history.record import exchanges, recorder
+from tests.factories import answered, call, chat_of, result, results
 from tests.history.access.test_permissions import with_right
-from tests.talk import answered, call, chat_of, result, results
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from history.access.reasons import open_for_reading
 from history.admin import looking
 from history.models import AuditEvent, Exchange, Session
 from history.record import recorder
-from tests.history.effort import effort_of, know_the_tables
-from tests.talk import answered, call, chat_of, result, results
+from tests.factories import answered, call, chat_of, result, results
+from tests.measures import effort_of, know_the_tables
 
 pytestmark = pytest.mark.django_db
 

@@ -22,8 +22,8 @@ from history.admin import looking
 from history.models import AuditEvent, Session
 from history.record import recorder
 from history.transcripts.share_links import share
+from tests.factories import answered, call, chat_of, result, results
 from tests.history.access.test_permissions import with_right
-from tests.talk import answered, call, chat_of, result, results
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from history.access import keys
 from history.models import AuditEvent, Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.history.rest import Api, secret_of
-from tests.talk import answered, call, result, results, said
+from tests.clients import Api, secret_of
+from tests.factories import answered, call, result, results, said
 
 pytestmark = pytest.mark.django_db
 

@@ -9,8 +9,8 @@ from django.db import OperationalError, connection, transaction
 
 from history.api import sessions, transport
 from project.accounts.models import User
-from tests.history.rest import Api, secret_of
-from tests.talk import chat_of
+from tests.clients import Api, secret_of
+from tests.factories import chat_of
 
 # A refusal is decided before a database is asked.
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]

@@ -15,8 +15,8 @@ from django.test import AsyncClient
 from history.formats.all_exporters import EXPORTERS
 from history.models import AuditEvent, Session
 from project.accounts.models import User
-from tests.history.rest import Api, secret_of
-from tests.talk import chat_of
+from tests.clients import Api, secret_of
+from tests.factories import chat_of
 
 
 async def downloaded(client: AsyncClient, asked: str, **headers: str) -> tuple[Any, bytes]:

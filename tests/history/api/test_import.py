@@ -14,9 +14,9 @@ from history.exporting import Selection, begin
 from history.importing import jobs, turns
 from history.models import AuditEvent, ImportJob, Session
 from project.accounts.models import User
+from tests.clients import HISTORY, Api, secret_of
+from tests.factories import chat_of
 from tests.history.importing.files import claude_code, lines, text, zipped
-from tests.history.rest import HISTORY, Api, secret_of
-from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
 TALK = lines(claude_code("user", "u1", None, "Hi there."), claude_code("assistant", "a1", "u1", [text("Hello.")]))

@@ -14,8 +14,8 @@ from history.api.answers import SessionAnswer
 from history.api.schema import schema
 from history.exporting import Selection
 from history.record import recorder
-from tests.history.rest import Api
-from tests.talk import answered, chat_of, said
+from tests.clients import Api
+from tests.factories import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
 

@@ -14,9 +14,9 @@ from history.entries import SystemInstructionSet, Usage
 from history.models import Blob, Message, Session
 from history.record import recorder
 from project.accounts.models import User
-from tests.history.rest import Api
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.clients import Api
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -12,9 +12,9 @@ from history.access import keys
 from history.models import Exchange, Session, ToolCall
 from history.record import exchanges, recorder, tool_calls
 from project.accounts.models import User
-from tests.history.rest import Api, secret_of
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.clients import Api, secret_of
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 DAY = datetime(2026, 11, 1, 12, tzinfo=UTC)

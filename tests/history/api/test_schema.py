@@ -19,9 +19,9 @@ from history.entries import Summary
 from history.models import ImportJob, Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.history.rest import Api, secret_of
-from tests.processes import ROOT
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.clients import Api, secret_of
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.servers.processes import ROOT
 
 DOCS = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
 OPERATIONS = {

@@ -23,8 +23,8 @@ from history.api.schema import schema
 from history.models import ImportJob
 from history.record import exchanges, recorder
 from project.accounts.models import User
-from tests.history.rest import secret_of
-from tests.talk import answered, call, result, results, said
+from tests.clients import secret_of
+from tests.factories import answered, call, result, results, said
 
 pytestmark = [pytest.mark.any_database, pytest.mark.runs_first]
 

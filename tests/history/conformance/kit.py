@@ -33,10 +33,10 @@ from history.entries import (  # fmt: skip
     ToolsOffered,
     Usage,
 )
-from tests.examples import examples
 from tests.history.conformance.plain import PlainStore
 from tests.history.conformance.samples import AT, EVERY_KIND, HISTORIES, answered, asked, outcomes, said
 from tests.history.conformance.store import Holding, Refused, Store, Told
+from tests.measures import examples
 
 # Each example makes sessions of its own, so one store serves them all.
 property_test = settings(

@@ -16,10 +16,10 @@ from history.context import (
 )
 from history.context.repair import Code, repair, unpaired
 from history.entries import ModelOutput, Node, Retracted, Summary
-from tests.examples import examples
 from tests.history.conformance.parley import told_in
 from tests.history.conformance.telling import told_of
 from tests.history.context.strategies import options, paths, snapshot_of
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from history.context.entries import ContextEntry, Role
 from history.context.repair import repair, unpaired
-from tests.examples import examples
 from tests.history.context.strategies import context_entries
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -21,13 +21,13 @@ from history.context import ContextOptions, context_to_bytes, render_context
 from history.entries import DebugLog, Entry, MaskedResult, Node, Retracted, Summary, SystemInstructionSet
 from history.models import Message
 from history.record import recorder, selectors, snapshots
-from tests.examples import examples
+from tests.factories import answered, call, result, results, said
 from tests.history.conformance.parley import ParleyStore, told_in
+from tests.history.conformance.state_machine import texts_in, without
 from tests.history.conformance.store import Told
 from tests.history.conformance.telling import told_of
 from tests.history.context.strategies import options, paths
-from tests.history.side_by_side import texts_in, without
-from tests.talk import answered, call, result, results, said
+from tests.measures import examples
 
 pytestmark = [pytest.mark.django_db, pytest.mark.runs_first]
 

@@ -26,7 +26,7 @@ from history.context.tokens import (
     estimate_tools,
 )
 from history.entries import Media, OtherPart, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
-from tests.examples import examples
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

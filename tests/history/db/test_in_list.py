@@ -10,7 +10,7 @@ import pytest
 from history.db.in_list import among
 from history.models import Session
 from project.accounts.models import User
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -28,8 +28,8 @@ from history.entries import (  # fmt: skip
     ToolsOffered,
     read_entry,
 )
-from tests.examples import examples
 from tests.history.conformance.samples import EVERY_KIND, ODD
+from tests.measures import examples
 
 # Any code point at all: NUL, lone surrogates, what JSON escapes; and what looks like our own references.
 LOOK_ALIKES = st.sampled_from(["$blob", "$json_blob", "$$blob", "$", "0" * 64, '{"$blob":"' + "0" * 64 + '"}'])

@@ -12,8 +12,8 @@ from history.context import Context, ContextOptions, render_context
 from history.context.entries import Role
 from history.dialects import DIALECTS, CallOptions, Switches
 from history.entries import Node
-from tests.examples import examples
 from tests.history.context.strategies import options, paths, snapshot_of
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -17,7 +17,7 @@ from history.dialects import DIALECTS
 from history.dialects.types import DialectError, context_of
 from history.linting.linter import lint_request
 from history.linting.parse_input import Given, NotAConversation
-from tests.examples import examples
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

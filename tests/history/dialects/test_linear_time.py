@@ -19,7 +19,7 @@ from history.linting.linter import lint_request
 from history.linting.parse_input import Given
 from history.redaction import detectors, redacted
 from history.redaction.walker import Redactor, Redactors
-from tests.doubling import assert_linear
+from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
 

@@ -25,8 +25,8 @@ from history.entries import (
     entry_from_json,
     entry_to_json,
 )
-from tests.examples import examples
 from tests.history.dialects.samples import AT, NAMES, PNG
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

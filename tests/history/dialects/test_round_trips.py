@@ -31,8 +31,8 @@ from history.entries import (
     Usage,
     text_of,
 )
-from tests.examples import examples
 from tests.history.dialects.samples import AT, NAMES, PNG
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

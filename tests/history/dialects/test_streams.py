@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from history.answers.events import Ended, Failed, Skipped, UsageReported
 from history.dialects import DIALECTS
 from history.entries import OtherPart, Reasoning, Text, ToolRequest
-from tests.examples import examples
 from tests.history.dialects.samples import (
     ANTHROPIC,
     CHAT,
@@ -26,6 +25,7 @@ from tests.history.dialects.samples import (
     gemini_chunk,
     sent,
 )
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -43,7 +43,7 @@ from history.entries import (
     kind_of,
     read_entry,
 )
-from tests.examples import examples
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -18,8 +18,8 @@ from history.exporting.cursors import ExportCursor
 from history.models import Session
 from history.record import exchanges, recorder
 from project.accounts.models import User
+from tests.factories import answered, chat_of, said
 from tests.history.formats.exported import restored, wipe
-from tests.talk import answered, chat_of, said
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,9 @@ from history.record import exchanges
 from history.record.listing import ListFilters
 from project.accounts.models import User
 from relay.models import Agent
+from tests.factories import chat_of
 from tests.history.formats.exported import restored
-from tests.talk import chat_of
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -24,8 +24,8 @@ from history.formats import jsonl
 from history.models import ApiKey, Blob, DayTally, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import recorder
 from project.accounts.models import User
-from tests.talk import answered, call, result, results, said
-from tests.tampering import by_hand
+from tests.factories import answered, call, result, results, said
+from tests.rows import by_hand
 
 
 def rich_session(owner: User, **fields: Any) -> Session:

@@ -24,9 +24,9 @@ from history.models import COPY_UNFINISHED, ApiKey, AuditEvent, Blob, EarlierTry
 from history.record import exchanges, recorder, selectors
 from project.accounts.models import User
 from relay.models import Agent
+from tests.factories import answered, call, chat_of, result, results, said
 from tests.history.formats.exported import everything, restored, rich_session, wipe
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

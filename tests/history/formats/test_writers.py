@@ -35,8 +35,8 @@ from history.formats.sources import Source
 from history.models import Session
 from history.record import recorder
 from project.accounts.models import User
+from tests.factories import answered, call, chat_of, result, results, said
 from tests.history.formats.exported import rich_session
-from tests.talk import answered, call, chat_of, result, results, said
 from tests.vendors.rules import problem_with
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]

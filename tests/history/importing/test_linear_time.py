@@ -13,7 +13,7 @@ from history.formats.base import Conversation, FormatError, UnreadableConversati
 from history.formats.readers import READERS
 from history.record import recorder
 from project.accounts.models import User
-from tests.doubling import assert_linear
+from tests.factories import answered, call, result, results, said
 from tests.history.formats.exported import everything, restored, wipe
 from tests.history.importing.files import (
     chatgpt,
@@ -30,7 +30,7 @@ from tests.history.importing.files import (
     tool_result,
     tool_use,
 )
-from tests.talk import answered, call, result, results, said
+from tests.measures import assert_linear
 
 Make = Callable[[int], bytes]
 

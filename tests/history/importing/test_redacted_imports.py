@@ -16,6 +16,7 @@ from history.models import ApiKey, ImportJob, Session
 from history.record import recorder
 from history.verification import verify
 from project.accounts.models import User
+from tests.factories import answered, chat_of, said
 from tests.history.importing.files import (
     chatgpt,
     chatgpt_node,
@@ -29,7 +30,6 @@ from tests.history.importing.files import (
     tool_result,
     tool_use,
 )
-from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
 

@@ -28,6 +28,7 @@ from history.record.selectors import entries_of
 from history.record.snapshots import snapshot
 from history.verification import verify
 from project.accounts.models import User
+from tests.factories import chat_of, said
 from tests.history.formats.exported import everything, wipe
 from tests.history.importing.files import (
     PNG,
@@ -44,8 +45,7 @@ from tests.history.importing.files import (
     tool_use,
     zipped,
 )
-from tests.talk import chat_of, said
-from tests.tampering import by_hand
+from tests.rows import by_hand
 from tests.vendors.rules import problem_with
 
 pytestmark = pytest.mark.django_db

@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from history import retention
 from history.models import AuditEvent, Message, Session
-from tests.databases import ready_file
-from tests.history.shell import Lines, history, history_json
-from tests.talk import chat_of
+from tests.clients import Lines, history, history_json
+from tests.factories import chat_of
+from tests.servers.databases import ready_file
 
 pytestmark = pytest.mark.runs_first
 

@@ -13,8 +13,8 @@ from django.conf import settings
 
 from history.management.commands.history import ACTIONS, Command
 from history.models import Session
-from tests.history.shell import Terminal, history
-from tests.talk import chat_of
+from tests.clients import Terminal, history
+from tests.factories import chat_of
 
 ANSWER = """# Result
 

@@ -15,8 +15,8 @@ from history.access import keys
 from history.entries import DebugLog, SystemInstructionSet, UnknownEntry, Usage, entry_from_json
 from history.models import Message, Session
 from history.record import recorder
-from tests.history.shell import Terminal, history, history_json
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.clients import Terminal, history, history_json
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

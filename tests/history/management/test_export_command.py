@@ -16,9 +16,9 @@ from django.core.management.base import CommandError
 from history.exporting import Selection, begin
 from history.record import recorder
 from project.accounts.models import User
-from tests.databases import ready_file
-from tests.history.shell import Terminal, history
-from tests.talk import answered, chat_of, said
+from tests.clients import Terminal, history
+from tests.factories import answered, chat_of, said
+from tests.servers.databases import ready_file
 
 pytestmark = pytest.mark.django_db
 

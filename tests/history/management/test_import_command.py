@@ -10,8 +10,8 @@ from django.core.management import CommandError
 
 from history.models import Session
 from project.accounts.models import User
+from tests.clients import Lines, history
 from tests.history.importing.files import chatgpt, chatgpt_node, claude_code, document, lines, text
-from tests.history.shell import Lines, history
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from history.access import keys
 from history.management.output import print_json, print_table
 from history.models import ApiKey
 from project.accounts.models import User
-from tests.databases import ready_file
+from tests.servers.databases import ready_file
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -13,9 +13,9 @@ from django.core.management.base import CommandError
 
 from history.linting import NAMES, RULES
 from history.record import recorder
+from tests.clients import history, history_json
+from tests.factories import answered, call, chat_of, said
 from tests.history.pages.test_lint import UNANSWERED
-from tests.history.shell import history, history_json
-from tests.talk import answered, call, chat_of, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.markdown import BlockStream, render, render_blocks, split_blocks
-from tests.examples import examples
+from tests.measures import examples
 
 PIECES = [
     "a", "word ", "*b*", "**c**", "`d`", "中文。", "<b>", "&amp;", "[l](http://a.example)", "$x$", "\\(", "\\)",

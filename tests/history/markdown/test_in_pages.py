@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from history.markdown import MAX_CHARS, cache, render
 from history.markdown.cache import HtmlCache
 from history.markdown.sanitizer import ALLOWED_CLASSES, TAGS
-from tests.examples import examples
+from tests.measures import examples
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from history.markdown import cache, render, split_blocks
-from tests.doubling import assert_linear
+from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from history import markdown
 from history.markdown import render
 from history.markdown.prose import prose_html
-from tests.examples import examples
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -23,7 +23,7 @@ from history.access import audit
 from history.models import AuditEvent, Blob, Exchange, Message, Session, ToolCall
 from history.models.append_only import ImmutableError
 from history.record import exchanges, recorder
-from tests.talk import answered, call, chat_of
+from tests.factories import answered, call, chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from history.entries import DebugLog
 from history.models import Message, Session, seals
 from history.record import recorder
-from tests.examples import examples
-from tests.talk import answered, chat_of, said
+from tests.factories import answered, chat_of, said
+from tests.measures import examples
 
 FACTS: dict[str, Any] = {"seq": 3, "parent": 2, "kind": "model_input", "digest": b"d" * 32}
 

@@ -23,7 +23,7 @@ from history.models import AuditEvent, Session, ToolCall
 from history.pages.browse import facets
 from history.pages.browse import results as finding
 from history.record import recorder
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

@@ -21,7 +21,7 @@ from history.pages.charts.points import wait_below
 from history.record import exchanges, recorder
 from history.record.daily_sums import WAIT_NAMES
 from history.retention import removal
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

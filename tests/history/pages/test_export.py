@@ -14,7 +14,7 @@ from django.test import AsyncClient, Client
 
 from history.models import AuditEvent, Session
 from project.accounts.models import User
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 
 @pytest.fixture

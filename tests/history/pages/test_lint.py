@@ -13,8 +13,8 @@ from history.models import Message, Session
 from history.pages.lint import report
 from history.pages.lint import views as page
 from history.record import recorder
+from tests.factories import answered, call, chat_of, said
 from tests.history.access.test_permissions import with_right
-from tests.talk import answered, call, chat_of, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 

@@ -36,8 +36,8 @@ from history.entries import (  # fmt: skip
 from history.models import Message, Session
 from history.record import recorder
 from history.record.branches import newest_below
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

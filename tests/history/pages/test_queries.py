@@ -14,9 +14,9 @@ from history.models import Exchange, Message, Session
 from history.record import exchanges, recorder, selectors
 from history.retention import dropping, due
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page
-from tests.history.effort import effort_of, know_the_tables
-from tests.talk import chat_of, said
-from tests.tampering import by_hand
+from tests.factories import chat_of, said
+from tests.measures import effort_of, know_the_tables
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -16,9 +16,9 @@ from history.access.permissions import Purpose, find
 from history.access.reasons import HOLDS_FOR
 from history.models import AuditEvent, Session
 from history.transcripts.share_links import note_view, share
+from tests.factories import chat_of
 from tests.history.access.test_permissions import key_of, with_right
-from tests.talk import chat_of
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 

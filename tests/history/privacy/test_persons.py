@@ -32,8 +32,8 @@ from project.accounts import links
 from project.accounts.models import User
 from relay.models import Allowance, IssuedId, KeyUse, NamedReply, QueuedMessage, Run, Spending
 from relay.privacy import personal_data as relay_persons
-from tests.history.shell import history, history_json
-from tests.talk import answered, call, chat_of, result, results
+from tests.clients import history, history_json
+from tests.factories import answered, call, chat_of, result, results
 
 pytestmark = pytest.mark.django_db
 

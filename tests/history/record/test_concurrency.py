@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tests.history.elsewhere import Elsewhere
+from tests.servers.writers import Elsewhere
 
 WRITERS = 8
 MANY = 25

@@ -27,10 +27,9 @@ from history.models import DayTally, Message, Session, StaleDay, ToolCall
 from history.record import daily_check, exchanges, recorder
 from history.record.daily_sums import sums_of_day
 from project.background.jobs import JOBS
-from tests.examples import examples
-from tests.history.counts import assert_counts_equal_a_recount, stored_counts
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.measures import examples
+from tests.rows import assert_counts_equal_a_recount, by_hand, stored_counts
 
 pytestmark = pytest.mark.django_db
 

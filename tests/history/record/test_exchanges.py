@@ -18,8 +18,8 @@ from history.entries import ModelOutput, Text, Usage
 from history.errors import HistoryOff
 from history.models import ApiKey, Exchange, Message, Session, TokenCalibration
 from history.record import exchanges, recorder, selectors
-from tests.history.elsewhere import Elsewhere
-from tests.talk import answered, call, chat_of, said
+from tests.factories import answered, call, chat_of, said
+from tests.servers.writers import Elsewhere
 
 pytestmark = pytest.mark.django_db
 

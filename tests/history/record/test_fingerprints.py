@@ -26,8 +26,8 @@ from history.entries import (  # fmt: skip
 )
 from history.models import ApiKey, Message
 from history.record import fingerprints, recorder
-from tests.examples import examples
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.measures import examples
 
 REMINDER = "<system-reminder>\nthe todo list is empty\n</system-reminder>"
 

@@ -21,8 +21,8 @@ from history.management.history_commands.asked import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
 from history.record import forking, recorder, selectors
 from history.record.forking import BATCH
-from tests.history.meanwhile import before_statements, over_another_connection
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.rows import before_statements, over_another_connection
 
 LENGTH = 3 * BATCH - 50
 

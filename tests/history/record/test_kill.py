@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.history.elsewhere import Elsewhere, read_lines
+from tests.servers.writers import Elsewhere, read_lines
 
 
 def killed_while_writing(elsewhere: Elsewhere, session: str, *, after: float) -> int:

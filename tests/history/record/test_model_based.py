@@ -28,10 +28,10 @@ from history.access.permissions import Purpose
 from history.entries import HeadMoved, ModelOutput, Text, ToolRequest, ToolResult, ToolResults
 from history.models import Exchange
 from history.record import exchanges, recorder
-from tests.examples import examples
-from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide
-from tests.history.steps import Branching, Summarising, Talking, Thinning
-from tests.talk import said
+from tests.factories import said
+from tests.history.conformance.state_machine import PICK, PLACES, WHERE, SideBySide
+from tests.history.conformance.steps import Branching, Summarising, Talking, Thinning
+from tests.measures import examples
 
 pytestmark = pytest.mark.runs_first
 

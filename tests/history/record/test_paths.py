@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from history.models import Message, Session
 from history.record import paths, recorder, selectors
 from history.transcripts.page import TranscriptEntry, TranscriptPosition, read_page, read_shared
-from tests.examples import examples
-from tests.talk import answered, chat_of, said
+from tests.factories import answered, chat_of, said
+from tests.measures import examples
 
 pytestmark = pytest.mark.django_db
 

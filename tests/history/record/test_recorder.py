@@ -27,8 +27,8 @@ from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry, PairingError
 from history.models import Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import ImmutableError
 from history.record import recorder, selectors
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -14,8 +14,8 @@ from history.access.permissions import Purpose
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage, now
 from history.models import Message, Session
 from history.record import listing, recorder, selectors
-from tests.history.shell import history_json
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.clients import history_json
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ from history.access import keys
 from history.entries import Usage
 from history.models import Blob, Exchange, Message
 from history.record import exchanges, recorder
-from tests.talk import answered
+from tests.factories import answered
 
 pytestmark = pytest.mark.django_db
 

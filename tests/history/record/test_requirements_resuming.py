@@ -12,8 +12,8 @@ from history.context import ContextOptions, entry_view, render_context
 from history.models import Message, Session
 from history.record import recorder
 from history.record.selectors import snapshot
-from tests.history.shell import history
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.clients import history
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

@@ -19,7 +19,7 @@ from history.context import to_context
 from history.entries import DebugLog, HeadMoved
 from history.models import Message, SearchRow, Session, ToolCall
 from history.record import recorder, selectors
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

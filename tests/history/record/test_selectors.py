@@ -15,10 +15,10 @@ from history.entries import DebugLog, HeadMoved, ModelOutput, NotebookSet, Syste
 from history.errors import NoSuchEntry
 from history.models import Session
 from history.record import recorder, selectors
-from tests.examples import examples
+from tests.factories import answered, call, chat_of, result, results, said
 from tests.history.conformance.parley import ParleyStore
 from tests.history.conformance.plain import PlainStore
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.measures import examples
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from history.importing.storing import store
 from history.models import Blob, Message, Session
 from history.record import recorder
 from history.record.selectors import entries_of
-from tests.talk import said
+from tests.factories import said
 
 pytestmark = pytest.mark.django_db
 

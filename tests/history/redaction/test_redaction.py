@@ -43,7 +43,7 @@ from history.redaction import redacted, redacted_text, redactors_for
 from history.redaction.detectors import FORMATS, PERSONAL, SECRETS, TOKENS, personal
 from history.redaction.token_formats import NAMED_FORMATS, TOKEN_FORMATS
 from history.redaction.walker import Redactors
-from tests.examples import examples
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -14,7 +14,7 @@ import pytest
 
 from history.redaction.detectors import without_credentials
 from history.redaction.token_formats import NAMED_FORMATS, TOKEN_FORMATS
-from tests.doubling import assert_linear
+from tests.measures import assert_linear
 
 HEX, LOWER, UPPER = (
     string.digits + "abcdef",

@@ -25,7 +25,7 @@ from history.record import exchanges, recorder
 from history.record.expiry import scopes
 from history.retention import due, removal
 from history.retention.removal import BATCH
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.runs_first]
 

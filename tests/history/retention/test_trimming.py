@@ -26,9 +26,9 @@ from history.entries import (
 from history.models import ApiKey, AuditEvent, Blob, Exchange, Message, SearchRow, Session, ToolCall
 from history.record import exchanges, recorder, selectors
 from history.retention import trimming, turns
-from tests.examples import examples
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.measures import examples
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from history.access.reasons import open_for_reading
 from history.models import Session
 from history.record import recorder
 from history.search import search
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -28,8 +28,8 @@ from history.entries import (  # fmt: skip
 from history.models import ApiKey, Message, SearchRow, Session
 from history.record import recorder, search_rows
 from history.search import Filters, engines, finding
-from tests.examples import examples
-from tests.tampering import by_hand
+from tests.measures import examples
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -17,9 +17,9 @@ from history.models import Message, SearchRow, Session
 from history.record import recorder, search_rows
 from history.record.search_tokens import words_of
 from history.search import SearchScope, rows_for
-from tests.examples import examples
 from tests.history.record.test_search_tokens import texts
-from tests.tampering import by_hand
+from tests.measures import examples
+from tests.rows import by_hand
 
 NOON = datetime(2026, 3, 31, 12, tzinfo=UTC)
 

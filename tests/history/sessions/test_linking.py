@@ -16,8 +16,8 @@ from history.models import AuditEvent, Message, Session
 from history.record import recorder
 from history.record.selectors import PAGE, chain_to
 from history.verification import verify
+from tests.factories import answered, chat_of, said
 from tests.history.access.test_permissions import with_right
-from tests.talk import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from history.text.titles import title_from
-from tests.examples import examples
+from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
 

@@ -18,7 +18,7 @@ from history.models import Exchange, Session
 from history.record import exchanges, recorder
 from history.transcripts import timeline
 from history.transcripts.timeline import MOST_CALLS, Span, timeline_of
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

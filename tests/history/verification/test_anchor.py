@@ -10,7 +10,7 @@ from history import retention, verification
 from history.entries import SystemInstructionSet
 from history.models import Session
 from history.record import recorder, selectors
-from tests.talk import answered, chat_of, said
+from tests.factories import answered, chat_of, said
 
 pytestmark = pytest.mark.django_db
 

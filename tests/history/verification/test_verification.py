@@ -19,9 +19,8 @@ from history.models import REMOVAL_STARTED, ApiKey, AuditEvent, Blob, Message, S
 from history.models.seals import digest_of, seal_of
 from history.record import exchanges, recorder
 from history.verification import Checkpoint, FindingSeverity, VerificationFinding
-from tests.history.meanwhile import before_statements, over_another_connection
-from tests.talk import answered, call, chat_of, result, results, said
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of, result, results, said
+from tests.rows import before_statements, by_hand, over_another_connection
 
 pytestmark = pytest.mark.django_db
 

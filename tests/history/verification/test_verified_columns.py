@@ -19,8 +19,8 @@ from history.access import audit, keys
 from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import ApiKey, AuditEvent, Blob, Message, Session, ToolCall
 from history.record import recorder
-from tests.talk import answered, call, chat_of, result, results
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of, result, results
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

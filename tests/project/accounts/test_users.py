@@ -12,7 +12,7 @@ from django.test import Client
 from history.models import AuditEvent
 from project.accounts.models import SignInLink, User
 from project.accounts.roles import GROUPS, PERMISSIONS, Role, give_role
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 PAGE = "/accounts/people/"

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from project.background.backups import BackupError, copy_sqlite
-from tests.processes import clean_environment, free_port, manage, running, wait_for
+from tests.servers.processes import clean_environment, free_port, manage, running, wait_for
 
 pytestmark = pytest.mark.runs_first
 

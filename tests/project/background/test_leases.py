@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from project.background.leases import Held, give_back, take
 from project.models import Lease
-from tests.processes import wait_for
+from tests.servers.processes import wait_for
 
 
 @pytest.mark.django_db

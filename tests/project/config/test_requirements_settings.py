@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.processes import ROOT, settings_with
+from tests.servers.processes import ROOT, settings_with
 
 HISTORY = {
     "CHAT_HISTORY_ENABLED": True,

@@ -11,7 +11,7 @@ import pytest
 from django.conf import settings
 
 from project.config.secret_files import key_from
-from tests.processes import ROOT, SERVERS, clean_environment, free_port, settings_with
+from tests.servers.processes import ROOT, SERVERS, clean_environment, free_port, settings_with
 
 WRONG = {
     "DEBUG": "maybe",

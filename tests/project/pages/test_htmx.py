@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.processes import ROOT
+from tests.servers.processes import ROOT
 
 # Names of headers by hand. `vary_on_headers` needs them, django-htmx has no helper for it.
 BY_HAND = re.compile(r"""["'](?:HX-|HTTP_HX_)""")

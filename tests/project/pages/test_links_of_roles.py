@@ -16,7 +16,7 @@ from history.sessions import actions
 from project.accounts.models import User
 from project.accounts.roles import Role, give_role
 from relay.models import Agent, Allowance
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import clean_environment, free_port, serving, wait_for
 from tests.project.server.torrent import PIECE, PIECES
+from tests.servers.processes import clean_environment, free_port, serving, wait_for
 
 pytestmark = pytest.mark.runs_first
 

@@ -24,8 +24,8 @@ from websockets.sync.client import ClientConnection, connect
 
 from project.server.frames import FrameMeter
 from project.server.limits import FRAMES_AT_ONCE
-from tests.databases import ready_file
-from tests.processes import SERVERS, Process, clean_environment, free_port, manage, serving
+from tests.servers.databases import ready_file
+from tests.servers.processes import SERVERS, Process, clean_environment, free_port, manage, serving
 from tests.vendors import KEYS, Vendors
 
 APPLICATION = "tests.project.server.impatient:application"

@@ -14,7 +14,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 
-from tests.processes import Process, answers, clean_environment, free_port, manage, running, wait_for
+from tests.servers.processes import Process, answers, clean_environment, free_port, manage, running, wait_for
 
 pytestmark = pytest.mark.runs_first
 

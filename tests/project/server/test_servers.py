@@ -16,7 +16,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.processes import Process, clean_environment, free_port, serving, wait_for
+from tests.servers.processes import Process, clean_environment, free_port, serving, wait_for
 
 pytestmark = pytest.mark.runs_first
 

@@ -10,8 +10,8 @@ from history.entries import Summary
 from relay.providers.base import Model
 from relay.providers.scripted import ScriptedProvider
 from relay.runtime.async_db import in_database
+from tests.factories import chat_of
 from tests.relay.conftest import Talk
-from tests.talk import chat_of
 
 LONG = "a word or two " * 60  # some 200 tokens
 SMALL = (Model(name="script", window=2_000),)

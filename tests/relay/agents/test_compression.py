@@ -24,6 +24,8 @@ from relay.providers.local import MODEL as DEMO_MODEL
 from relay.providers.scripted import Steps
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
+from tests.factories import answered, chat_of, result, results, said
+from tests.factories import call as made
 from tests.relay.agents.compressing import (  # fmt: skip
     LONG,
     SMALL,
@@ -39,8 +41,6 @@ from tests.relay.agents.compressing import (  # fmt: skip
 )
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import open_page
-from tests.talk import answered, chat_of, result, results, said
-from tests.talk import call as made
 
 pytestmark = pytest.mark.any_database
 

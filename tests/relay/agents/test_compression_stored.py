@@ -21,8 +21,7 @@ from relay import conversation
 from relay.conversation import NotPossible
 from relay.providers.base import Model
 from relay.runtime.async_db import in_database
-from tests.history.rest import Api
-from tests.processes import ROOT, clean_environment, database_url
+from tests.clients import Api
 from tests.relay.agents.compressing import (  # fmt: skip
     SMALL,
     SUMMARY,
@@ -36,6 +35,7 @@ from tests.relay.agents.compressing import (  # fmt: skip
     told,
 )
 from tests.relay.conftest import Talk
+from tests.servers.processes import ROOT, clean_environment, database_url
 
 
 async def test_a_person_asks_with_a_command_and_less_is_told_from_then_on(talk: Talk) -> None:

@@ -24,8 +24,8 @@ from history.record import recorder
 from history.text.media_types import media_type_of
 from relay.chat.attachments import parts_of, tidy, told
 from relay.errors import AttachmentRefused
-from tests.talk import answered, call, chat_of
-from tests.tampering import by_hand
+from tests.factories import answered, call, chat_of
+from tests.rows import by_hand
 
 # Files are judged before they are stored.
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]

@@ -20,8 +20,8 @@ from relay.consumers.program_actions import COMMANDS
 from relay.models import Run
 from relay.routing import sockets
 from relay.runtime.async_db import in_database
+from tests.factories import chat_of
 from tests.relay.conftest import Talk
-from tests.talk import chat_of
 
 
 class Program:

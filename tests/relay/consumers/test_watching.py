@@ -22,8 +22,8 @@ from relay.live.frames import LiveAnswer, pieces_of
 from relay.live.run_task import PartialAnswer
 from relay.models import Run
 from relay.runtime.async_db import in_database
+from tests.factories import chat_of
 from tests.relay.conftest import Talk
-from tests.talk import chat_of
 
 
 def pieces(n: int, text: str, after: int = 5) -> dict[str, Any]:

@@ -23,11 +23,11 @@ from relay.providers.base import Model
 from relay.providers.image_fallback import fitted
 from relay.providers.registry import Router
 from relay.runtime.async_db import in_database
+from tests.factories import answered, chat_of
+from tests.factories import said as wrote
 from tests.relay.conftest import Talk
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
 from tests.relay.digest.relayed import Relay, call, path_of, said
-from tests.talk import answered, chat_of
-from tests.talk import said as wrote
 from tests.vendors import Vendors, says
 from tests.vendors.setup import NAMES
 

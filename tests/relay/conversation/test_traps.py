@@ -24,8 +24,8 @@ from relay.providers.base import Model
 from relay.providers.registry import Router
 from relay.runtime.async_db import close_connections, in_database
 from relay.runtime.locale import ViewerLocale
+from tests.factories import chat_of
 from tests.relay.conftest import Talk
-from tests.talk import chat_of
 from tests.vendors import Vendors, asks, says
 from tests.vendors.setup import NAMES
 

@@ -27,7 +27,7 @@ from relay.digest.digester import Digester
 from relay.gateway.call.session_ids import named
 from relay.gateway.journal.records import Accepted, Attempt, Ended
 from relay.gateway.journal.writer import Journal
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 USAGE = Usage(input_tokens=20, output_tokens=5)

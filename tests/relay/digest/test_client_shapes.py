@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from history.models import ApiKey, Exchange, Message, Session
 from history.verification import verify
-from tests.examples import examples
+from tests.measures import examples
 from tests.relay.digest.relayed import Relay, call, path_of, remove_everything, said
 
 pytestmark = pytest.mark.django_db

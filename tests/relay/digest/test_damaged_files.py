@@ -20,7 +20,7 @@ from relay.gateway.journal.reader import JournalReader
 from relay.gateway.journal.records import Lost
 from relay.gateway.journal.segments import MAGIC, names
 from relay.models import JournalPosition
-from tests.examples import examples
+from tests.measures import examples
 from tests.relay.digest.damages import DAMAGES, Damage, record_starts
 from tests.relay.digest.relayed import Relay, exchange_of, remove_everything, sessions
 

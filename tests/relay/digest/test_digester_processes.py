@@ -18,9 +18,9 @@ from history.access import keys
 from history.models import ApiKey, Exchange, Message, Session
 from project.accounts.models import User
 from relay.digest import process
-from tests.processes import ROOT, clean_environment, database_url, wait_for
 from tests.relay.digest.programs import Chat
 from tests.relay.digest.relayed import Relay, database_away, path_of, said, sessions
+from tests.servers.processes import ROOT, clean_environment, database_url, wait_for
 
 pytestmark = pytest.mark.runs_first
 

@@ -20,7 +20,7 @@ from project.accounts.models import User
 from relay.digest import files_aside
 from tests.relay.digest.relayed import Relay, exchange_of, said, sessions
 from tests.relay.digest.test_large_bodies import CHAT, MB, body_of, reply_of, send_reply
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

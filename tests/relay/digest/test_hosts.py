@@ -25,10 +25,10 @@ from relay.digest.process import name_of
 from relay.digest.recognisers import late_answers
 from relay.digest.recognisers.sessions import Spot
 from relay.models import JournalPosition
-from tests.processes import wait_for
 from tests.relay.digest.programs import Chat, ClaudeCode, Program
 from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
 from tests.relay.digest.test_digester_processes import digesting
+from tests.servers.processes import wait_for
 
 CHAT, RESPONSES = "openai-chat", "openai-responses"
 ROUND_TRIP = 0.005  # as quick as a client can be

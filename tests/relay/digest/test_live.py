@@ -10,9 +10,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from tests.processes import wait_for
-from tests.relay.served import House, house_in
-from tests.relay.served.house import HASTY, Server
+from tests.servers.installation import HASTY, House, Server, house_in
+from tests.servers.processes import wait_for
 from tests.vendors import says
 
 pytestmark = pytest.mark.runs_first

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.models import ApiKey, Exchange, Message, Session
-from tests.examples import examples
+from tests.measures import examples
 from tests.relay.digest.programs import Chat, ClaudeCode, Codex, GeminiCli, Program
 from tests.relay.digest.relayed import Relay, call, path_of, remove_everything, said
 

@@ -15,7 +15,7 @@ from relay.gateway.journal.records import Lost, head_of
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat
 from tests.relay.digest.relayed import Relay, erase, exchange_of, path_of, said, sessions
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -10,7 +10,7 @@ import pytest
 from history.db import transactions
 from history.models import ApiKey, Exchange, Message
 from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, said, sessions
-from tests.tampering import by_hand
+from tests.rows import by_hand
 
 pytestmark = pytest.mark.django_db
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from history.entries import ModelOutput
 from history.models import ApiKey, Exchange, Message, Session, ToolCall
 from history.verification import verify
-from tests.examples import examples
+from tests.measures import examples
 from tests.relay.digest.programs import (
     AnthropicInPieces,
     AnthropicSdk,

@@ -12,8 +12,8 @@ from history.access import keys
 from project.accounts.models import User
 from relay.gateway.references import ownership
 from relay.providers import registry
-from tests.relay.gateway.bare import Bare
-from tests.relay.gateway.relayed import Relay, relaying
+from tests.relay_client import Relay, relaying
+from tests.vendors.raw_upstream import Bare
 
 if TYPE_CHECKING:
     import anthropic

@@ -17,8 +17,7 @@ from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.relay.digest.programs import captured
-from tests.relay.gateway.asking import CALLS, ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, Relay, ask
 from tests.vendors import Vendors, says
 from tests.vendors.setup import endpoint_at
 

@@ -14,7 +14,7 @@ import zstandard
 from history.dialects import DIALECTS
 from relay.gateway.call import bodies, body_peek
 from relay.gateway.upstream.unpacking import Unpacking, in_slices
-from tests.doubling import assert_linear
+from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
 

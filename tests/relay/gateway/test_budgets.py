@@ -24,11 +24,10 @@ from relay.gateway.limits.usage_store import Use
 from relay.models import Allowance, KeyUse, Spending
 from relay.usage import allowances
 from relay.usage.prices import Price
-from tests.processes import free_port, wait_for
-from tests.relay.gateway.asking import HI, ask, asking
-from tests.relay.gateway.relayed import Relay
 from tests.relay.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.relay.gateway.test_limits_shared import done
+from tests.relay_client import HI, Relay, ask, asking
+from tests.servers.processes import free_port, wait_for
 from tests.vendors import Vendors, says
 
 # One person, one budget.

@@ -23,10 +23,8 @@ from relay.providers import registry
 from relay.providers.endpoints import Patience
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
-from tests.relay.gateway.asking import CALLS, ask, asking
-from tests.relay.gateway.at_bare import UPSTREAM_KEY, endpoint_at, speaking
-from tests.relay.gateway.bare import Bare, stream, whole
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, Relay, ask, asking
+from tests.vendors.raw_upstream import UPSTREAM_KEY, Bare, endpoint_at, speaking, stream, whole
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = [pytest.mark.any_database, pytest.mark.runs_first]

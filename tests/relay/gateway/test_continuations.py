@@ -19,8 +19,7 @@ from relay.gateway.references import continuations, ownership
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay.gateway.asking import ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import Relay, ask
 from tests.vendors import Vendors, asks, raw, says
 from tests.vendors.setup import endpoint_at, use_one_provider
 

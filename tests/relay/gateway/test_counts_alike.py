@@ -23,12 +23,10 @@ from relay.digest.digester import Digester
 from relay.gateway.limits import usage_counters
 from relay.models import KeyUse
 from relay.providers import registry
-from tests.processes import wait_for
 from tests.relay.digest.relayed import call, half_bytes, reply_bytes, said
-from tests.relay.gateway.asking import CALLS, asking
-from tests.relay.gateway.at_bare import speaking
-from tests.relay.gateway.bare import Bare, Said, stream, whole
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, Relay, asking
+from tests.servers.processes import wait_for
+from tests.vendors.raw_upstream import Bare, Said, speaking, stream, whole
 
 pytestmark = pytest.mark.any_database
 

@@ -20,8 +20,7 @@ from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay.gateway.asking import CALLS, HI, ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, HI, Relay, ask
 from tests.vendors import Vendors, raw
 from tests.vendors.setup import endpoint_at
 

@@ -14,11 +14,9 @@ from history.dialects.finality import FinalEventScanner, Finality
 from history.models import ApiKey
 from relay.gateway.upstream.endings import ReplyEnd
 from relay.providers import registry
-from tests.doubling import assert_linear
-from tests.relay.gateway.asking import CALLS, asking
-from tests.relay.gateway.at_bare import speaking
-from tests.relay.gateway.bare import Bare, stream
-from tests.relay.gateway.relayed import Relay
+from tests.measures import assert_linear
+from tests.relay_client import CALLS, Relay, asking
+from tests.vendors.raw_upstream import Bare, speaking, stream
 
 # What passes through on the wire is the same on every database.
 pytestmark = pytest.mark.any_database

@@ -15,12 +15,10 @@ from relay.gateway.references import issued_ids, ownership
 from relay.models import IssuedId
 from relay.providers import registry
 from relay.runtime.parsing import LARGE
-from tests.processes import wait_for
 from tests.relay.digest.relayed import half_bytes, said
-from tests.relay.gateway.asking import CALLS, asking
-from tests.relay.gateway.at_bare import speaking
-from tests.relay.gateway.bare import Bare, stream, whole
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, Relay, asking
+from tests.servers.processes import wait_for
+from tests.vendors.raw_upstream import Bare, speaking, stream, whole
 
 ANTHROPIC, CHAT, RESPONSES, GEMINI = "anthropic-messages", "openai-chat", "openai-responses", "gemini-generate"
 LONG = "One two three. " * 20_000

@@ -29,10 +29,9 @@ from relay.digest.digester import Digester
 from relay.gateway.limits import budgets, rate_limits, usage_counters, usage_store
 from relay.models import KeyMinute, KeyStreams, KeyUse
 from relay.usage.prices import Price
-from tests.databases import ready_database
-from tests.processes import Process, clean_environment, free_port, manage, serving, wait_for
-from tests.relay.gateway.asking import CALLS, HI, ask, asking
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, HI, Relay, ask, asking
+from tests.servers.databases import ready_database
+from tests.servers.processes import Process, clean_environment, free_port, manage, serving, wait_for
 from tests.vendors import KEYS, Vendors, says
 
 pytestmark = pytest.mark.runs_first

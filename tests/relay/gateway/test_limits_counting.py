@@ -15,12 +15,10 @@ from relay.gateway.limits import usage_counters
 from relay.models import KeyUse
 from relay.providers import registry
 from relay.usage.prices import Price
-from tests.processes import wait_for
-from tests.relay.gateway.asking import HI, ask, asking
-from tests.relay.gateway.at_bare import speaking
-from tests.relay.gateway.bare import Bare, stream, whole
-from tests.relay.gateway.relayed import Relay
 from tests.relay.gateway.test_limits import key_with
+from tests.relay_client import HI, Relay, ask, asking
+from tests.servers.processes import wait_for
+from tests.vendors.raw_upstream import Bare, speaking, stream, whole
 
 pytestmark = pytest.mark.any_database
 

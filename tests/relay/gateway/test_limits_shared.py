@@ -18,10 +18,9 @@ from django.db import OperationalError
 
 from project.accounts.models import User
 from relay.gateway.limits import redis_limits, usage_counters, usage_store
-from tests.processes import wait_for
-from tests.relay.gateway.asking import HI, ask
-from tests.relay.gateway.relayed import Relay
 from tests.relay.gateway.test_limits import CHAT, early_in_the_minute, key_with
+from tests.relay_client import HI, Relay, ask
+from tests.servers.processes import wait_for
 from tests.vendors import Vendors, says
 
 pytestmark = pytest.mark.any_database

@@ -11,8 +11,7 @@ from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
-from tests.relay.gateway.asking import ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import Relay, ask
 from tests.vendors import Vendors
 from tests.vendors.setup import endpoint_at
 

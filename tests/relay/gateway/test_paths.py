@@ -9,10 +9,8 @@ import pytest
 from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
-from tests.relay.gateway.asking import ask
-from tests.relay.gateway.at_bare import endpoint_at, speaking
-from tests.relay.gateway.bare import Bare
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import Relay, ask
+from tests.vendors.raw_upstream import Bare, endpoint_at, speaking
 
 # What passes through on the wire is the same on every database.
 pytestmark = pytest.mark.any_database

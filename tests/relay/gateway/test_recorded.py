@@ -18,8 +18,7 @@ from relay.providers import registry
 from relay.runtime.async_db import close_connections
 from relay.usage.prices import Price
 from tests.relay.digest.relayed import database_away, path_of, sessions
-from tests.relay.gateway.asking import HI, ask, asking
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import HI, Relay, ask, asking
 from tests.vendors import Vendors, asks, refuses, says
 from tests.vendors.setup import use_one_provider
 

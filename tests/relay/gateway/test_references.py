@@ -17,11 +17,9 @@ from relay.models import IssuedId
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
-from tests.processes import wait_for
-from tests.relay.gateway.asking import CALLS, ask, asking
-from tests.relay.gateway.at_bare import endpoint_at, speaking
-from tests.relay.gateway.bare import Bare, Said, stream, whole
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, Relay, ask, asking
+from tests.servers.processes import wait_for
+from tests.vendors.raw_upstream import Bare, Said, endpoint_at, speaking, stream, whole
 
 # What passes through on the wire is the same on every database; what is asked of it is shown by test_doors.
 pytestmark = [pytest.mark.any_database, pytest.mark.usefixtures("one_process")]

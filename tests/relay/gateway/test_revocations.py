@@ -14,11 +14,9 @@ from project.accounts.models import User
 from project.background.jobs import JOBS
 from relay.gateway.call import revocations
 from relay.providers import registry
-from tests.relay.gateway.asking import HI, Asked, asking
-from tests.relay.gateway.at_bare import speaking
-from tests.relay.gateway.bare import Bare, stream, whole
-from tests.relay.gateway.relayed import Relay
 from tests.relay.gateway.test_endings import STREAMS
+from tests.relay_client import HI, Asked, Relay, asking
+from tests.vendors.raw_upstream import Bare, speaking, stream, whole
 
 BODY = json.dumps({**HI, "stream": True}).encode()
 BEGUN, FINAL = STREAMS["anthropic-messages"]

@@ -17,9 +17,8 @@ from relay.providers.base import Model
 from relay.providers.endpoints import Patience
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
-from tests.processes import wait_for
-from tests.relay.gateway.asking import HI, ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import HI, Relay, ask
+from tests.servers.processes import wait_for
 from tests.vendors import Vendors, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 

@@ -16,7 +16,7 @@ from history.dialects import DIALECTS
 from history.dialects.encoder import data_url
 from relay.providers import registry
 from tests.history.dialects.samples import PNG
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import Relay
 from tests.vendors import Vendors, asks, refuses, says, thinks
 from tests.vendors.setup import use_one_provider
 

@@ -16,9 +16,9 @@ import pytest
 
 from relay.gateway.journal.records import Ended
 from relay.gateway.journal.writer import read
-from tests.databases import ready_file
-from tests.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
 from tests.relay.mcp_server.asking import names, told
+from tests.servers.databases import ready_file
+from tests.servers.processes import SERVERS, clean_environment, free_port, manage, serving, wait_for
 from tests.vendors import KEYS, Vendors, says
 
 pytestmark = pytest.mark.runs_first

@@ -18,10 +18,8 @@ from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from tests.relay.digest.programs import TRAFFIC, captured
-from tests.relay.gateway.asking import ask
-from tests.relay.gateway.at_bare import endpoint_at
-from tests.relay.gateway.bare import Bare, whole
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import Relay, ask
+from tests.vendors.raw_upstream import Bare, endpoint_at, whole
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database

@@ -18,8 +18,7 @@ from relay.providers.base import Model
 from relay.providers.http import HttpProvider
 from relay.providers.local import LocalProvider, missing_packages
 from tests.relay.digest.programs import captured
-from tests.relay.gateway.asking import CALLS, CONTENTS, HI, ask
-from tests.relay.gateway.relayed import Relay
+from tests.relay_client import CALLS, CONTENTS, HI, Relay, ask
 from tests.vendors import KEYS, Vendors, asks, raw, refuses, says
 from tests.vendors.setup import endpoint_at
 

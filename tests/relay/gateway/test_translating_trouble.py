@@ -20,10 +20,9 @@ from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
 from relay.providers.rules import Rule, Target
-from tests.doubling import assert_linear
-from tests.relay.gateway.asking import HI, ask, asking
-from tests.relay.gateway.bare import Bare, Said, stream, whole
-from tests.relay.gateway.relayed import Relay
+from tests.measures import assert_linear
+from tests.relay_client import HI, Relay, ask, asking
+from tests.vendors.raw_upstream import Bare, Said, stream, whole
 
 # What passes through on the wire is the same on every database; tests/digest shows what is stored of it.
 pytestmark = pytest.mark.any_database

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from history.markdown import cache, render, split_blocks
 from relay.live import frames
 from relay.live.frames import LONG_TAIL, MAX_CHARS_ON_LOOP, LiveAnswer, LivePart, PartUpdate, render_block
-from tests.doubling import assert_linear
+from tests.measures import assert_linear
 
 ANSWER = "One.\n\n- a\n\n- b\n\n```python\nif x:\n\n    pass\n```\nTwo[^1].\n\n[^1]: Note"
 

@@ -21,10 +21,10 @@ from django.conf import settings
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
 
-from tests.processes import ON_ANY_DATABASE
-from tests.relay.served import House, Page, Program, house_in
-from tests.relay.served.house import HASTY, Server, slowly, words
-from tests.relay.served.redis import redis_server
+from tests.servers.installation import HASTY, House, Server, house_in, slowly, words
+from tests.servers.processes import ON_ANY_DATABASE
+from tests.servers.redis import redis_server
+from tests.sockets import Page, Program
 from tests.vendors import asks, raw, says
 
 pytestmark = pytest.mark.runs_first

@@ -10,7 +10,7 @@ import uvicorn
 
 from relay.mcp_server import application
 from relay.runtime.async_db import close_connections
-from tests.processes import wait_for
+from tests.servers.processes import wait_for
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from history.access import keys
 from history.models import ApiKey, AuditEvent, Message, Session
 from history.record import recorder
 from project.accounts.models import User
+from tests.factories import chat_of, said
 from tests.relay.mcp_server.asking import called, names, text_of, told, with_client
-from tests.talk import chat_of, said
 
 if TYPE_CHECKING:
     from mcp import Client

@@ -28,8 +28,8 @@ from relay.providers.base import Model
 from relay.providers.local_server import MODEL_NAME
 from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
+from tests.factories import answered, call, chat_of, result, results, said
 from tests.relay.conftest import Scripted, Talk
-from tests.talk import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.any_database
 

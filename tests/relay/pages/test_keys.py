@@ -22,8 +22,8 @@ from history.models import ApiKey, AuditEvent, Session
 from relay.gateway.limits import usage_store
 from relay.models import Allowance, KeyUse
 from relay.usage.allowances import note_usage
+from tests.factories import chat_of
 from tests.history.access.test_permissions import with_right
-from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
 NEW = {"name": "laptop", "recording": "no_replies", "days": "30", "scopes": ["relay", "read", "export"]}

@@ -14,8 +14,8 @@ from relay.admin.mcp_servers import KEPT
 from relay.models import McpServer
 from relay.tools.mcp import connections, servers
 from relay.tools.mcp.sealed import unseal
-from tests.processes import settings_with
 from tests.relay.tools.mcp.test_using import HERE, SECRET
+from tests.servers.processes import settings_with
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
 ADD = "/admin/relay/mcpserver/add/"

@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 
 from history.record import recorder
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

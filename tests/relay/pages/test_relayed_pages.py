@@ -15,9 +15,9 @@ from history.record import recorder
 from project.accounts.models import User
 from relay.live import relayed_updates
 from relay.runtime.async_db import in_database
+from tests.factories import answered, call, said
 from tests.relay.conftest import Talk
 from tests.relay.consumers.test_page_socket import OpenPage, open_page
-from tests.talk import answered, call, said
 
 WAITS = "The program waits for an answer."
 

@@ -12,8 +12,8 @@ from history.models import Session
 from project.accounts.models import User
 from relay.live.groups import person_group, session_group
 from relay.models import Run
-from tests.history.rest import Api
-from tests.talk import chat_of
+from tests.clients import Api
+from tests.factories import chat_of
 
 
 @pytest.mark.django_db(transaction=True)

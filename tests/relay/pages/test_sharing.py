@@ -29,7 +29,7 @@ from history.entries import (
 from history.models import AuditEvent, Session, ShareLink
 from history.record import recorder
 from history.transcripts import share_links
-from tests.talk import answered, call, chat_of, result, results, said
+from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.django_db
 

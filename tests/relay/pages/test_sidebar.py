@@ -25,7 +25,7 @@ from relay.live.running import answering
 from relay.models import Run
 from relay.pages.sidebar.query import address_with
 from relay.pages.sidebar.sessions import PAGE, UNDO, day_label, find_in_rail, just_deleted, read_rail, sessions_in_rail
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -12,8 +12,8 @@ from django.utils import timezone
 from history.access import keys
 from history.models import Session
 from history.sessions import actions
+from tests.factories import chat_of
 from tests.history.access.test_permissions import with_right
-from tests.talk import chat_of
 
 pytestmark = pytest.mark.django_db
 PAGE = "/history/deleted/"

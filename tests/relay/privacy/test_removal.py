@@ -10,7 +10,7 @@ from history import retention
 from history.access import keys
 from history.models import Session
 from relay.models import NamedReply
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 
 @pytest.mark.django_db(transaction=True)

@@ -21,8 +21,8 @@ from relay.providers import sessions
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
 from relay.providers.retries import retry_after, wait_after
-from tests.processes import free_port, manage
 from tests.relay.providers.asking import ask, context
+from tests.servers.processes import free_port, manage
 from tests.vendors import KEYS, Play, Vendors, raw, refuses, says
 from tests.vendors.setup import HASTE, endpoint_at
 

@@ -20,8 +20,8 @@ from project.background import jobs
 from relay.errors import NoSuchModel, RequestRefused, Unreachable
 from relay.providers import local, registry, sessions
 from relay.providers.local import MODEL, LocalProvider, LocalServer
-from tests.processes import clean_environment, running, wait_for
 from tests.relay.providers.asking import CPU, ask, context, user
+from tests.servers.processes import clean_environment, running, wait_for
 
 pytestmark = pytest.mark.runs_first
 

@@ -188,7 +188,7 @@ async def test_a_caller_that_gives_up_leaves_no_connection_behind(upstream: Upst
 
 
 async def test_nobody_listens_is_told_as_such() -> None:
-    from tests.processes import free_port
+    from tests.servers.processes import free_port
 
     with pytest.raises(aiohttp.ClientConnectorError):
         await Upstream(port=free_port()).ask()

@@ -15,8 +15,8 @@ from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
 from relay.providers.scripted import ScriptedProvider
-from tests.processes import wait_for
 from tests.relay.providers.asking import ask
+from tests.servers.processes import wait_for
 from tests.vendors import KEYS, Vendors
 from tests.vendors.setup import endpoint_at
 

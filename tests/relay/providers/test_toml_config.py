@@ -14,7 +14,7 @@ from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.registry import Router, router_from_settings
 from relay.providers.toml_config import MODEL_KEYS, PROVIDER_KEYS, WrongFile, read_file, read_routes, read_tables
 from relay.providers.vendors import VENDORS
-from tests.processes import ROOT, settings_with
+from tests.servers.processes import ROOT, settings_with
 
 OLLAMA = 'name = "ollama"\ndialect = "openai-chat"\nbase_url = "http://127.0.0.1:11434/v1"\n'
 

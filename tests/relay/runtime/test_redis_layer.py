@@ -13,8 +13,8 @@ import pytest
 from relay.runtime import redis_layer
 from relay.runtime.memory_layer import PROCESS_GROUP
 from relay.runtime.redis_layer import RedisChannelLayer
-from tests.relay.served.proxy import proxy
-from tests.relay.served.redis import RedisServer, redis_server
+from tests.servers.proxy import proxy
+from tests.servers.redis import RedisServer, redis_server
 
 pytestmark = pytest.mark.any_database
 

@@ -20,8 +20,8 @@ from relay.digest.state import state_here
 from relay.gateway import process_stats, recording
 from relay.gateway.journal.records import Accepted
 from relay.models import JournalPosition, Run
-from tests.processes import ROOT, clean_environment
 from tests.relay.digest.relayed import database_away
+from tests.servers.processes import ROOT, clean_environment
 
 LINE = re.compile(r'^([a-z_]+)(?:\{((?:[a-z]+="[^"\\]*",?)*)\})? (\S+)$')
 

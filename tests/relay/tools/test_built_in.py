@@ -22,8 +22,8 @@ from project.accounts.models import User
 from relay.tools.base import ToolContext
 from relay.tools.registry import all_tools, toolbox
 from relay.tools.running import run_call
+from tests.factories import answered, call, chat_of, result, results, said
 from tests.history.access.test_permissions import with_right
-from tests.talk import answered, call, chat_of, result, results, said
 
 NAMES = (
     "ask_user", "call_agent", "compress_chat_history", "current_time", "edit_notebook", "finish_task", "read_caller",

@@ -19,7 +19,7 @@ from relay.tools import notebooks
 from relay.tools.base import ToolContext
 from relay.tools.registry import all_tools
 from relay.tools.running import run_call
-from tests.talk import call, chat_of
+from tests.factories import call, chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -24,7 +24,7 @@ from relay.tools import running
 from relay.tools.base import Tool, ToolContext, ToolError, tool
 from relay.tools.registry import Toolbox
 from relay.tools.running import AT_ONCE, answer_all, run_call, run_calls
-from tests.talk import answered, call, said
+from tests.factories import answered, call, said
 
 CONTEXT = ToolContext(user=AnonymousUser(), session_id=uuid4(), agent="assistant")
 

@@ -20,7 +20,7 @@ from relay.errors import OverAllowance
 from relay.models import Allowance, RecentMessage, Spending
 from relay.usage import allowances
 from relay.usage.allowances import check_allowance, check_budget, limits_of, note_message, note_usage, spent_today, told
-from tests.talk import chat_of
+from tests.factories import chat_of
 
 pytestmark = pytest.mark.django_db
 

@@ -6,7 +6,7 @@ import pytest
 
 from history.context.compression import Problem, ProblemCode, SummarySpan, find_problem, required_identifiers
 from history.entries import Entry, Node, Summary
-from tests.talk import answered, call, result, results, said
+from tests.factories import answered, call, result, results, said
 
 pytestmark = pytest.mark.any_database
 

@@ -18,7 +18,7 @@ from history.context.compression import (
     stretch_between,
 )
 from history.entries import Entry, MaskedResult, Node, Summary
-from tests.talk import answered, call, result, results, said
+from tests.factories import answered, call, result, results, said
 
 pytestmark = pytest.mark.any_database
 

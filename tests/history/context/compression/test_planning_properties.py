@@ -24,8 +24,8 @@ from history.context.summaries import pieces_of
 from history.context.turns import may_begin_turn
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Entry, ModelInput, ModelOutput, Node, ToolResults
-from tests.examples import examples
 from tests.history.context.strategies import paths, snapshot_of
+from tests.measures import examples
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import HEADERS
 

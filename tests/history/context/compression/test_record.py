@@ -10,7 +10,7 @@ from history.context.compression import OUTLINE, RecordLine, as_pieces, ask_for_
 from history.context.compression.record import MOST_PARTS
 from history.context.tokens import estimate_context, estimate_text
 from history.entries import Entry, Node, Summary
-from tests.talk import answered, call, result, results, said
+from tests.factories import answered, call, result, results, said
 
 pytestmark = pytest.mark.any_database
 

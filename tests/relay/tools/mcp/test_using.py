@@ -24,7 +24,7 @@ from relay.tools.mcp.shaping import cleaned_schema, described, full_name
 from relay.tools.registry import toolbox
 from relay.tools.running import run_call
 from relay.tools.schemas import BadArguments, checked
-from tests.processes import clean_environment, free_port, running, wait_for
+from tests.servers.processes import clean_environment, free_port, running, wait_for
 
 HERE = Path(__file__).parent
 SECRET = "s3cret-token"

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.processes import free_port
+from tests.servers.processes import free_port
 
 # SO_LINGER with 0 seconds: closing sends a reset instead of an orderly end.
 _RESET = struct.pack("ii", 1, 0)

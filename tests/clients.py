@@ -1,10 +1,12 @@
-"""A program that asks the REST API, for tests: as somebody signed in, or with a key."""
+"""REST API client and `manage.py history`, both inside the test process."""
 
 from __future__ import annotations
 
 import json
+from io import StringIO
 from typing import Any
 
+from django.core.management import call_command
 from django.test import Client
 
 from history.access import keys
@@ -47,3 +49,30 @@ class Api:
         assert set(told["error"]) <= {"code", "message", "fields"}
         assert told["error"]["message"]
         return response.status_code, told["error"]["code"]
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Lines(StringIO):
+    """Keeps what was written, a line each, although the command fails."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def write(self, text: str) -> int:
+        self.lines += text.splitlines()
+        return len(text)
+
+
+def history(*arguments: Any, out: StringIO | None = None) -> tuple[str, str]:
+    out, err = out or StringIO(), StringIO()
+    call_command("history", *map(str, arguments), stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def history_json(*arguments: Any) -> Any:
+    return json.loads(history(*arguments, "--json")[0])

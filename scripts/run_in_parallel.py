@@ -1,8 +1,8 @@
-"""Run rows of commands beside one another: `python tests/side_by_side.py "make --silent" "lint types" "on-sqlite"`.
+"""Several rows of commands at once: `python scripts/run_in_parallel.py "make --silent" "lint types" "on-sqlite"`.
 
-Every word is one command, the given one with the word behind it. A row goes from left to right, and all rows go at
-once, each to its end whatever fails. What a command wrote is shown in one piece when it has ended, and the end of what
-failed once more after everything else, where somebody looks first.
+Every word is one command: the given command with the word as its last argument. A row runs from left to right, all rows
+run at once, and each runs to its end even if something fails. The output of a command is shown in one piece when it has
+ended; the last lines of what failed are shown once more at the very end.
 """
 
 import shlex

@@ -23,7 +23,7 @@ from tests.history.conformance.parley import ParleyStore, holding_in, told_in
 from tests.history.conformance.plain import LEAVES, PlainSession, PlainStore
 from tests.history.conformance.store import Refused, Told
 from tests.history.conformance.telling import told_of
-from tests.history.counts import assert_counts_equal_a_recount
+from tests.rows import assert_counts_equal_a_recount
 
 PLACES = st.integers(0, 10_000)
 HEAD = st.none()  # most of the time people go on where they are

@@ -21,7 +21,7 @@ from urllib.request import urlopen
 import pytest
 from django.db import connection
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SERVERS = {
     "daphne": ["daphne", "--bind", "127.0.0.1", "--port", "{port}", "--access-log", os.devnull, "{application}"],
     "uvicorn": ["uvicorn", "--port", "{port}", "{application}"],

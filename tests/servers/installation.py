@@ -16,14 +16,13 @@ from urllib.request import Request, urlopen
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
-from tests.databases import ready_database
-from tests.processes import ROOT, Process, clean_environment, free_port, manage, serving
-from tests.relay.served.page import Page
-from tests.relay.served.program import Program
+from tests.servers.databases import ready_database
+from tests.servers.processes import ROOT, Process, clean_environment, free_port, manage, serving
+from tests.sockets import Page, Program
 from tests.vendors import KEYS, Play, Vendors, says
 
-APPLICATION = "tests.relay.served.whole:application"
-HASTY = "tests.relay.served.hasty:application"
+APPLICATION = "tests.servers.app:application"
+HASTY = "tests.servers.impatient_app:application"
 DIALECT = "openai-chat"
 CSRF = "c" * 32
 PROVIDERS = """
@@ -153,7 +152,7 @@ def house_in(folder: Path, *, scopes: tuple[str, ...] = ("read", "write", "delet
 
 
 def _people(variables: dict[str, str], scopes: tuple[str, ...]) -> dict[str, str]:
-    command = [sys.executable, "-m", "tests.relay.served.people", *scopes]
+    command = [sys.executable, "-m", "tests.servers.create_user", *scopes]
     done = subprocess.run(command, cwd=ROOT, env=clean_environment(**variables), capture_output=True, check=True)
     found: dict[str, str] = json.loads(done.stdout)
     return found

@@ -1,4 +1,7 @@
-"""An upstream that is nothing but a socket: it keeps what it was sent to the byte, and says what a test gives it."""
+"""An upstream that is a bare TCP socket, and providers that call it.
+
+It keeps every request to the byte and answers the bytes that a test gives it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,37 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from tests.processes import wait_for
+from relay.providers import registry
+from relay.providers.base import Model
+from relay.providers.endpoints import Endpoint, Patience
+from relay.providers.http import HttpProvider
+from tests.servers.processes import wait_for
+
+UPSTREAM_KEY = "sk-upstream-0123456789"
+
+
+def endpoint_at(upstream: Bare, **changes: Any) -> Endpoint:
+    fields: dict[str, Any] = {
+        "name": "bare",
+        "dialect": "anthropic-messages",
+        "base_url": upstream.url,
+        "api_key": UPSTREAM_KEY,
+        "key_header": "x-api-key",
+        "models": (Model(name="model"),),
+        "lists_models": False,
+        "patience": Patience(connect=2, idle=5),
+    }
+    return Endpoint(**{**fields, **changes})
+
+
+def speaking(upstream: Bare, dialect: str, **changes: Any) -> registry.Router:
+    """The one provider there is from now on."""
+    router = registry.Router([HttpProvider(endpoint_at(upstream, dialect=dialect, **changes))])
+    registry.use(router)
+    return router
+
 
 HEAD_END = b"\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""What other processes do in tests: `python -m tests.history.worker COMMAND WORDS`, one JSON value per line on stdout.
+"""What other processes do in tests: `python -m tests.servers.writer COMMAND WORDS`, one JSON value per line on stdout.
 
 A line is printed only after the call that it speaks of has returned: what a reader has seen was acknowledged.
 """
@@ -29,7 +29,7 @@ from history.entries import Entry, SystemInstructionSet  # noqa: E402
 from history.models import Exchange, Message, Session  # noqa: E402
 from history.record import exchanges, recorder  # noqa: E402
 from project.accounts.models import User  # noqa: E402
-from tests.talk import answered, call, result, results, said  # noqa: E402
+from tests.factories import answered, call, result, results, said  # noqa: E402
 
 
 def tell(value: Any) -> None:

@@ -33,9 +33,9 @@ from history.entries import (  # fmt: skip
 )
 from history.models import Exchange, Message, SearchRow, Session, ToolCall
 from history.record import recorder
+from tests.factories import said
 from tests.history.conformance.plain import CONVERSATION, PlainSession
-from tests.history.side_by_side import PICK, PLACES, WHERE, SideBySide, texts_in, without
-from tests.talk import said
+from tests.history.conformance.state_machine import PICK, PLACES, WHERE, SideBySide, texts_in, without
 
 
 class Talking(SideBySide):

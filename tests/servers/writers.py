@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.databases import ready_database
+from tests.servers.databases import ready_database
 
 ROOT = Path(__file__).parents[2]
 Process = subprocess.Popen[str]
@@ -23,7 +23,7 @@ Process = subprocess.Popen[str]
 
 def start_worker(environment: dict[str, str], *words: object) -> Process:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.history.worker", *map(str, words)],
+        [sys.executable, "-m", "tests.servers.writer", *map(str, words)],
         cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 

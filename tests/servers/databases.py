@@ -19,7 +19,7 @@ import psycopg
 from django.conf import settings
 from django.db import connection, transaction
 
-from tests.processes import manage
+from tests.servers.processes import manage
 
 # Where the workers of one run find what one of them has made.
 FOLDER = "TESTS_OF_ONE_RUN"

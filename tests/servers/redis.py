@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.on_postgres import redis_server_path, wait_until_open
-from tests.processes import free_port
+from tests.servers.processes import free_port
 
 
 class RedisServer:

@@ -1,6 +1,6 @@
 """Audit of the pinned packages with `pip-audit --strict`, where an advisory database is reachable.
 
-    python tests/audit.py requirements.txt
+    python scripts/audit.py requirements.txt
 
 pip-audit ends with the same code for a vulnerability and for a database that does not answer. So one package is
 looked up first: only a database that knows it is asked about all of them. Without one, nothing is claimed:

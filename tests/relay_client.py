@@ -1,0 +1,177 @@
+"""The relay on a real port inside the test process, and an HTTP client for it.
+
+The client sends exactly the bytes it is given and keeps exactly the bytes it receives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import uvicorn
+
+from relay.gateway import application as gateway
+from relay.gateway import recording
+from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
+from relay.gateway.journal.writer import Journal, read
+from relay.gateway.limits import redis_limits, usage_counters
+from relay.gateway.references import continuations, ownership
+from relay.gateway.routing import routes, vendor_affinity
+from relay.providers import sessions
+from relay.runtime.async_db import close_connections
+from tests.servers.processes import wait_for
+
+HI: dict[str, Any] = {"model": "model", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+# Of every language: an address, and the smallest request.
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic-messages": ("/v1/messages", HI),
+    "openai-chat": ("/v1/chat/completions", HI),
+    "openai-responses": ("/v1/responses", {"model": "model", "input": "hi", "max_output_tokens": 9}),
+    "gemini-generate": ("/v1beta/models/model:generateContent", CONTENTS),
+}
+
+
+class Answered:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self.status = response.status
+        self.headers = {name.lower(): value for name, value in response.getheaders()}
+        self.response = response
+        self.is_cut = False
+
+    def read(self) -> bytes:
+        """All of it, or as much as came before the connection broke."""
+        try:
+            return self.response.read()
+        except http.client.IncompleteRead as error:
+            self.is_cut = True
+            return error.partial
+
+
+@contextmanager
+def asking(
+    relay: Relay, path: str, body: bytes = b"", *, method: str = "POST", headers: Mapping[str, str] | None = None
+) -> Iterator[Answered]:
+    """Inside it, the reply is still on its way."""
+    connection = http.client.HTTPConnection(urlsplit(relay.url).netloc, timeout=60)
+    try:
+        connection.request(method, path, body, {"content-type": "application/json", **(headers or {})})
+        yield Answered(connection.getresponse())
+    finally:
+        connection.close()
+
+
+class Asked:
+    """A reply that has been read."""
+
+    def __init__(self, answered: Answered) -> None:
+        self.status, self.headers = answered.status, answered.headers
+        self.body = answered.read()
+        self.is_cut = answered.is_cut
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def ask(
+    relay: Relay, path: str, body: bytes | Mapping[str, Any] = b"", *, method: str = "POST", **headers: str
+) -> Asked:
+    """`x_api_key="…"` is the header x-api-key."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+    with asking(relay, path, sent, method=method, headers=named) as answered:
+        return Asked(answered)
+
+
+R = TypeVar("R", bound=Record)
+
+
+class Relay:
+    """Where it listens, and what its journal says."""
+
+    def __init__(self, port: int, journal: Journal) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.journal = journal
+
+    def ended(self, count: int = 1) -> list[Ended]:
+        """Once so many calls have ended."""
+        wait_for(lambda: len(self._of(Ended)) >= count, seconds=10, what=f"the end of call {count}")
+        return self._of(Ended)
+
+    def accepted(self) -> list[Accepted]:
+        return self._of(Accepted)
+
+    def replied(self) -> bytes:
+        """What came back, whether it was written in pieces or with the end."""
+        pieces = [
+            record.data if isinstance(record, ReplyBytes) else record.reply
+            for _, record in read(self.journal.folder)
+            if isinstance(record, ReplyBytes | Ended)
+        ]
+        return b"".join(pieces)
+
+    def _of(self, kind: type[R]) -> list[R]:
+        return [record for _, record in read(self.journal.folder) if isinstance(record, kind)]
+
+
+@contextmanager
+def relaying() -> Iterator[Relay]:
+    recording.begin_anew()
+    server = QuickServer(uvicorn.Config(_application, port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, name="relay", daemon=True)
+    thread.start()
+    try:
+        wait_for(lambda: server.started, seconds=10, what="the relay listening")
+        yield Relay(server.servers[0].sockets[0].getsockname()[1], recording.journal())
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        close_connections()
+        for kept in (usage_counters, continuations, ownership, routes, vendor_affinity):
+            kept.forget_all()
+        recording.begin_anew()
+
+
+async def _application(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        await gateway.application(scope, receive, send)
+        return
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.shutdown":
+            await sessions.close()
+            await redis_limits.close()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+NAP = 0.005
+SHUTDOWN_SECONDS = 1.0
+
+
+class QuickServer(uvicorn.Server):
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        while not self.should_exit:  # noqa: ASYNC110 (another thread sets it)
+            await asyncio.sleep(NAP)
+
+    async def shutdown(self, sockets: Any = None) -> None:
+        for server in self.servers:
+            server.close()
+        state, end = self.server_state, time.monotonic() + SHUTDOWN_SECONDS
+        for connection in list(state.connections):
+            connection.shutdown()
+        while (state.connections or state.tasks) and time.monotonic() < end:  # noqa: ASYNC110 (nobody tells)
+            await asyncio.sleep(NAP)
+        for task in state.tasks:
+            task.cancel()
+        await self.lifespan.shutdown()
