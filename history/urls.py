@@ -1,6 +1,5 @@
 from django.urls import path
 
-from history.pages import whole
 from history.pages.browse import views as browse_views
 from history.pages.charts import views as charts_views
 from history.pages.entry import views as entry_views
@@ -17,7 +16,6 @@ urlpatterns = [
     path("lint/", lint_views.lint, name="lint"),
     path("charts/", charts_views.charts, name="charts"),
     path("s/<uuid:session_id>/timeline/", timeline_views.timeline, name="timeline"),
-    path("s/<uuid:session_id>/whole/", whole.whole, name="whole"),
     path("import/", imports_views.imports, name="imports"),
     path("import/begin/", imports_views.begin, name="import_begin"),
     path("import/<uuid:job_id>/", imports_views.import_job, name="import_job"),

@@ -121,7 +121,6 @@ def fill() -> dict[str, object]:
     add_attachments(lin)
     add_summary(ada)
     add_unfinished(ada)
-    add_linked(ada)
     relayed_session = add_relayed(laptop.api_key)
     add_import()
     notebook = notebooks.write(ada, "assistant", "Tea, no sugar.", seen=0)
@@ -253,14 +252,6 @@ def add_unfinished(ada: User) -> None:
         ],
         after=2,
     )
-
-
-def add_linked(ada: User) -> None:
-    first, second = (
-        chat_of(ada, "Part one.", "Yes.", title="Part one"),
-        chat_of(ada, "Part two.", "Yes.", title="Part two"),
-    )
-    recorder.link(second, to=first)
 
 
 def add_relayed(key: ApiKey) -> Session:

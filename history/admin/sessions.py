@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history.access.permissions import Purpose, may, may_with_others, sessions_for
 from history.admin.actions import SessionActions
-from history.admin.linking import SessionLinks
+from history.admin.forking import SessionForks
 from history.admin.looking import LOOKED_AT, LookingAdmin, recent
 from history.models import ApiKey, Session, ToolCall
 from history.pages.session_access import session_or_404, transcript_or_404
@@ -72,7 +72,7 @@ class ByState(admin.SimpleListFilter):
 
 
 @admin.register(Session)
-class SessionAdmin(SessionActions, SessionLinks, LookingAdmin[Session]):
+class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
     list_display = ("shown_title", "owner", "source", "model", "shown_messages", "shown_state", "last_activity_at")
     list_select_related = ("owner", "api_key")
     list_filter = (
@@ -90,7 +90,7 @@ class SessionAdmin(SessionActions, SessionLinks, LookingAdmin[Session]):
     change_form_template = "admin/history/session/change_form.html"
     fieldsets = (
         (None, {"fields": ("id", "title", "owner", "api_key", "source", "client", "agent", "workspace", "model")}),
-        (_("Origin"), {"fields": ("recognised", "parent", "parent_call", "forked_from", "forked_at", "continues")}),
+        (_("Origin"), {"fields": ("recognised", "parent", "parent_call", "forked_from", "forked_at")}),
         (
             _("Counters"),
             {
@@ -203,7 +203,7 @@ class SessionAdmin(SessionActions, SessionLinks, LookingAdmin[Session]):
         return {
             "calls": calls[:CALLS],
             "may_read": may(request.user, Purpose.READ, session),
-            "may_link": self.has_link_permission(request),
+            "may_fork": self.has_fork_permission(request),
             "may_see_audit": request.user.has_perm("history.view_auditevent"),
             "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",
         }

@@ -5,7 +5,6 @@
     ├── NoSuchEntry       the caller names a session or an entry that is not there (any more)
     ├── PairingError      the caller's results do not answer the calls before them, one to one
     ├── NoSuchBlob        the caller names an attachment whose bytes were never stored
-    ├── CannotLink        the caller would make one conversation of two that are none
     ├── NotPermitted      the caller may know of the session, but not do this with it (opening)
     ├── ReasonNeeded      the session is somebody else's: the caller has to say why first (opening)
     ├── UnderHold, BeingRemoved        the session cannot go, or cannot stay (retention)

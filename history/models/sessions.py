@@ -118,15 +118,6 @@ class Session(UndeletableModel):
         "self", verbose_name=_("forked from"), on_delete=models.SET_NULL, null=True, blank=True, related_name="forks"
     )
     forked_at = models.PositiveBigIntegerField(_("forked after entry"), default=0)
-    # Set by staff: the two sessions are read as one transcript, and no row moves.
-    continues = models.ForeignKey(
-        "self",
-        verbose_name=_("continues"),
-        on_delete=models.SET_NULL,
-        null=True,
-        blank=True,
-        related_name="continued_by",
-    )
 
     message_count = models.PositiveIntegerField(_("messages"), default=0)
     tool_call_count = models.PositiveIntegerField(_("tool calls"), default=0)

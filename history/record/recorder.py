@@ -26,7 +26,7 @@ from history.context import edges_of
 from history.db import bulk
 from history.db.transactions import writing
 from history.entries import EMPTY, Entry, HeadMoved
-from history.errors import CannotLink, HistoryOff, NoSuchEntry
+from history.errors import HistoryOff, NoSuchEntry
 from history.models import COPY_UNFINISHED, ApiKey, Blob, Message, Session
 from history.models.seals import title_mark_of
 from history.record import writer
@@ -36,7 +36,6 @@ from history.record.forking import copy_entries
 from history.record.loading import read_nodes
 from history.record.paths import Path
 from history.record.row_builder import Draft, DraftRow, Prepared
-from history.record.selectors import chain_to
 from history.redaction import stricter
 
 
@@ -196,18 +195,6 @@ def fork(session: Session, *, at: int, owner: Any) -> Session:
     copy_entries(original, numbers, edges=edges, to=copy.pk)
     copy.refresh_from_db()
     return copy
-
-
-def link(session: Session, *, to: Session | None) -> None:
-    """Say that it goes on from another session of the same owner, or that it does not any more. No row moves."""
-    if to is not None:
-        if to.owner_id != session.owner_id:
-            raise CannotLink(f"{to.pk} is somebody else's session")
-        if session in chain_to(to):
-            raise CannotLink(f"{to.pk} goes on from {session.pk} already")
-    session.continues = to
-    with writing():
-        writer.change(session.pk, continues=to)
 
 
 def rename(session: Session, *, title: str, by: Any = None) -> None:

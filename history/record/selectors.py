@@ -23,7 +23,6 @@ __all__ = [
     "MAX_PAGE",
     "Page",
     "Viewer",
-    "chain_to",
     "entries_of",
     "ledger_of",
     "messages_of",
@@ -37,7 +36,6 @@ __all__ = [
 ]
 
 PAGE = 20
-MOST_LINKED = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +152,3 @@ def _up_to_said(read: Callable[[int, int], list[Message]], seq: int) -> list[Mes
 
 def _said(rows: Iterable[Message]) -> Message | None:
     return next((row for row in rows if row.kind in CONVERSATION), None)
-
-
-def chain_to(session: Session) -> list[Session]:
-    """The sessions that this one goes on from, oldest first, and itself."""
-    chain, before = [session], session.continues
-    while before is not None and before not in chain and len(chain) < MOST_LINKED:
-        chain.insert(0, before)
-        before = before.continues
-    return chain

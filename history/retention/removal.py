@@ -112,7 +112,7 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
         _remove(ShareLink.objects.filter(session_id__in=locked))
         for relation in _of_others():
             _remove(relation.related_model._base_manager.filter(**{f"{relation.field.name}__in": locked}))
-        for name in ("parent", "forked_from", "continues"):
+        for name in ("parent", "forked_from"):
             others = Session.objects.filter(**{f"{name}__in": locked})
             with daily_counts.recounting_copies(others if name == "forked_from" else Session.objects.none()):
                 others.update(**{name: None}, changed_at=timezone.now())

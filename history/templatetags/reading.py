@@ -9,7 +9,6 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
-from django.template import Context
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.safestring import SafeString
@@ -53,10 +52,10 @@ def markdown(text: str) -> SafeString:
     return render(text)
 
 
-@register.simple_tag(takes_context=True)
-def prose(context: Context, text: str, seq: int, path: str) -> SafeString:
+@register.simple_tag
+def prose(text: str, seq: int, path: str) -> SafeString:
     """A text of an entry. Where it stands keeps the ids of its footnotes apart from everybody else's."""
-    return render(text, prefix=f"{context.get('entry_prefix', '')}m{seq}-{path.replace('.', '-')}-")
+    return render(text, prefix=f"m{seq}-{path.replace('.', '-')}-")
 
 
 @register.filter

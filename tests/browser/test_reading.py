@@ -11,7 +11,6 @@ from playwright.sync_api import Page, expect
 from history.entries import ModelOutput, Reasoning, SystemInstructionSet, Text, Usage
 from history.models import Session
 from history.record import recorder
-from tests.browser.conftest import enter
 from tests.factories import answered, call, chat_of, result, results, said
 
 pytestmark = pytest.mark.browser
@@ -105,21 +104,3 @@ def test_older_entries_come_in_when_they_are_scrolled_to_and_nothing_jumps(
     expect(page.locator("article").first).to_have_attribute("id", "m11")
     expect(page.locator("#m31")).to_be_in_viewport()
     see("session-older")
-
-
-def test_linked_sessions_are_read_as_one_transcript(
-    page: Page, site: str, ada: Any, see: Callable[[str], None]
-) -> None:
-    first = chat_of(
-        ada, *(text for number in range(12) for text in (f"Thread {number}", "It holds.")), title="The loom"
-    )
-    second = chat_of(ada, "And the engine?", "It turns.", title="The engine")
-    recorder.link(second, to=first)
-    enter(page, site, ada)
-    page.goto(f"/s/{second.pk}/")
-    expect(page.get_by_text("Continues The loom")).to_be_visible()
-    page.get_by_role("link", name="read as one").click()
-    expect(page.get_by_text("Thread 0", exact=True)).to_be_visible()
-    page.locator("#more a").scroll_into_view_if_needed()
-    expect(page.get_by_text("It turns.")).to_be_visible()
-    see("whole")

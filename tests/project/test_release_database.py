@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -30,6 +31,16 @@ pages = [
     visitor.get(f"/api/history/sessions/{{sessions['relayed']}}/messages", headers=key),
 ]
 print(json.dumps([signed_in, *([page.status_code, page.content.decode()] for page in pages)]))
+"""
+# Prints the linked sessions: from the column of 0.1.0 if there is one, else from the metadata.
+GET_LINKS = """
+import json
+from django.db import connection
+with connection.cursor() as cursor:
+    columns = [column.name for column in connection.introspection.get_table_description(cursor, "history_session")]
+    name = "continues_id" if "continues_id" in columns else "metadata"
+    cursor.execute(f"SELECT title, {name} FROM history_session WHERE title LIKE 'Part %' ORDER BY title")
+    print(json.dumps([name, *([title, str(value or '').replace('-', '')] for title, value in cursor.fetchall())]))
 """
 
 
@@ -81,3 +92,22 @@ def test_release_database_after_migrate_serves_its_sessions(release: Path, upgra
     assert "In the old town." in shared
     assert "List the files." in over_rest
     assert "AKIA" not in over_rest
+
+
+def test_link_of_a_linked_session_is_kept_in_metadata(upgraded: dict[str, str]) -> None:
+    def migrate(*names: str) -> list[Any]:
+        migrated = manage("migrate", *names, **upgraded)
+        assert migrated.returncode == 0, migrated.stderr
+        return links()
+
+    def links() -> list[Any]:
+        printed = manage("shell", "-c", GET_LINKS, **upgraded)
+        assert printed.returncode == 0, printed.stderr
+        return list(json.loads(printed.stdout.splitlines()[-1]))
+
+    name, first, second = links()
+    assert (name, first) == ("metadata", ["Part one", "{}"])
+    target = json.loads(second[1])["continues"]
+    assert migrate("history", "0001") == ["continues_id", ["Part one", ""], ["Part two", target]]
+    assert migrate() == [name, first, second]
+    assert manage("history", "verify", **upgraded).stdout.startswith("Healthy.")

@@ -29,11 +29,6 @@ class SessionAnswer(Answer):
     parent_ = serializers.UUIDField(source="parent_id", allow_null=True, help_text="The session that called this one.")
     forked_from = serializers.UUIDField(source="forked_from_id", allow_null=True)
     forked_at = serializers.IntegerField(help_text="The last entry of the original that the copy has; 0: no copy.")
-    continues = serializers.UUIDField(
-        source="continues_id",
-        allow_null=True,
-        help_text="The session that this one goes on from, as staff have linked it.",
-    )
     message_count = serializers.IntegerField(
         help_text="Messages that people see, on the path to the head: said and answered."
     )

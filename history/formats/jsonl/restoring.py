@@ -197,6 +197,9 @@ class _Restore:
         owner = self.people.named(value.get("owner"))
         if not self.people.is_operator:
             fields |= {"hold": False, "hidden_at": None}
+        if value.get("continues"):  # the column of linked sessions: release 0.1.0 exported it
+            linked = self.people.session_id(id_of(value, "continues"))
+            fields["metadata"] = {"continues": str(linked), **fields["metadata"]}
         incoming = Incoming(
             self.people.session_id(id_of(value, "id")),
             title=fields["title"],
@@ -206,7 +209,7 @@ class _Restore:
             is_strict=not self.people.is_operator,
             links={
                 name: self.people.session_id(id_of(value, name))
-                for name in ("parent", "forked_from", "continues")
+                for name in ("parent", "forked_from")
                 if value.get(name)
             },
             version=whole(value, "version"),

@@ -51,7 +51,6 @@ def session_facts(session: Session) -> dict[str, Any]:
         "parent": _id(session.parent_id),
         "forked_from": _id(session.forked_from_id),
         "forked_at": session.forked_at,
-        "continues": _id(session.continues_id),
         "hold": session.hold,
         "cost": cost_text(session.cost),
         "trimmed_through": session.trimmed_through,

@@ -70,8 +70,6 @@ class Panel:
     instruction: SystemInstructionSet | None
     instruction_seq: int = 0
     readings: tuple[AccessRecord, ...] = ()
-    later: tuple[Session, ...] = ()
-    """Sessions that staff have linked to this one."""
 
 
 def panel_of(session: Session, *, reader: Any = None) -> Panel:
@@ -82,7 +80,6 @@ def panel_of(session: Session, *, reader: Any = None) -> Panel:
         turns=tuple(_turns(session)),
         instruction=instruction,
         instruction_seq=seq,
-        later=tuple(session.continued_by.filter(hidden_at=None).order_by("created_at")[:MOST_LANES]),
         readings=who_read(session) if reader is not None and reader.pk == session.owner_id else (),
     )
 

@@ -168,6 +168,18 @@ def test_another_session_with_the_same_id_is_left_alone(ada: User) -> None:
     assert Message.objects.get().content == "somebody else"
 
 
+def test_link_of_an_export_of_0_1_0_is_kept_in_metadata(ada: User) -> None:
+    earlier, session = chat_of(ada, "hello"), chat_of(ada, "more")
+    old, new = f'"id":"{session.pk}"', f'"continues":"{earlier.pk}","id":"{session.pk}"'
+    file = everything().replace(old.encode(), new.encode())
+    assert new.encode() in file
+    wipe()
+    assert {item.outcome for item in restored(file)} == {"imported"}
+    assert Session.objects.get(pk=session.pk).metadata == {"continues": str(earlier.pk)}
+    assert Session.objects.get(pk=earlier.pk).metadata == {}
+    assert findings() == []
+
+
 def test_an_unknown_owner_is_named_or_mapped(ada: User, bob: User) -> None:
     chat_of(ada, "hello", "hi")
     file = everything().replace(b'"owner":"ada"', b'"owner":"carol"')

@@ -195,10 +195,10 @@ def test_a_page_takes_as_many_queries_however_long_the_session_is(
 ) -> None:
     session = long_chat(ada, length)
     # The signed-in user (3), session, page, versions, costs, run, its end, queue, rail (with what was just deleted or
-    # archived), panel, who read it, what continues it, plan, tree.
-    with django_assert_max_num_queries(27):
+    # archived), panel, who read it, plan, tree.
+    with django_assert_max_num_queries(26):
         read(reader, session)
-    with django_assert_max_num_queries(34):
+    with django_assert_max_num_queries(33):
         read(reader, session, at=length // 2, internal=1)
 
 
