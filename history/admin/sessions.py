@@ -199,7 +199,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         return super().change_view(request, object_id, form_url, {**more, **(extra_context or {})})
 
     def _more(self, request: HttpRequest, session: Session) -> dict[str, Any]:
-        calls = ToolCall.objects.filter(session=session).order_by("-id").defer("arguments", "result", "error")
+        calls = ToolCall.objects.of(session).order_by("-id").defer("arguments", "result", "error")
         return {
             "calls": calls[:CALLS],
             "may_read": may(request.user, Purpose.READ, session),

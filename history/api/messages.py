@@ -44,7 +44,7 @@ class MessageListView(ApiView):
         tag = tag_of(session.pk, session.version, *thinned, *where.values(), asked["all"])
         if is_known(request, tag):
             return unchanged(tag)
-        if asked["leaf"] and not Message.objects.filter(session=session, seq=asked["leaf"]).exists():
+        if asked["leaf"] and not Message.objects.at(session, asked["leaf"]).exists():
             raise NoSuchThing
         is_range = asked["before"] is not None and asked["after"] is not None
         page = _between(session, where) if is_range else messages_of(session, **where)
@@ -93,7 +93,7 @@ class OneMessage(ApiView):
     def get(self, request: Request, session_id: str, seq: int) -> Response:
         OneAsked.of(request)
         session = open_session(request, session_id)
-        message = Message.objects.filter(session=session, seq=min(seq, LARGEST)).first()
+        message = Message.objects.at(session, min(seq, LARGEST)).first()
         if message is None:
             raise NoSuchThing
         context = {"calls": _calls_of([message]), "entry": _entry(message)}

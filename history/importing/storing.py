@@ -159,7 +159,7 @@ def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
 
 def _known(session: Session, *, after: int = 0) -> dict[str, tuple[int, str]]:
     """Source id → the newest entry that has it, and what it said if it may not have been finished."""
-    rows = Message.objects.filter(session=session, seq__gt=after, metadata__has_key=MARK).order_by("seq")
+    rows = Message.objects.of(session).filter(seq__gt=after, metadata__has_key=MARK).order_by("seq")
     found: dict[str, tuple[int, str]] = {}
     for seq, metadata in rows.values_list("seq", "metadata").iterator(chunk_size=2_000):
         mark = metadata.get(MARK)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, Self
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -11,10 +12,20 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from history.models.append_only import UndeletableModel, guard_links
+from history.models.append_only import UndeletableModel, UndeletableQuerySet, guard_links
 from history.models.keys import ApiKey
 from history.models.messages import Blob, Message
 from history.models.sessions import Session
+
+
+class ExchangeQuerySet(UndeletableQuerySet["Exchange"]):
+    """Exchanges of one session, and those that have not ended."""
+
+    def of(self, session: Session | UUID) -> Self:
+        return self.filter(session=session)
+
+    def running(self) -> Self:
+        return self.filter(ended_at=None)
 
 
 class Exchange(UndeletableModel):
@@ -65,6 +76,8 @@ class Exchange(UndeletableModel):
     usage = models.JSONField(_("usage"), default=dict, blank=True)
     cost = models.DecimalField(_("cost"), max_digits=14, decimal_places=6, default=0)
     metadata = models.JSONField(_("metadata"), default=dict, blank=True)
+
+    objects = models.Manager.from_queryset(ExchangeQuerySet)()  # type: ignore[misc]
 
     class Meta(UndeletableModel.Meta):
         verbose_name = _("exchange")

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
+from uuid import UUID
 
 from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from history.entries import LEAVES
 from history.fields import HashField, TokensField
-from history.models.append_only import AppendOnlyModel, UndeletableModel, guard_links
+from history.models.append_only import AppendOnlyModel, AppendOnlyQuerySet, UndeletableModel, guard_links
 from history.models.sessions import Session
+
+
+class MessageQuerySet(AppendOnlyQuerySet["Message"]):
+    """Messages of one session, by its row or its id."""
+
+    def of(self, session: Session | UUID) -> Self:
+        return self.filter(session=session)
+
+    def at(self, session: Session | UUID | None, seq: int) -> Self:
+        """The entry with this number, at most one row."""
+        return self.filter(session=session, seq=seq)
+
+    def on_path(self, session: Session | UUID) -> Self:
+        """The entries from the beginning of the session to its head."""
+        return self.filter(session=session, on_path=True)
+
+    def in_order(self, session: Session) -> Self:
+        """All entries in the order of writing, up to the version at which the session row was read."""
+        return self.filter(session=session, seq__lte=session.version).order_by("seq")
+
+    def without_leaves(self) -> Self:
+        """Without the kinds that no entry follows (`entries.LEAVES`)."""
+        return self.exclude(kind__in=LEAVES)
 
 
 class Message(AppendOnlyModel):
@@ -68,6 +93,8 @@ class Message(AppendOnlyModel):
     seal = HashField(max_length=32)
     blobs: models.ManyToManyField[Blob, Any] = models.ManyToManyField("Blob", related_name="messages", blank=True)
 
+    objects = models.Manager.from_queryset(MessageQuerySet)()  # type: ignore[misc]
+
     class Meta(AppendOnlyModel.Meta):
         verbose_name = _("message")
         verbose_name_plural = _("messages")
@@ -92,6 +119,13 @@ class Message(AppendOnlyModel):
 
     def __str__(self) -> str:
         return f"#{self.seq} {self.kind}"
+
+
+class ToolCallQuerySet(AppendOnlyQuerySet["ToolCall"]):
+    """Tool calls of one session, by its row or its id."""
+
+    def of(self, session: Session | UUID) -> Self:
+        return self.filter(session=session)
 
 
 class ToolCall(AppendOnlyModel):
@@ -124,6 +158,8 @@ class ToolCall(AppendOnlyModel):
     # The entry of the same session that holds the outcome, and the place in it.
     answered_by = models.PositiveBigIntegerField(_("answered by entry"), null=True, blank=True)
     answer_index = models.PositiveIntegerField(null=True, blank=True)
+
+    objects = models.Manager.from_queryset(ToolCallQuerySet)()  # type: ignore[misc]
 
     class Meta(AppendOnlyModel.Meta):
         verbose_name = _("tool call")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Protocol, Self
+from uuid import UUID
 
 from django.conf import settings
 from django.db import models
@@ -57,6 +58,14 @@ class SessionQuerySet(UndeletableQuerySet["Session"]):
 
     def whose_title_is_visible(self) -> SessionQuerySet:
         return self.filter(self._title_rule.visible()) if self._title_rule else self
+
+    def not_hidden(self) -> Self:
+        """Sessions that are not deleted, being removed or being copied. `access.permissions` adds who may see them."""
+        return self.filter(hidden_at=None)
+
+    def lock(self, pk: UUID) -> None:
+        """Lock one row until the transaction ends, without reading it."""
+        list(self.select_for_update().order_by().filter(pk=pk).values_list("pk"))
 
     def _clone(self) -> Self:
         rows = super()._clone()  # type: ignore[misc]

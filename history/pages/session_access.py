@@ -25,7 +25,7 @@ def session_or_404(viewer: Viewer, session_id: UUID) -> Session:
 
 
 def message_or_404(session: Session, seq: int) -> Message:
-    message = Message.objects.filter(session=session, seq=min(seq, LARGEST)).first()
+    message = Message.objects.at(session, min(seq, LARGEST)).first()
     if message is None:
         raise Http404
     return message

@@ -50,7 +50,7 @@ def behind_notes(session_id: UUID, seq: int) -> int:
 
     Not where somebody has spoken after that: then it belongs to what they said.
     """
-    below = Message.objects.filter(session_id=session_id).exclude(kind__in=LEAVES).order_by("-seq")
+    below = Message.objects.of(session_id).without_leaves().order_by("-seq")
     place = seq
     while child := below.filter(parent_seq=place).values_list("seq", "is_state").first():
         if not child[1]:
@@ -61,7 +61,7 @@ def behind_notes(session_id: UUID, seq: int) -> int:
 
 def retracted_in(session_id: UUID) -> set[int]:
     """The summaries on the path to the head that somebody took back."""
-    rows = Message.objects.filter(session_id=session_id, on_path=True, is_state=True, kind=Retracted.kind)
+    rows = Message.objects.on_path(session_id).filter(is_state=True, kind=Retracted.kind)
     return {entry.seq for entry in entries_of(list(rows)) if isinstance(entry, Retracted)}
 
 
@@ -82,8 +82,9 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
     """Parent → its children, where it has several: each is another way the conversation went on."""
     parents = {message.parent_seq for message in messages}
     rows = (
-        Message.objects.filter(session=session, parent_seq__in=parents)
-        .exclude(kind__in=LEAVES)
+        Message.objects.of(session)
+        .filter(parent_seq__in=parents)
+        .without_leaves()
         .order_by("parent_seq", "seq")  # by the number alone, SQLite would walk the whole session in that order
         .values_list("parent_seq", "seq")[:SHOWN_BESIDE]
     )
@@ -96,7 +97,7 @@ def versions_of(session: Session, messages: Sequence[Message]) -> dict[int, list
 def notes_beside(session: Session, messages: Sequence[Message]) -> list[Message]:
     """Debug logs and moves of the head that hang on these entries; on each, oldest first."""
     seqs = [message.seq for message in messages]
-    rows = Message.objects.filter(session=session, parent_seq__in=seqs, kind__in=LEAVES)
+    rows = Message.objects.of(session).filter(parent_seq__in=seqs, kind__in=LEAVES)
     return list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])
 
 
@@ -105,7 +106,7 @@ def compactions_in(session: Session, forks: Mapping[int, Sequence[int]]) -> dict
 
     `forks` are the places where the conversation went on in several ways, each with the entries that follow it.
     """
-    rows = Message.objects.filter(session=session, parent_seq__in=list(forks), kind=HeadMoved.kind)
+    rows = Message.objects.of(session).filter(parent_seq__in=list(forks), kind=HeadMoved.kind)
     found: dict[int, int] = {}
     for move, entry in _moves(list(rows.order_by("parent_seq", "seq")[:SHOWN_BESIDE])):
         older = [seq for seq in forks[move.parent_seq] if seq < move.seq]

@@ -152,10 +152,10 @@ def _needs_a_sign(exchange_id: UUID, now: float) -> bool:
 
 def request_stop(exchange: Exchange) -> bool:
     """Ask whoever runs it, in whatever process, to stop; false when it has ended already."""
-    waiting = Exchange.objects.filter(pk=exchange.pk, ended_at=None, stop_requested_at=None)
+    waiting = Exchange.objects.running().filter(pk=exchange.pk, stop_requested_at=None)
     with writing():
         waiting.update(stop_requested_at=timezone.now())
-    return Exchange.objects.filter(pk=exchange.pk, ended_at=None).exists()
+    return Exchange.objects.running().filter(pk=exchange.pk).exists()
 
 
 def finish(
@@ -227,7 +227,7 @@ def sweep() -> int:
         return 0
     limit = timezone.now() - LIVES_FOR
     try:
-        lost = list(Exchange.objects.filter(ended_at=None, heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
+        lost = list(Exchange.objects.running().filter(heartbeat_at__lt=limit).order_by("heartbeat_at")[:100])
     except (OperationalError, InterfaceError):
         _outage.patience_until = time.monotonic() + LIVES_FOR.total_seconds()
         raise
@@ -288,7 +288,7 @@ def _write_partials(partials: Mapping[UUID, str | None]) -> None:
             sql = f"UPDATE {table} SET partial = %s, heartbeat_at = %s WHERE id = %s AND ended_at IS NULL"  # noqa: S608
             execute_bound(sql, texts)
         if silent:
-            Exchange.objects.filter(pk__in=among(silent), ended_at=None).update(heartbeat_at=moment)
+            Exchange.objects.running().filter(pk__in=among(silent)).update(heartbeat_at=moment)
 
 
 def _stored_partial(noted: _Noted, redactors: Redactors | None) -> str | None:
@@ -334,7 +334,7 @@ def _lock_rows(exchange: Exchange) -> None:
     if not connection.features.has_select_for_update:
         return
     if exchange.session_id:
-        list(Session.objects.select_for_update().order_by().filter(pk=exchange.session_id).values_list("pk"))
+        Session.objects.lock(exchange.session_id)
     list(Exchange.objects.select_for_update().order_by().filter(pk=exchange.pk).values_list("pk"))
 
 

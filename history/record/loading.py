@@ -32,7 +32,7 @@ def nodes_of(messages: Sequence[Message]) -> list[Node]:
 
 def ledger_of(session: Session, *, after: int = 0, limit: int = MAX_PAGE) -> list[Message]:
     """Every entry in the order of writing, whatever branch it is on: rolled-back ones, debug logs and all."""
-    return list(Message.objects.filter(session=session, seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])
+    return list(Message.objects.of(session).filter(seq__gt=after).order_by("seq")[: max(1, min(limit, MAX_PAGE))])
 
 
 def read_nodes(where: str, parameters: Sequence[Any]) -> list[Node]:

@@ -161,7 +161,7 @@ def is_on_way(session_id: UUID, seq: int, *, to: int) -> bool:
     way.go_below(seq, steps=CLIMB_STEPS)
     if way.joins is None or seq > way.joins:
         return seq in way.beside
-    return Message.objects.filter(session_id=session_id, seq=seq, on_path=True).exists()
+    return Message.objects.at(session_id, seq).filter(on_path=True).exists()
 
 
 def head_at(session: Session, version: int) -> int:
@@ -169,7 +169,8 @@ def head_at(session: Session, version: int) -> int:
     if version == session.version:  # an instance that is behind knows nothing of what came after it
         return session.head
     moved = (
-        Message.objects.filter(session=session, seq__lte=version, moved_head=True)
+        Message.objects.of(session)
+        .filter(seq__lte=version, moved_head=True)
         .order_by("-seq")
         .values_list("seq", "parent_seq", "kind")
         .first()

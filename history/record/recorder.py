@@ -282,7 +282,7 @@ def _copy_state(written: Session, *, to: Session) -> None:
 
 
 def _parent_of(session: Session, seq: int) -> int:
-    parent = Message.objects.filter(session=session, seq=seq).values_list("parent_seq", flat=True).first()
+    parent = Message.objects.at(session, seq).values_list("parent_seq", flat=True).first()
     if parent is None:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq}")
     return parent

@@ -286,4 +286,4 @@ def look_up(session: Session, seq: int) -> Footing:
 
 def _row(session: Session, seq: int) -> dict[str, Any] | None:
     columns = ("id", "seq", "parent_seq", "kind", "fingerprint")
-    return Message.objects.filter(session=session, seq=seq).values(*columns).first() if seq else None
+    return Message.objects.at(session, seq).values(*columns).first() if seq else None

@@ -39,7 +39,7 @@ def snapshot(
         current = Session.objects.only("version", "head").get(pk=session.pk)
         version = current.version if at_version is None else min(at_version, current.version)
         end = leaf if leaf is not None else paths.head_at(current, version)
-        if leaf and not Message.objects.filter(session=session, seq=leaf).exists():
+        if leaf and not Message.objects.at(session, leaf).exists():
             raise NoSuchEntry(f"session {session.pk} has no entry {leaf}")
         taken = _take(session, end, version, options)
         if _is_one_path(taken, end):

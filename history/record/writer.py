@@ -14,7 +14,7 @@ from django.utils import timezone
 from history import redaction
 from history.db import bulk
 from history.db.large_values import LARGE, execute_bound
-from history.entries import CONVERSATION, LEAVES, MESSAGES, ModelOutput, ToolResults
+from history.entries import CONVERSATION, MESSAGES, ModelOutput, ToolResults
 from history.errors import NoSuchBlob, NoSuchEntry
 from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, Blob, Message, SearchRow, Session, ToolCall
 from history.models.append_only import writable
@@ -184,7 +184,7 @@ def move_head(session: Session, *, to: int) -> None:
     if 0 < to <= session.trimmed_through or not (to == 0 or is_place(session, to)):
         raise NoSuchEntry(f"session {session.pk} has no entry {to} to continue after")
     beside, joins = paths.climb(session.pk, to) if to else ([], 0)
-    entries = Message.objects.filter(session=session)
+    entries = Message.objects.of(session)
     left = entries.filter(on_path=True, seq__gt=joins)
     session.message_count -= left.filter(kind__in=MESSAGES, is_internal=False).count()
     writable(left).update(on_path=False)
@@ -270,7 +270,7 @@ def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
 
 
 def _stored_calls(row: DraftRow) -> list[ToolCall]:
-    calls = ToolCall.objects.filter(session=row.message.session, message__seq=row.footing.output)
+    calls = ToolCall.objects.of(row.message.session).filter(message__seq=row.footing.output)
     return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 
@@ -293,12 +293,12 @@ def _answer(session: Session, calls: Sequence[ToolCall], entry: ToolResults, *, 
 
 def _project_outcomes(session: Session, *, since: int) -> None:
     """After the path has changed: calls on it show the results on it, or stand open."""
-    on_path = Message.objects.filter(session=session, on_path=True, seq__gte=since, kind__in=CONVERSATION)
+    on_path = Message.objects.on_path(session).filter(seq__gte=since, kind__in=CONVERSATION)
     steps = list(on_path.order_by("seq").values_list("seq", "kind"))
     answers = {seq: later for (seq, _), (later, kind) in pairwise(steps) if kind == ToolResults.kind}
     # Calls whose texts were dropped by policy keep the outcome that they had: nobody can read another.
-    calls = ToolCall.objects.filter(
-        session=session, message__on_path=True, message__seq__gte=since, message__dropped_at=None
+    calls = ToolCall.objects.of(session).filter(
+        message__on_path=True, message__seq__gte=since, message__dropped_at=None
     )
     stale: dict[int | None, list[ToolCall]] = {}
     for call in calls.select_related("message").defer("message__body", "message__content"):
@@ -330,10 +330,10 @@ def _answer_from(session: Session, message: Message, calls: Sequence[ToolCall]) 
 
 
 def is_place(session: Session, seq: int) -> bool:
-    return Message.objects.filter(session=session, seq=seq).exclude(kind__in=LEAVES).exists()
+    return Message.objects.at(session, seq).without_leaves().exists()
 
 
 def _conversation_before(session: Session, seq: int) -> int:
     """The nearest entry of the conversation on the path, at or before `seq`: whose calls a new branch may reopen."""
-    path = Message.objects.filter(session=session, on_path=True, seq__lte=seq, kind__in=CONVERSATION)
+    path = Message.objects.on_path(session).filter(seq__lte=seq, kind__in=CONVERSATION)
     return path.order_by("-seq").values_list("seq", flat=True).first() or 0

@@ -36,7 +36,7 @@ def with_old_texts(sessions: QuerySet[Session], *, before: datetime) -> QuerySet
 
 def plan_drop(session: Session, *, before: datetime) -> TrimPlan:
     outline = outline_of(session)
-    young = Message.objects.filter(session=session, created_at__gte=before).order_by("seq")
+    young = Message.objects.of(session).filter(created_at__gte=before).order_by("seq")
     if session.source == Session.Source.IMPORT:
         young = young.none()
     first = young.values_list("seq", flat=True).first()
@@ -98,7 +98,7 @@ def _drop_batch(session_id: UUID, ids: Sequence[int], now: datetime) -> tuple[in
 
 def _drop_inputs(plan: TrimPlan) -> None:
     """What the calls of those turns were made from is text of the same age."""
-    ended = Exchange.objects.filter(session_id=plan.session_id, after__lte=plan.cut).exclude(ended_at=None)
+    ended = Exchange.objects.of(plan.session_id).filter(after__lte=plan.cut).exclude(ended_at=None)
     ids = list(ended.filter(~Q(inputs={}) | ~Q(error="") | ~Q(metadata={})).values_list("pk", flat=True))
     for start in range(0, len(ids), removal.BATCH):
         batch = ids[start : start + removal.BATCH]

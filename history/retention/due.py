@@ -36,7 +36,7 @@ def over_cap(now: datetime) -> Iterator[QuerySet[Session]]:
     """Per key: what lies beyond its newest sessions. Hidden and held ones do not take anybody's place."""
     for key in one_by_one(ApiKey.objects.all()):
         for sources, cap in _caps_of(key):
-            mine = Session.objects.filter(api_key=key, source__in=sources, hidden_at=None, hold=False)
+            mine = Session.objects.not_hidden().filter(api_key=key, source__in=sources, hold=False)
             kept = mine.order_by("-last_activity_at", "-id").values_list("last_activity_at", "pk")
             for moment, pk in kept[cap - 1 : cap]:
                 yield mine.filter(Q(last_activity_at__lt=moment) | Q(last_activity_at=moment, pk__lt=pk))

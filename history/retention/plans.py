@@ -26,12 +26,12 @@ class TrimPlan:
 
 
 def entries_through(session_id: UUID, cut: int, *, leaving: Sequence[int]) -> QuerySet[Message]:
-    return Message.objects.filter(session_id=session_id, seq__lte=cut).exclude(seq__in=leaving)
+    return Message.objects.of(session_id).filter(seq__lte=cut).exclude(seq__in=leaving)
 
 
 def outline_of(session: Session) -> turns.Outline:
     outline = turns.Outline(trimmed_through=session.trimmed_through, head=session.head)
-    rows = Message.objects.filter(session=session).order_by("seq").values_list("seq", "parent_seq", "kind")
+    rows = Message.objects.of(session).order_by("seq").values_list("seq", "parent_seq", "kind")
     for seq, parent, kind in rows.iterator(chunk_size=2_000):
         outline.add(seq, parent, kind)
     return outline

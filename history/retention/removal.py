@@ -48,7 +48,7 @@ def mark(sessions: QuerySet[Session], *, why: str, reason: str = "", **who: int 
 def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]) -> UUID:
     Session.objects.filter(pk=session.pk).update(hidden_at=REMOVAL_STARTED)
     details = {"why": why, "version": session.version, "seal": session.last_seal.hex()}
-    details |= {"entries": Message.objects.filter(session=session).count(), "owner": session.owner_id}
+    details |= {"entries": Message.objects.of(session).count(), "owner": session.owner_id}
     details |= {"by_key": session.api_key_id} if session.api_key_id else {}
     audit.record("remove", session=session.pk, reason=reason, **who, **details)
     return session.pk

@@ -30,7 +30,7 @@ def too_long(sessions: QuerySet[Session], *, limit: int) -> QuerySet[Session]:
 
 
 def plan_trim(session: Session, *, limit: int) -> TrimPlan:
-    stored = Message.objects.filter(session=session, kind__in=CONVERSATION)
+    stored = Message.objects.of(session).filter(kind__in=CONVERSATION)
     if stored.count() <= limit:
         return TrimPlan(session.pk, session.version, 0, turns.Outline())
     outline = outline_of(session)
@@ -55,7 +55,7 @@ def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed |
         _count_out(session, rows)
         session.trimmed_through = cut
         session.anchor_seal = Message.objects.values_list("seal", flat=True).get(session=session, seq=cut)
-        kept = Message.objects.filter(session=session, seq__in=leaving).values_list("seq", "digest")
+        kept = Message.objects.of(session).filter(seq__in=leaving).values_list("seq", "digest")
         audit.record(
             "trim",
             session=session.pk,
@@ -65,7 +65,7 @@ def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed |
             kept={str(seq): digest.hex() for seq, digest in kept},
         )
         session.changed_at = timezone.now()
-        with daily_counts.recounting(exchanges=Exchange.objects.filter(session=session, after__lt=cut, message=None)):
+        with daily_counts.recounting(exchanges=Exchange.objects.of(session).filter(after__lt=cut, message=None)):
             session.save(update_fields=["trimmed_through", "anchor_seal", "changed_at", *COUNTERS])
         return removal.remove_messages(list(rows.values_list("pk", flat=True)))
 

@@ -218,7 +218,7 @@ def _first_number(session: Session, page: Page, place: TranscriptPosition) -> in
         return None
     if not page.has_newer:
         return session.message_count - sum(map(is_message, page.messages)) + 1
-    before = Message.objects.filter(session=session, on_path=True, seq__lt=page.messages[0].seq)
+    before = Message.objects.on_path(session).filter(seq__lt=page.messages[0].seq)
     return before.filter(kind__in=MESSAGES, is_internal=False).count() + 1
 
 
@@ -232,7 +232,7 @@ def _numbered(rows: Sequence[TranscriptEntry], *, first: int | None) -> list[Tra
 def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
     """The entries that the place names, as far as they are there, and whether they are on the path to the head."""
     named = [seq for seq in (place.before, place.after, place.at, place.leaf) if seq is not None]
-    rows = Message.objects.filter(session=session, seq__in=named).order_by()
+    rows = Message.objects.of(session).filter(seq__in=named).order_by()
     return dict(rows.values_list("seq", "on_path")) if named else {}
 
 
@@ -324,7 +324,7 @@ def _opened(session: Session, rows: Sequence[TranscriptEntry]) -> dict[tuple[str
     asked = {call.request.call_id for row in rows for call in row.calls}
     if not asked:
         return {}
-    below = Session.objects.filter(parent=session, parent_call__in=asked, hidden_at=None).order_by()
+    below = Session.objects.not_hidden().filter(parent=session, parent_call__in=asked).order_by()
     return {
         (call, noted.get("called_at")): pk for call, noted, pk in below.values_list("parent_call", "metadata", "pk")
     }

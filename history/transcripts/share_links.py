@@ -113,7 +113,7 @@ def shared_attachment(link: ShareLink, name: str) -> Attachment | None:
     """An attachment of an entry that the link shows."""
     leaf = leaf_of(link)
     beside, joins = paths.climb(link.session_id, leaf) if leaf else ([], 0)
-    shown = Message.objects.filter(session=link.session, kind__in=SHOWN, is_internal=False)
+    shown = Message.objects.of(link.session).filter(kind__in=SHOWN, is_internal=False)
     places = shown.filter(blobs=name).values_list("seq", "on_path")
     on_the_way = {seq for seq, on_path in places if (on_path and seq <= joins) or seq in beside}
     return find_attachment(shown.filter(seq__in=on_the_way), name)

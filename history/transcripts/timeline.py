@@ -104,7 +104,7 @@ def timeline_of(session: Session, *, before: int | None = None) -> Timeline:
 
 
 def _on_path(session: Session) -> QuerySet[Message]:
-    return Message.objects.filter(session=session, on_path=True)
+    return Message.objects.on_path(session)
 
 
 def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list[Span], int]]:
@@ -130,7 +130,7 @@ def _spans_of_turns(session: Session, borders: Sequence[int]) -> list[tuple[list
 def _without_answer(session: Session, *, since: int, until: int) -> Iterator[Span]:
     """Calls whose answers are not in the record, as those of keys that keep no replies. They are told after the entry
     that they answer; what a program asked beside its conversation answers none."""
-    calls = Exchange.objects.filter(session=session, message=None, ended_at__isnull=False)
+    calls = Exchange.objects.of(session).filter(message=None, ended_at__isnull=False)
     rows = calls.filter(after__gte=max(since, 1), after__lt=until).order_by("started_at")
     columns = ("after", "model", "started_at", "end_reason")
     worked: Any = rows.only(*columns).annotate(worked_until=end_of_work())
@@ -231,10 +231,10 @@ def _shares(session: Session) -> tuple[Share, ...]:
 
     Every branch took its time, also what a program has put a summary in the place of.
     """
-    answers = Message.objects.filter(session=session, kind=ModelOutput.kind)
+    answers = Message.objects.of(session).filter(kind=ModelOutput.kind)
     model = answers.aggregate(total=Sum("duration", default=0.0))["total"]
     model += sum(span.seconds for span in _without_answer(session, since=1, until=session.version + 1))
-    calls = ToolCall.objects.filter(session=session)
+    calls = ToolCall.objects.of(session)
     tools = calls.aggregate(total=Sum("duration", default=0.0))["total"]
     whole = max((session.last_activity_at - session.created_at).total_seconds(), model + tools)
     if not whole:

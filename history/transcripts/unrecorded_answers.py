@@ -26,7 +26,7 @@ def unkept_answer(session: Session) -> ModelOutput | None:
     """To whatever the conversation ends with; None where there was none, or it is there."""
     if session.source != Session.Source.RELAY:
         return None
-    calls = Exchange.objects.filter(session=session, after=session.head, message=None, end_reason="done")
+    calls = Exchange.objects.of(session).filter(after=session.head, message=None, end_reason="done")
     for call in calls.order_by("-started_at", "-id")[:5]:
         said = call.metadata
         if (

@@ -134,5 +134,5 @@ _COMPARED = ("version", "trimmed_through", "anchor_seal", "hidden_at", "begin_se
 def _seal_at(session: Session, seq: int) -> bytes | None:
     if seq == session.trimmed_through:
         return bytes(session.anchor_seal)
-    seal = Message.objects.filter(session=session, seq=seq).values_list("seal", flat=True).first()
+    seal = Message.objects.at(session, seq).values_list("seal", flat=True).first()
     return None if seal is None else bytes(seal)

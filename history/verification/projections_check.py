@@ -147,7 +147,7 @@ class Claims:
     def _check_calls(self) -> Iterator[VerificationFinding]:
         expected = self._expected_calls()
         columns = ("message__seq", "index", *CALL_COLUMNS, "answered_by", "answer_index", *OUTCOME_COLUMNS)
-        stored = ToolCall.objects.filter(session=self.session, message__seq__lte=self.session.version)
+        stored = ToolCall.objects.of(self.session).filter(message__seq__lte=self.session.version)
         of_dropped = 0
         for values in stored.order_by("message__seq", "index").values(*columns).iterator(chunk_size=500):
             place = values["message__seq"], values["index"]

@@ -104,7 +104,7 @@ def _errors_in(message: Message, entry: Entry) -> int:
 
 def _read(session: Session) -> _Account:
     account = _Account(Replay(session.trimmed_through))
-    last, rows = 0, Message.objects.filter(session=session, seq__lte=session.version).order_by("seq")
+    last, rows = 0, Message.objects.in_order(session)
     while page := list(rows.filter(seq__gt=last)[:PAGE]):
         for message, entry in zip(page, entries_of(page), strict=True):
             account.add(message, entry)
@@ -119,7 +119,7 @@ COUNTERS = ("message_count", "tool_call_count", "error_count", "input_tokens", "
 
 def _put_right(session: Session, account: _Account) -> None:
     marks, calls = _wrong_marks(session, account.replay), _wrong_calls(session, account.replay)
-    entries = Message.objects.filter(session=session)
+    entries = Message.objects.of(session)
     with _unchanged(session) as locked:
         for moved, numbers in account.wrong_moves.items():
             _each(entries, numbers, moved_head=moved)
@@ -146,7 +146,7 @@ def _put_right(session: Session, account: _Account) -> None:
 def _wrong_marks(session: Session, replay: Replay) -> Right:
     wrong: Right = {True: [], False: []}
     anchored = replay.hangs_on_anchor()
-    rows = Message.objects.filter(session=session, seq__lte=session.version).order_by("seq")
+    rows = Message.objects.in_order(session)
     for seq, marked in rows.values_list("seq", "on_path").iterator(chunk_size=2_000):
         if marked != (replay.is_on_path(seq) if seq > session.trimmed_through else anchored):
             wrong[not marked].append(seq)
@@ -160,13 +160,13 @@ def _each(entries: QuerySet[Message], numbers: Sequence[int], **mark: bool) -> N
 
 def _stand_at_head(session: Session, replay: Replay) -> None:
     session.head = replay.head or 0
-    row = Message.objects.filter(session=session, seq=session.head).values_list("fingerprint", flat=True).first()
+    row = Message.objects.at(session, session.head).values_list("fingerprint", flat=True).first()
     session.head_fingerprint = row or b""
     session.head_has_open_calls = bool(replay.calls.get(replay.output_of(session.head)))
 
 
 def _count(session: Session, account: _Account) -> None:
-    unreadable = ToolCall.objects.filter(session=session, message__body=None).count()
+    unreadable = ToolCall.objects.of(session).filter(message__body=None).count()
     session.tool_call_count = unreadable + sum(map(len, account.replay.calls.values()))
     session.message_count = account.replay.messages_on_path()
     session.input_tokens, session.output_tokens = account.input_tokens, account.output_tokens
@@ -179,7 +179,7 @@ def _count(session: Session, account: _Account) -> None:
 
 def _wrong_calls(session: Session, replay: Replay) -> list[int]:
     """Rows that belong to no request, or hold the place of another's result: they make way before all are made anew."""
-    rows = ToolCall.objects.filter(session=session, message__body__isnull=False).order_by()
+    rows = ToolCall.objects.of(session).filter(message__body__isnull=False).order_by()
     columns = ("pk", "message__seq", "index", "answered_by", "answer_index")
     wrong = []
     for pk, seq, index, *answer in rows.values_list(*columns).iterator(chunk_size=2_000):
@@ -192,7 +192,7 @@ def _wrong_calls(session: Session, replay: Replay) -> list[int]:
 def _make_calls(session: Session, replay: Replay, asking: Sequence[int]) -> None:
     """Throw the rows of these answers' calls away and make them again."""
     with _unchanged(session):
-        messages = list(Message.objects.filter(session=session, seq__in=asking, body__isnull=False).order_by("seq"))
+        messages = list(Message.objects.of(session).filter(seq__in=asking, body__isnull=False).order_by("seq"))
         results = _results(session, {seq for number in asking for seq in _answered_by(replay.calls[number])})
         rows = [
             row
@@ -215,7 +215,7 @@ def _answered_by(calls: Sequence[ReplayedCall]) -> Iterator[int]:
 
 
 def _results(session: Session, numbers: set[int]) -> dict[int, ToolResults]:
-    messages = list(Message.objects.filter(session=session, seq__in=numbers).order_by())
+    messages = list(Message.objects.of(session).filter(seq__in=numbers).order_by())
     entries = {message.seq: entry for message, entry in zip(messages, entries_of(messages), strict=True)}
     found = {seq: entry for seq, entry in entries.items() if isinstance(entry, ToolResults)}
     if len(found) < len(numbers):  # their texts were dropped since

@@ -54,7 +54,7 @@ class MessageRow(NamedTuple):
 def pages_of(session: Session) -> Iterator[list[MessageRow]]:
     """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
     last, size = 0, 100
-    entries = Message.objects.filter(session=session, seq__lte=session.version).order_by("seq")
+    entries = Message.objects.in_order(session)
     while rows := [
         MessageRow._make(row) for row in entries.filter(seq__gt=last).values_list(*MessageRow._fields)[:size]
     ]:

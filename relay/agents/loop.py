@@ -94,7 +94,7 @@ async def refuse(turn: Turn, watcher: Watcher, error: RelayError) -> None:
 
 def _open_calls(session_id: UUID, leaf: int) -> StoredAnswer | None:
     """The answer at the leaf, if its calls wait for somebody."""
-    message = Message.objects.filter(session_id=session_id, seq=leaf).first()
+    message = Message.objects.at(session_id, leaf).first()
     entry = selectors.entries_of([message])[0] if message else None
     if isinstance(entry, ModelOutput) and entry.tool_requests and entry.status == "complete":
         return StoredAnswer(leaf, entry)

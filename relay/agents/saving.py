@@ -38,7 +38,7 @@ def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int
     with writing():
         session = Session.objects.get(pk=session_id)
         last = entries[-1]
-        stored = Message.objects.filter(session=session, seq__gt=after, kind=last.kind, created_at=last.at)
+        stored = Message.objects.of(session).filter(seq__gt=after, kind=last.kind, created_at=last.at)
         if is_repeated and (seq := stored.values_list("seq", flat=True).last()):
             return move(run_id, seq)
         return move(run_id, recorder.append_behind(session, entries, after=after)[-1].seq)

@@ -220,7 +220,7 @@ def _stored_since(run: Run, leaf: int, last: int) -> list[StoredEntry]:
     """The entries of the run after `leaf` up to `last`, oldest first; of an answer also what it says."""
     path: list[Message] = []
     session, place = Session(pk=run.session), last
-    while place > (leaf or run.origin) and (message := Message.objects.filter(session=session, seq=place).first()):
+    while place > (leaf or run.origin) and (message := Message.objects.at(session, place).first()):
         path.append(message)
         place = message.parent_seq
     told = [(message.seq, entry) for message, entry in zip(path, entries_of(path), strict=True)]

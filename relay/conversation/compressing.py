@@ -91,7 +91,7 @@ def undo(user: Any, session: Session, *, seq: int) -> None:
 def _place(session: Session) -> int:
     """The head, unless calls are open there: their results must be the next thing."""
     head = head_of(session)
-    message = Message.objects.filter(session=session, seq=head).first()
+    message = Message.objects.at(session, head).first()
     entry = selectors.entries_of([message])[0] if message else None
     if isinstance(entry, ModelOutput) and entry.tool_requests and entry.status == "complete":
         raise NotPossible(_("Tools are called here and have not answered yet. Try again when they have."))

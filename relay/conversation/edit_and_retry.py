@@ -132,7 +132,7 @@ def _answer(user: Any, session: Session, seq: int, call_id: str, text: str, clie
     message = message_at(session, seq)
     entry = selectors.entries_of([message])[0]
     asked = entry.tool_requests if isinstance(entry, ModelOutput) else ()
-    answered = Message.objects.filter(session=session, parent_seq=seq, kind=ToolResults.kind).exists()
+    answered = Message.objects.of(session).filter(parent_seq=seq, kind=ToolResults.kind).exists()
     if answered or call_id not in {request.call_id for request in asked}:
         raise NotPossible(_("This question does not wait for an answer any more."))
     if is_being_answered(session.pk, seq):

@@ -57,7 +57,7 @@ def find_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     if place.run is not None:
         return place
     session = Session.objects.get(pk=session_id)
-    is_current = place.seq == 0 or Message.objects.filter(session=session, seq=place.seq, on_path=True).exists()
+    is_current = place.seq == 0 or Message.objects.at(session, place.seq).filter(on_path=True).exists()
     end = session.head if is_current else newest_below(session, place.seq, steps=FURTHEST)
     run = _run_being_answered(session_id, end)
     return InsertPosition(run.leaf, run) if run else InsertPosition(end)
@@ -92,7 +92,7 @@ def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:
         return None
     ended = Run.objects.filter(session=session_id, ended_at__isnull=False, origin__lte=seen.after, leaf__gte=seen.after)
     for run in ended.order_by("-started_at")[:MOST_RUNS]:
-        is_current = Message.objects.filter(session_id=session_id, seq=run.leaf, on_path=True).exists()
+        is_current = Message.objects.at(session_id, run.leaf).filter(on_path=True).exists()
         is_behind = run.leaf > seen.after or Run.objects.filter(follows=run.pk).exists()
         if is_current and is_behind and _is_within(run, seen.after):
             return run

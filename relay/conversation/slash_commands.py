@@ -121,7 +121,7 @@ def _record_tool(
 
 def _entry_of(session: Session, number: int) -> int:
     """The entry of the message with this number, as the page numbers what people see."""
-    seen = Message.objects.filter(session=session, on_path=True, kind__in=MESSAGES, is_internal=False).order_by("seq")
+    seen = Message.objects.on_path(session).filter(kind__in=MESSAGES, is_internal=False).order_by("seq")
     found = seen.values_list("seq", flat=True)[number - 1 : number] if number > 0 else ()
     if not found:
         raise NotPossible(_("There is no message #%(number)s.") % {"number": number})
@@ -132,7 +132,7 @@ def _place_before(session: Session, told: Mapping[str, Any]) -> int:
     """Where to go on: after an entry that is named, or before the last so many turns."""
     if "seq" in told:
         return _entry_of(session, int(told["seq"]))
-    inputs = Message.objects.filter(session=session, on_path=True, kind=ModelInput.kind, is_internal=False)
+    inputs = Message.objects.on_path(session).filter(kind=ModelInput.kind, is_internal=False)
     newest = list(inputs.order_by("-seq").values_list("parent_seq", flat=True)[: told["turns"]])
     if not newest:
         raise NotPossible(_("There is nothing to go back to."))

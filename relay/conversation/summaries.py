@@ -31,5 +31,5 @@ async def carry_out(session: Session, sent: Sent, turn: Turn) -> list[int]:
 
 
 def _summaries_after(session: Session, seq: int) -> list[int]:
-    rows = Message.objects.filter(session=session, seq__gt=seq, kind=Summary.kind, on_path=True)
+    rows = Message.objects.on_path(session).filter(seq__gt=seq, kind=Summary.kind)
     return list(rows.order_by("seq").values_list("seq", flat=True))

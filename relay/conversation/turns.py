@@ -60,7 +60,7 @@ def model_for(session: Session, picked: str) -> str:
 
 
 def message_at(session: Session, seq: int) -> Message:
-    found = Message.objects.filter(session=session, seq=seq).first()
+    found = Message.objects.at(session, seq).first()
     if found is None:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq}")
     return found

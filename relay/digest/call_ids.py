@@ -54,7 +54,7 @@ def _results_after(asked: RelayedRequest, place: int) -> Iterator[ToolResult]:
 
 
 def _stored_calls(spot: Spot) -> Sequence[ToolRequest]:
-    rows = list(Message.objects.filter(session=spot.session, seq=spot.after, kind=ModelOutput.kind))
+    rows = list(Message.objects.at(spot.session, spot.after).filter(kind=ModelOutput.kind))
     return [call for entry in entries_of(rows) if isinstance(entry, ModelOutput) for call in entry.tool_requests]
 
 

@@ -30,7 +30,7 @@ def call_that_began_it(parent: Session) -> tuple[str, int | None]:
     """The call of a subagent that stands open in the newest answer, and its entry. Of two, nobody knows which."""
     if not parent.head_has_open_calls:
         return "", None
-    waiting = ToolCall.objects.filter(session=parent, message__on_path=True, answered_by=None, name__in=BEGINNERS)
+    waiting = ToolCall.objects.of(parent).filter(message__on_path=True, answered_by=None, name__in=BEGINNERS)
     newest = list(waiting.order_by("-message__seq").values_list("call_id", "message__seq")[:2])
     is_alone = len(newest) == 1 or (len(newest) == 2 and newest[0][1] != newest[1][1])
     return newest[0] if is_alone else ("", None)

@@ -59,7 +59,7 @@ def calls_under_way(
 
 def _end_missing(position: Position, calls: Container[UUID]) -> None:
     missing = [exchange for exchange, is_filed in position.filed.items() if is_filed and exchange not in calls]
-    for row in Exchange.objects.filter(pk__in=missing, ended_at=None):
+    for row in Exchange.objects.running().filter(pk__in=missing):
         logger.error("Exchange %s is missing from the journal: nothing more is known of it.", row.pk)
         exchanges.finish(row, None, end_reason=DAMAGED)
 

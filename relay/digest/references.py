@@ -37,7 +37,7 @@ def resolved(asked: RelayedRequest) -> RelayedRequest:
     best = max(known, key=lambda reply: named[reply.name], default=None)
     if best is None:
         return asked
-    rows = Message.objects.filter(session_id=best.session_id, seq=best.seq, session__hidden_at=None)
+    rows = Message.objects.at(best.session_id, best.seq).filter(session__hidden_at=None)
     mark = rows.values_list("fingerprint", flat=True).first()
     return asked if mark is None else asked.chained_from(named[best.name], bytes(mark))
 

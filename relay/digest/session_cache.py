@@ -131,7 +131,8 @@ def results_of(asked: RelayedRequest, places: Iterable[int]) -> dict[Asking, str
 def _stored_results(session: Session, sent: dict[Asking, str]) -> dict[Asking, bytes]:
     """After a restart: what is stored is compared as it would be stored, that is, redacted and cut."""
     rows = (
-        ToolCall.objects.filter(session=session, answered_by__isnull=False)
+        ToolCall.objects.of(session)
+        .filter(answered_by__isnull=False)
         .order_by("-pk")
         .values_list("message__fingerprint", "call_id", "result")[:MOST_RESULTS]
     )
@@ -156,7 +157,7 @@ def states_at(session_id: UUID, leaf: int) -> dict[str, str]:
 
 
 def states_at_head(session_id: UUID) -> dict[str, str]:
-    rows = Message.objects.filter(session_id=session_id, is_state=True, on_path=True).order_by("-seq")
+    rows = Message.objects.on_path(session_id).filter(is_state=True).order_by("-seq")
     found: dict[str, str] = {}
     for kind, metadata in rows.values_list("kind", "metadata")[:20]:
         found.setdefault(kind, str(metadata.get(MARK, "")))

@@ -9,7 +9,7 @@ from relay.digest.session_cache import mark_of_instruction, states_at_head
 
 
 def offers_tools(session: Session) -> bool:
-    return Message.objects.filter(session=session, kind=ToolsOffered.kind).exists()
+    return Message.objects.of(session).filter(kind=ToolsOffered.kind).exists()
 
 
 def has_other_instruction(asked: RelayedRequest, session: Session) -> bool:

@@ -69,11 +69,10 @@ def look_at_lists() -> None:
     if not people:
         _listed.clear()
         return
-    relayed = Session.objects.filter(
+    relayed = Session.objects.not_hidden().filter(
         owner__in=among(people, kind=int),
         source=Session.Source.RELAY,
         parent=None,
-        hidden_at=None,
         last_activity_at__gte=timezone.now() - RECENT,
     )
     found = relayed.order_by("-last_activity_at").values_list("pk", "owner", "version")[:MOST_LISTED]
@@ -106,7 +105,7 @@ def _below(session_ids: dict[UUID, groups.Opened]) -> dict[UUID, frozenset[tuple
     children: dict[UUID, list[UUID]] = defaultdict(list)
     level = list(session_ids)
     for _ in range(settings.PARLEY_AGENT_DEPTH):
-        rows = Session.objects.filter(parent__in=among(level), hidden_at=None).values_list("pk", "parent")[:MOST_BELOW]
+        rows = Session.objects.not_hidden().filter(parent__in=among(level)).values_list("pk", "parent")[:MOST_BELOW]
         level = [child for child, _parent in rows]
         for child, parent in rows:
             if parent is not None:

@@ -29,13 +29,13 @@ def answering(session_ids: Iterable[UUID]) -> set[UUID]:
 
 def open_exchange_of(run: Run) -> Exchange | None:
     """The answer that this run waits for, if it does. Another run may have begun at the same place after it."""
-    waiting = Exchange.objects.filter(session_id=run.session, ended_at=None, after=run.leaf).order_by("started_at")
+    waiting = Exchange.objects.of(run.session).running().filter(after=run.leaf).order_by("started_at")
     return next((one for one in _calls_of(run, waiting) if one.metadata.get("role") != SUMMARISER), None)
 
 
 def lost_answer_of(run: Run) -> int | None:
     """The entry that was made of the answer of a run whose process is gone."""
-    swept = Exchange.objects.filter(session_id=run.session, after=run.leaf, end_reason=exchanges.SERVER_LOST)
+    swept = Exchange.objects.of(run.session).filter(after=run.leaf, end_reason=exchanges.SERVER_LOST)
     return _calls_of(run, swept).values_list("message__seq", flat=True).first()
 
 
@@ -52,9 +52,9 @@ def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:
     """Whether a chat ends at `tip` with a user's message: its answer was stopped or lost before the first word."""
     if run is not None or session.source != Session.Source.CHAT:
         return False
-    last = Message.objects.filter(session=session, seq=tip).first()
+    last = Message.objects.at(session, tip).first()
     while last and last.is_state:
-        last = Message.objects.filter(session=session, seq=last.parent_seq).first()
+        last = Message.objects.at(session, last.parent_seq).first()
     return last is not None and last.kind == ModelInput.kind and not last.is_internal
 
 
@@ -65,7 +65,7 @@ def is_waited_for(session: Session) -> bool:
     """Whether a program waits for an answer in this session. The newest calls alone: a session may have thousands."""
     if session.source != Session.Source.RELAY:
         return False
-    calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id")
+    calls = Exchange.objects.of(session).order_by("-started_at", "-id")
     newest = calls.values_list("ended_at", "heartbeat_at")[:NEWEST]
     return any(ended is None and until > timezone.now() for ended, until in newest)
 
@@ -75,6 +75,6 @@ def calls_waited_for(session_ids: Collection[UUID]) -> set[tuple[UUID, UUID]]:
 
     Asked of the index of what is open: by session, a database would go through every call that was ever made there.
     """
-    waiting = Exchange.objects.filter(ended_at=None, heartbeat_at__gt=timezone.now()).order_by("-heartbeat_at")
+    waiting = Exchange.objects.running().filter(heartbeat_at__gt=timezone.now()).order_by("-heartbeat_at")
     found = waiting.values_list("session", "pk")[:MOST_OPEN]
     return {(session, pk) for session, pk in found if session is not None and session in session_ids}

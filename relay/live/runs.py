@@ -129,7 +129,7 @@ def _write_end(run_id: UUID, outcome: Run.Outcome, error: str) -> Run:
     with writing():
         run = Run.objects.get(pk=run_id)
         # A message that is sent just now joins the queue before this, or finds the run ended.
-        list(Session.objects.select_for_update().order_by().filter(pk=run.session).values_list("pk"))
+        Session.objects.lock(run.session)
         # One that was taken for lost during an outage has come to its end after all.
         open_or_lost = Q(ended_at=None) | Q(outcome=Run.Outcome.LOST)
         Run.objects.filter(open_or_lost, pk=run_id).update(ended_at=timezone.now(), outcome=outcome, error=error)

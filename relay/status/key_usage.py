@@ -118,7 +118,7 @@ def _used(keys: Sequence[ApiKey], *, since_first: bool) -> dict[int, Use]:
 
 
 def _counted(keys: Sequence[ApiKey]) -> dict[int, int]:
-    rows = Session.objects.filter(api_key__in=keys, hidden_at=None).order_by().values("api_key")
+    rows = Session.objects.not_hidden().filter(api_key__in=keys).order_by().values("api_key")
     return dict(rows.annotate(count=Count("pk")).values_list("api_key", "count"))
 
 

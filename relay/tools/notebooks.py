@@ -127,7 +127,7 @@ def _newest(session: Session | None, agent: str) -> Notebook:
 
 
 def _versions_of(session: Session) -> Any:
-    return Message.objects.filter(session=session, kind=NotebookSet.kind).order_by("seq")
+    return Message.objects.of(session).filter(kind=NotebookSet.kind).order_by("seq")
 
 
 def _entry(row: Message) -> NotebookSet:

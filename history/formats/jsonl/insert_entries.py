@@ -58,7 +58,7 @@ class Laying(Draft):
         session = self.session
         if not session.trimmed_through:
             return
-        entries = Message.objects.filter(session=session)
+        entries = Message.objects.of(session)
         path = entries.filter(on_path=True, seq__gt=session.trimmed_through).order_by("seq")
         first = path.values_list("parent_seq", flat=True).first() or 0
         is_anchored = 0 < (first or session.head) <= session.trimmed_through
@@ -77,7 +77,7 @@ class Laying(Draft):
         if not 0 < to <= session.trimmed_through:
             writer.move_head(session, to=to)
             return
-        path = Message.objects.filter(session=session, on_path=True, seq__gt=session.trimmed_through)
+        path = Message.objects.on_path(session).filter(seq__gt=session.trimmed_through)
         writable(path).update(on_path=False)
         session.head, session.message_count, session.head_has_open_calls = to, 0, False
         session.head_fingerprint = fingerprints.START

@@ -244,7 +244,7 @@ class _Restore:
     def _delete(self, value: Mapping[str, Any]) -> Iterator[Restored]:
         yield from self._store()
         session_id = self.people.session_id(id_of(value, "session"))
-        session = Session.objects.filter(pk=session_id, hidden_at=None).first()
+        session = Session.objects.not_hidden().filter(pk=session_id).first()
         if session is None or not self.people.may_point_to(session):
             return
         why = gettext_noop("it was deleted where it comes from")

@@ -31,7 +31,7 @@ class StoredSession:
         if laid.seq <= self.session.trimmed_through:
             return False
         if laid.seq not in self.seals:
-            stretch = Message.objects.filter(session=self.session, seq__gte=laid.seq, seq__lt=laid.seq + WINDOW)
+            stretch = Message.objects.of(self.session).filter(seq__gte=laid.seq, seq__lt=laid.seq + WINDOW)
             self.seals = {seq: bytes(seal) for seq, seal in stretch.values_list("seq", "seal")}
         return self.seals.get(laid.seq) != laid.seal
 

@@ -91,13 +91,13 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
     if not incoming.exchanges:
         return
     numbers = {facts["message"] for facts in incoming.exchanges if facts.get("message")}
-    messages = dict(Message.objects.filter(session=incoming.id, seq__in=numbers).values_list("seq", "pk"))
+    messages = dict(Message.objects.of(incoming.id).filter(seq__in=numbers).values_list("seq", "pk"))
     ids = people.exchange_ids(id_of(facts, "id") for facts in incoming.exchanges)
     made = [_exchange(facts, incoming, people, messages, ids) for facts in incoming.exchanges]
-    list(Session.objects.select_for_update().filter(pk=incoming.id).values_list("pk"))  # one restore at a time
+    Session.objects.lock(incoming.id)  # one restore at a time
     with daily_counts.recounting(exchanges=Exchange.objects.filter(pk__in=[exchange.pk for exchange in made])):
         Exchange.objects.bulk_create(made, ignore_conflicts=True)
-    ours = set(Exchange.objects.filter(session=incoming.id, pk__in=[e.pk for e in made]).values_list("pk", flat=True))
+    ours = set(Exchange.objects.of(incoming.id).filter(pk__in=[e.pk for e in made]).values_list("pk", flat=True))
     _store_tries([exchange for exchange in made if exchange.pk in ours])
     wanted = {(e.pk, name) for e in made if e.pk in ours for name in blobs_in(dump(e.inputs))}
     stored = people.blobs({name for _, name in wanted})

@@ -87,7 +87,7 @@ class JsonlWriter:
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
     def _exchanges(self, session: Session) -> Iterator[bytes]:
-        ended = Exchange.objects.filter(session=session).order_by("started_at", "pk")
+        ended = Exchange.objects.of(session).order_by("started_at", "pk")
         running = ended.filter(ended_at=None).count()
         self.notes(
             "ignored", gettext_noop("calls to models that were still running"), where=str(session.pk), count=running
@@ -134,7 +134,7 @@ def _blob_lines(blob: Blob) -> Iterator[bytes]:
 def pages_of(session: Session) -> Iterator[list[Message]]:
     """The entries that the session knew of when it was read, oldest first; short pages where texts are long."""
     last, size = 0, 50
-    entries = Message.objects.filter(session=session, seq__lte=session.version).order_by("seq").defer(*COLUMNS)
+    entries = Message.objects.in_order(session).defer(*COLUMNS)
     while page := list(entries.filter(seq__gt=last)[:size]):
         yield page
         last = page[-1].seq

@@ -10,7 +10,6 @@ from typing import Any
 
 from history.entries import (
     CONVERSATION,
-    LEAVES,
     Entry,
     Gap,
     Media,
@@ -96,8 +95,8 @@ def unkept_in(session: Session) -> Iterator[ExportedEntry]:
 
 
 def note_beside(session: Session, notes: Notes) -> None:
-    rows = Message.objects.filter(session=session, on_path=False)
-    beside = rows.filter(seq__gt=session.trimmed_through).exclude(kind__in=LEAVES).count()
+    rows = Message.objects.of(session).filter(on_path=False)
+    beside = rows.filter(seq__gt=session.trimmed_through).without_leaves().count()
     notes("lost", gettext_noop("entries on other branches"), where=str(session.pk), count=beside)
     notes(
         "lost",

@@ -51,7 +51,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: Options, *, out: Stream, err: Stream) -> None:
     session = session_named(options["session"], viewer_of(options), Purpose.READ)
-    if options["leaf"] and not Message.objects.filter(session=session, seq=options["leaf"]).exists():
+    if options["leaf"] and not Message.objects.at(session, options["leaf"]).exists():
         words = {"session": str(session.pk)[:8], "seq": options["leaf"]}
         raise CommandError(_("Session %(session)s has no entry %(seq)s.") % words)
     if options["view"]:

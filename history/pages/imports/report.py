@@ -151,7 +151,7 @@ def shown(job: ImportJob) -> ImportView:
 
 def _still_there(items: list[dict[str, Any]]) -> set[str]:
     names = [item["session"] for item in items if item.get("session")]
-    found = Session.objects.filter(pk__in=names[:900], hidden_at=None).values_list("pk", flat=True)
+    found = Session.objects.not_hidden().filter(pk__in=names[:900]).values_list("pk", flat=True)
     return {str(name) for name in found} | set(names[900:])
 
 

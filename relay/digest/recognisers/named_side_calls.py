@@ -52,7 +52,7 @@ def is_beside(asked: RelayedRequest, spot: Spot) -> bool:
         return False
     session = spot.session
     is_other = session_tools.offers_tools(session) and session_tools.has_other_instruction(asked, session)
-    return is_other and Exchange.objects.filter(session=session, metadata__streamed=True).exists()
+    return is_other and Exchange.objects.of(session).filter(metadata__streamed=True).exists()
 
 
 def hold_seconds(asked: RelayedRequest) -> float:

@@ -34,7 +34,7 @@ def is_prefill(asked: RelayedRequest, spot: Spot) -> bool:
         return False
     if spot.known < len(asked.entries):
         return True
-    known = Message.objects.filter(session=spot.session, seq=spot.after).values_list("metadata", flat=True).first()
+    known = Message.objects.at(spot.session, spot.after).values_list("metadata", flat=True).first()
     return PREFILLED in (known or {})
 
 
@@ -101,7 +101,7 @@ def as_stored(asked: RelayedRequest) -> RelayedRequest | None:
     }
     found = NamedReply.objects.filter(key_id=asked.record.key, name__in=list(names), session__hidden_at=None)
     newest = max(found, key=lambda reply: names[reply.name], default=None)
-    row = Message.objects.filter(session=newest.session_id, seq=newest.seq).first() if newest else None
+    row = Message.objects.at(newest.session_id, newest.seq).first() if newest else None
     if newest is None or row is None or asked.chain[names[newest.name]] == bytes(row.fingerprint):
         return None
     return asked.chained_from(names[newest.name], bytes(row.fingerprint))

@@ -17,7 +17,7 @@ MOST, WITHIN = 20, timedelta(days=1)
 
 def recent_sessions(asked: RelayedRequest) -> QuerySet[Session]:
     """The newest first."""
-    recent = Session.objects.filter(
-        api_key_id=asked.record.key, hidden_at=None, forked_from=None, last_activity_at__gte=asked.at - WITHIN
+    recent = Session.objects.not_hidden().filter(
+        api_key_id=asked.record.key, forked_from=None, last_activity_at__gte=asked.at - WITHIN
     )
     return recent.order_by("-last_activity_at", "-pk")[:MOST]

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from history.entries import LEAVES, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
+from history.entries import ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
 from history.models import Message, Session
 from history.record import fingerprints
 from relay.digest import references
@@ -128,7 +128,7 @@ def _appended(asked: RelayedRequest, session: Session, spot: Spot) -> Spot:
 
 def _unanswered_question(asked: RelayedRequest, session: Session) -> int | None:
     """The end of the session, if it is this request and has no answer, or one that failed."""
-    rows = Message.objects.filter(session=session, on_path=True, seq__lte=session.head).exclude(kind__in=LEAVES)
+    rows = Message.objects.on_path(session).filter(seq__lte=session.head).without_leaves()
     columns = ("seq", "kind", "status", "fingerprint")
     end = list(rows.order_by("-seq").values_list(*columns)[: 2 * len(asked.entries) + NEWEST])
     if end and end[0][1] == ModelOutput.kind and end[0][2] != COMPLETE:
@@ -177,7 +177,7 @@ def _by_cache_key(asked: RelayedRequest, name: str) -> Spot | None:
 
 
 def _own(pk: UUID, *, key: int) -> Session | None:
-    return Session.objects.filter(pk=pk, api_key_id=key, hidden_at=None).first()
+    return Session.objects.not_hidden().filter(pk=pk, api_key_id=key).first()
 
 
 def current_session(pk: UUID, *, key: int) -> tuple[UUID, Session | None]:
@@ -215,7 +215,7 @@ def _is_at_head(asked: RelayedRequest, session: Session) -> bool:
 
 def _at_head(asked: RelayedRequest, session: Session, *, by: str) -> Spot:
     """The usual case: the client has said something more after what we saw last."""
-    head = Message.objects.filter(session=session, seq=session.head).values_list("kind", "created_at").first()
+    head = Message.objects.at(session, session.head).values_list("kind", "created_at").first()
     kind, created_at = head or ("", asked.at)
     return _at(asked, session, _Match(session.pk, session.head, session.head_fingerprint, kind, created_at), by=by)
 
@@ -247,7 +247,7 @@ def _stored_alike(match: _Match) -> int:
     """How many inputs in a row, up to the one that was found, leave the chain where it is."""
     count, seq = 0, match.seq
     columns = ("kind", "parent_seq", "fingerprint")
-    while row := Message.objects.filter(session_id=match.session_id, seq=seq).values_list(*columns).first():
+    while row := Message.objects.at(match.session_id, seq).values_list(*columns).first():
         kind, seq, mark = row
         if bytes(mark) != match.mark:
             break
@@ -257,7 +257,7 @@ def _stored_alike(match: _Match) -> int:
 
 def _after(session: Session, seq: int, *, by: str) -> Spot:
     """The client sends what is new alone: it says, or its vendor knows, what that follows."""
-    row = Message.objects.filter(session=session, seq=seq).values_list("kind", "created_at").first()
+    row = Message.objects.at(session, seq).values_list("kind", "created_at").first()
     kind, created_at = row or ("", None)
     return Spot(
         session=session,
@@ -304,9 +304,8 @@ def _by_first_words(asked: RelayedRequest) -> Spot | None:
     ttl = settings.CHAT_HISTORY_STICKY_TTL_SECONDS
     if not first or not ttl:
         return None
-    recent = Session.objects.filter(
+    recent = Session.objects.not_hidden().filter(
         api_key_id=asked.record.key,
-        hidden_at=None,
         last_activity_at__gte=asked.at - timedelta(seconds=ttl),
         messages__fingerprint=first,
     )
@@ -324,7 +323,7 @@ def _search(asked: RelayedRequest, places: Iterable[int], session: Session | Non
     if not wanted:
         return None
     # A move of the head has the mark of where it leads to, and nothing can follow it.
-    rows = Message.objects.filter(fingerprint__in=list(wanted)).exclude(kind__in=LEAVES)
+    rows = Message.objects.filter(fingerprint__in=list(wanted)).without_leaves()
     rows = rows.filter(session=session) if session else rows.filter(session__hidden_at=None)
     columns = ("fingerprint", "session_id", "seq", "kind", "created_at", "on_path", "session__head")
     found = rows.order_by().values_list(*columns, "session__forked_from_id")

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from history.dialects.types import Said
-from history.entries import LEAVES, ModelOutput
+from history.entries import ModelOutput
 from history.models import Exchange, Message
 from history.record import fingerprints
 from relay.digest.calls import CallPlan
@@ -83,7 +83,7 @@ def _ends(asked: RelayedRequest, spot: Spot) -> list[End]:
     near = Q()
     for pk, head in heads:
         near |= Q(session_id=pk, seq__gt=head - NEAR_THE_END)
-    rows = Message.objects.filter(near, on_path=True).exclude(kind__in=LEAVES)
+    rows = Message.objects.filter(near, on_path=True).without_leaves()
     columns = ("session_id", "seq", "parent_seq", "kind", "fingerprint")
     return [(*row, bytes(mark)) for *row, mark in rows.order_by("-seq").values_list(*columns)]
 
@@ -104,7 +104,7 @@ def _fits(
 def _before(asked: RelayedRequest, said: Sequence[Said], session: UUID, place: int) -> tuple[bytes, int] | None:
     """The mark of what stands before all this on the path that ends there, and the number of the first of it; None
     where the path says another thing."""
-    rows = Message.objects.filter(session_id=session, on_path=True, seq__lte=place).exclude(kind__in=LEAVES)
+    rows = Message.objects.on_path(session).filter(seq__lte=place).without_leaves()
     marks: list[tuple[bytes, int]] = []
     # Instructions, tools and reminders leave the chain where it is.
     for mark, seq in rows.order_by("-seq").values_list("fingerprint", "seq")[: 3 * len(said) + NEAR_THE_END]:
@@ -120,4 +120,4 @@ def _before(asked: RelayedRequest, said: Sequence[Said], session: UUID, place: i
 
 def _was_asked_here(session: UUID, *, since: int, until: int) -> bool:
     """Whether a model was asked after one of these entries: not all of it was only told, as examples are."""
-    return Exchange.objects.filter(session_id=session, after__range=(since, until)).exists()
+    return Exchange.objects.of(session).filter(after__range=(since, until)).exists()

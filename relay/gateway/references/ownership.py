@@ -135,7 +135,7 @@ async def _check_session(call: Call) -> None:
 
 
 def _own_session(call: Call) -> QuerySet[Session]:
-    return Session.objects.filter(pk=str(call.naming.session), api_key_id=call.key.pk, hidden_at=None)
+    return Session.objects.not_hidden().filter(pk=str(call.naming.session), api_key_id=call.key.pk)
 
 
 # Names of answers.

@@ -39,7 +39,7 @@ def upload(request: HttpRequest) -> HttpResponse:
 @require_safe
 def attachment(request: HttpRequest, session_id: UUID, sha256: str) -> HttpResponse:
     session = session_or_404(request.user, session_id)
-    found = find_attachment(Message.objects.filter(session=session), sha256)
+    found = find_attachment(Message.objects.of(session), sha256)
     if found is None:
         raise Http404
     # What was opened for an hour is not to stay in a browser for a day.

@@ -126,7 +126,7 @@ def _version_of(session_id: UUID) -> int:
 
 def _current_leaf(session: Session, leaf: int | None) -> int | None:
     """A branch is followed to its end; one that has become the path is followed as the path."""
-    if leaf is None or Message.objects.filter(session=session, seq=leaf, on_path=True).exists():
+    if leaf is None or Message.objects.at(session, leaf).filter(on_path=True).exists():
         return None
     return newest_below(session, leaf, steps=FURTHEST)
 
@@ -134,9 +134,9 @@ def _current_leaf(session: Session, leaf: int | None) -> int | None:
 def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
     """Whether what the page shows last is on the way to where it is going; on a branch that is a few steps up."""
     if leaf is None:
-        return Message.objects.filter(session=session, seq=seq, on_path=True).exists()
+        return Message.objects.at(session, seq).filter(on_path=True).exists()
     while leaf > seq:
-        leaf = Message.objects.filter(session=session, seq=leaf).values_list("parent_seq", flat=True).first() or 0
+        leaf = Message.objects.at(session, leaf).values_list("parent_seq", flat=True).first() or 0
     return leaf == seq
 
 

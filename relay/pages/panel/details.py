@@ -101,7 +101,7 @@ def _gauge(session: Session) -> Gauge | None:
 def _gauge_of_call(session: Session) -> Gauge | None:
     """Where no answer is in the record, the newest call that ended well still says what it read."""
     fields = ("provider", "model", "usage", "end_reason", "message")
-    calls = Exchange.objects.filter(session=session).order_by("-started_at", "-id").only(*fields)[:5]
+    calls = Exchange.objects.of(session).order_by("-started_at", "-id").only(*fields)[:5]
     last = next((call for call in calls if call.end_reason == "done"), None)
     if last is None:
         return None
@@ -111,7 +111,7 @@ def _gauge_of_call(session: Session) -> Gauge | None:
 
 
 def _newest(session: Session, kind: str) -> QuerySet[Message]:
-    recent = Message.objects.filter(session=session, on_path=True, seq__gt=session.head - RECENT)
+    recent = Message.objects.on_path(session).filter(seq__gt=session.head - RECENT)
     return recent.filter(kind=kind).order_by("-seq")
 
 
@@ -130,7 +130,7 @@ def _window(answer: Message | Exchange) -> int:
 
 
 def _instruction(session: Session) -> tuple[int, SystemInstructionSet | None]:
-    states = Message.objects.filter(session=session, is_state=True, on_path=True, kind=SystemInstructionSet.kind)
+    states = Message.objects.on_path(session).filter(is_state=True, kind=SystemInstructionSet.kind)
     message = states.order_by("-seq").first()
     entry = entries_in_brief([message])[0] if message else None
     return (message.seq, entry) if message and isinstance(entry, SystemInstructionSet) else (0, None)
@@ -174,9 +174,9 @@ def _turns(session: Session) -> list[TurnTiming]:
 
 def _spans(session: Session, *, since: datetime) -> list[_Span]:
     """What was answered on another branch since then is no part of these turns."""
-    calls = Exchange.objects.filter(session=session, started_at__gte=since, ended_at__isnull=False)
+    calls = Exchange.objects.of(session).filter(started_at__gte=since, ended_at__isnull=False)
     calls = calls.exclude(message__on_path=False)
-    tools = ToolCall.objects.filter(session=session, started_at__gte=since, duration__isnull=False)
+    tools = ToolCall.objects.of(session).filter(started_at__gte=since, duration__isnull=False)
     tools = tools.filter(message__on_path=True)
     models = calls.order_by("-started_at").values_list("model", "started_at", end_of_work())[: TURNS * MOST_LANES]
     used = tools.order_by("-started_at").values_list("name", "started_at", "duration")[: TURNS * MOST_LANES]
