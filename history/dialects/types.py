@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
-from history.answers.events import Event, Failed
+from history.answers.events import Event
 from history.context import Context, to_context
 from history.context.repair import repair
-from history.dialects.finality import Finality
 from history.entries import ModelInput, ModelOutput, ToolDefinition, ToolResults, nothing
 from history.text.lazy import LazyText as Sentence
 from history.text.lazy import gettext_noop as _
@@ -208,54 +206,6 @@ class StreamEncoder(Protocol):
     def feed(self, event: Event) -> bytes: ...
 
     def end(self) -> bytes: ...
-
-
-class Dialect(Protocol):
-    """A vendor's language, both ways. A module of this package is one."""
-
-    @property
-    def PROVIDER(self) -> str: ...  # noqa: N802 - a constant of the module
-
-    @property
-    def FINAL_MARKS(self) -> tuple[bytes, ...]:  # noqa: N802 - a constant of the module
-        """Every event that `finality` calls an end holds one of these."""
-        ...
-
-    def finality(self, name: str, data: Mapping[str, Any]) -> Finality | None:
-        """Whether that event of a stream ends the answer; None where it says nothing about it."""
-        ...
-
-    def encode(self, context: Context, options: CallOptions) -> Encoded:
-        """The context must be paired, as `render_context` and `context_of` leave it."""
-        ...
-
-    def stream_decoder(self, provider: str = "") -> StreamDecoder: ...
-
-    def decode_reply(self, body: bytes | Mapping[str, Any]) -> list[Event]: ...
-
-    def decode_error(self, status: int, body: bytes | Mapping[str, Any]) -> Failed: ...
-
-    def decode_request(
-        self, body: Mapping[str, Any], *, provider: str = "", at: datetime | None = None
-    ) -> DecodedRequest: ...
-
-    def encode_reply(
-        self, output: ModelOutput, *, reply_id: str, created: int = 0, tools: Sequence[ToolDefinition] = ()
-    ) -> dict[str, Any]:
-        """`tools` are those of the request: some are called in a form of their own."""
-        ...
-
-    def stream_encoder(
-        self,
-        *,
-        model: str,
-        reply_id: str,
-        created: int = 0,
-        with_usage: bool = True,
-        tools: Sequence[ToolDefinition] = (),
-    ) -> StreamEncoder: ...
-
-    def encode_error(self, error: Failed) -> tuple[int, dict[str, Any]]: ...
 
 
 def joined(texts: Sequence[str]) -> str:

@@ -6,21 +6,11 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
+from history.clients.programs import MARKS
 from history.models import Session
 
 # A chat of one's own is the ordinary case and has no mark.
 CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "", "API", "IM", "NB"
-# Programs that people know by name, as the relay stores them in `Session.client`.
-CLIENTS = {
-    "claude code": "CC",
-    "codex": "CX",
-    "gemini cli": "GC",
-    "cursor": "CU",
-    "opencode": "OC",
-    "aider": "AI",
-    "cline": "CL",
-    "qwen code": "QC",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +23,7 @@ class Origin:
 
 def origin_of(session: Session) -> Origin:
     if session.source == Session.Source.RELAY:
-        return Origin(CLIENTS.get(session.client.lower(), OTHER_CLIENT), session.client or _("API"))
+        return Origin(MARKS.get(session.client.lower(), OTHER_CLIENT), session.client or _("API"))
     if session.source == Session.Source.IMPORT:
         name = _("Import from %(client)s") % {"client": session.client} if session.client else _("Import")
         return Origin(IMPORT, name)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from history.clients.programs import INSTRUCTION_FILES
+
 # Blocks that tools put around or before what somebody said. What is in them is never a title.
 NOISE_TAGS = frozenset((
     "system-reminder", "command-name", "command-message", "command-args", "command-contents",
@@ -34,7 +36,7 @@ NOISE_OPENINGS = (
 )
 # An instruction file that an agent read in for itself, and the first message of a set-up.
 NOISE_PATTERNS = (
-    re.compile(r"\A#+ *(?:agents|claude|gemini)\.md\b", re.IGNORECASE),
+    re.compile(rf"\A#+ *(?:{'|'.join(INSTRUCTION_FILES)})\.md\b", re.IGNORECASE),
     re.compile(r"\A(?:contents of|codebase and user instructions are shown) [^\n]{0,300}", re.IGNORECASE),
     re.compile(r"\Athis is the [^\n]{0,100}\. we are setting up the context for our chat", re.IGNORECASE),
 )

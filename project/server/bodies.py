@@ -30,7 +30,7 @@ from history.http.body_limits import body_limit_of
 from project.server.limits import ANYONE_BYTES, BODY_BYTES_PER_SECOND, BODY_SECONDS, KNOWN_BYTES, LINGER_SECONDS
 from relay.consumers.authentication import key_in
 from relay.gateway import application as gateway
-from relay.gateway.call.addresses import spoken_by
+from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.errors import Refusal
 from relay.mcp_server import application as mcp
 from relay.runtime.async_db import in_database
@@ -239,7 +239,7 @@ def refusal_of(scope: Any, status: int) -> tuple[bytes, bytes]:
     path, words = scope["path"], _words(status)
     if gateway.serves(path):
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        _status, body = Refusal(words, status=status).told(spoken_by(path, headers))
+        _status, body = Refusal(words, status=status).told(guess_dialect(path, headers))
         return b"application/json", body
     if mcp.serves(path):
         return b"application/json", as_bytes(

@@ -86,7 +86,7 @@ async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, 
         headers=headers,
         peer=(scope.get("client") or ("",))[0],
         key=key,
-        address=addresses.find(method, path, raw) or _listed(method, path, raw, headers),
+        address=addresses.find_address(method, path, raw) or _listed(method, path, raw, headers),
     )
     stopping.check_open()
     async with rate_limits.admitted(call):
@@ -95,10 +95,10 @@ async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, 
 
 
 def _listed(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
-    dialect = addresses.spoken_by(path, headers)
-    if addresses.climbs(path) or routes.listed_by(method, path) is None:
+    dialect = addresses.guess_dialect(path, headers)
+    if addresses.has_dot_segments(path) or routes.listed_by(method, path) is None:
         raise errors.nothing_there(f"There is nothing at {method} {path[:NAMED]} here.", dialect)
-    return Address(dialect=dialect, kind="other", path=addresses.written(path, raw))
+    return Address(dialect=dialect, kind="other", path=addresses.quote_path(path, raw))
 
 
 async def _read_body(call: Call, receive: Any) -> None:
@@ -249,8 +249,8 @@ def _retry(error: ProviderError) -> tuple[tuple[str, str], ...]:
 
 
 async def _refuse(scope: Scope, headers: dict[str, str], client: Client, exchange: UUID, refusal: Refusal) -> None:
-    address = addresses.find(scope["method"], scope["path"])
-    status, body = refusal.told(address.dialect if address else addresses.spoken_by(scope["path"], headers))
+    address = addresses.find_address(scope["method"], scope["path"])
+    status, body = refusal.told(address.dialect if address else addresses.guess_dialect(scope["path"], headers))
     ours = [(name.encode(), value.encode()) for name, value in refusal.headers]
     await client.begin(status, [*json_headers(body), (b"x-parley-exchange-id", str(exchange).encode()), *ours])
     await client.write(body, is_last=True)

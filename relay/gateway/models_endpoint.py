@@ -9,9 +9,11 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
+from history.dialects import DIALECTS
+from history.dialects.http_api import ListedModel
 from history.dialects.json_access import as_bytes
 from history.models import ApiKey
-from relay.gateway.call.addresses import ANTHROPIC, GEMINI, spoken_by
+from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.client import Client
 from relay.gateway.call.errors import no_such_model
 from relay.gateway.call.response_headers import json_headers
@@ -24,9 +26,6 @@ from relay.runtime.async_db import in_database
 
 ME = "/v1/me"
 LISTS = ("/v1/models", "/v1beta/models")
-# When a model came about is the vendor's to know; SDKs want a moment all the same.
-SOME_DAY = "2026-01-01T00:00:00Z"
-METHODS = ["generateContent", "streamGenerateContent", "countTokens"]
 
 
 async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID) -> bool:
@@ -34,9 +33,9 @@ async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Cli
     if path == ME:
         told = await _standing(key)
     elif path in LISTS:
-        told = _listed(spoken_by(path, headers))
+        told = _listed(guess_dialect(path, headers))
     elif path.startswith(tuple(f"{start}/" for start in LISTS)):
-        told = _one(path, spoken_by(path, headers))
+        told = _one(path, guess_dialect(path, headers))
     else:
         return False
     body = as_bytes(told)
@@ -61,14 +60,9 @@ def offered() -> Iterator[tuple[str, Route]]:
 def _listed(dialect: str) -> dict[str, Any]:
     names = dict(offered())
     aliases = [rule.model for rule in settings.PARLEY_ROUTES if not rule.model.endswith("*")]
-    listed = [_model(dialect, name, route) for name, route in names.items()]
-    listed += [_model(dialect, name, None) for name in aliases if name not in names]
-    if dialect == GEMINI:
-        return {"models": listed}
-    if dialect == ANTHROPIC:
-        ends = {"first_id": listed[0]["id"], "last_id": listed[-1]["id"]} if listed else {}
-        return {"data": listed, "has_more": False, **ends}
-    return {"object": "list", "data": listed}
+    listed = [_model(name, route) for name, route in names.items()]
+    listed += [_model(name, None) for name in aliases if name not in names]
+    return DIALECTS[dialect].HTTP_API.encode_models(listed)
 
 
 def _one(path: str, dialect: str) -> dict[str, Any]:
@@ -77,17 +71,13 @@ def _one(path: str, dialect: str) -> dict[str, Any]:
     found = dict(offered()).get(name) or next((route for _, route in offered() if route.name == name), None)
     if found is None and not is_alias:
         raise no_such_model(name)
-    return _model(dialect, name, found)
+    return DIALECTS[dialect].HTTP_API.encode_model(_model(name, found))
 
 
-def _model(dialect: str, name: str, route: Route | None) -> dict[str, Any]:
-    label = route.model.shown if route else name
-    if dialect == GEMINI:
-        window = {"inputTokenLimit": route.model.window} if route and route.model.window else {}
-        return {"name": f"models/{name}", "displayName": label, "supportedGenerationMethods": METHODS, **window}
-    if dialect == ANTHROPIC:
-        return {"type": "model", "id": name, "display_name": label, "created_at": SOME_DAY}
-    return {"id": name, "object": "model", "created": 0, "owned_by": route.provider.name if route else "parley"}
+def _model(name: str, route: Route | None) -> ListedModel:
+    if route is None:
+        return ListedModel(name=name, label=name)
+    return ListedModel(name=name, label=route.model.shown, window=route.model.window, owner=route.provider.name)
 
 
 # The key.

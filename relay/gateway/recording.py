@@ -14,10 +14,10 @@ from typing import Any
 
 from django.conf import settings
 
+from history.dialects import DIALECTS
 from history.entries import Usage
 from history.models import ApiKey
 from history.record import counters
-from relay.gateway.call.addresses import RESPONSES
 from relay.gateway.call.calls import Call
 from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import Accepted, Ended, without_credentials
@@ -97,7 +97,7 @@ class Recording:
         self.is_counted_here = not is_digested if kind == "chat" else _is_counted_unrecorded(call)
         if self.is_counted_here:
             self.edges = ReplyCopy()
-        elif kind == "other" or upstream.dialect == RESPONSES:
+        elif kind == "other" or DIALECTS[upstream.dialect].HTTP_API.stores_answers:
             self.edges = Edges()
         self.names = names_to_note(call, upstream.dialect)
 

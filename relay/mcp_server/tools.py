@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from history.access.key_cache import holds
 from history.access.permissions import Purpose, find, sessions_for
+from history.clients.programs import EXAMPLE_CLIENT
 from history.errors import HistoryError
 from history.models import ApiKey, Session
 from history.record.listing import ListCursor, ListFilters
@@ -36,7 +37,7 @@ def list_sessions(
     context: ToolContext,
     query: Annotated[str | None, "Only sessions in which this was said; words as in search_history."] = None,
     source: Annotated[Literal["chat", "relay", "import", "notebook"] | None, "Where the session came from."] = None,
-    client: Annotated[str | None, "Only sessions of this program, such as Claude Code."] = None,
+    client: Annotated[str | None, f"Only sessions of this program, such as {EXAMPLE_CLIENT}."] = None,
     since: Annotated[str | None, "Active on this day or time or later: 2026-11-01 or 2026-11-01T14:00."] = None,
     until: Annotated[str | None, "Active up to this day or time."] = None,
     cursor: Annotated[str | None, "Leads on: as the list before gave it."] = None,

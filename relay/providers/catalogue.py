@@ -17,7 +17,7 @@ from relay.providers import sessions
 from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.http import HttpProvider
 from relay.providers.listing import list_models, merged, probe_dialects
-from relay.providers.local_discovery import models_nearby
+from relay.providers.vendors.local_servers import models_nearby
 
 FRESH_SECONDS = 300.0
 

@@ -8,25 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
-from urllib.parse import quote, urlencode, urlsplit
+from typing import get_args
+from urllib.parse import urlsplit
 
-from history.dialects import Switches
+from history.dialects import DIALECTS, Switches
+from history.dialects.http_api import KeyHeader
 from relay.providers.base import Model
+from relay.providers.vendors import azure_url
 
 MASK = "•••"
 _CREDENTIAL = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
-KeyHeader = Literal["bearer", "api-key", "x-api-key", "x-goog-api-key"]
-KEY_HEADERS: tuple[KeyHeader, ...] = ("bearer", "api-key", "x-api-key", "x-goog-api-key")
-KEY_HEADER_OF_DIALECT: dict[str, KeyHeader] = {
-    "openai-chat": "bearer",
-    "openai-responses": "bearer",
-    "anthropic-messages": "x-api-key",
-    "gemini-generate": "x-goog-api-key",
-}
-ANTHROPIC_VERSION = "2023-06-01"
-# What Anthropic wants to be told before it takes the role `system` among the messages.
-INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
+KEY_HEADERS: tuple[KeyHeader, ...] = get_args(KeyHeader)
 
 
 def no_headers() -> dict[str, str]:
@@ -121,16 +113,10 @@ class Endpoint:
         """The address of a path of the dialect."""
         if not self.azure_api_version:
             return self.base_url + path
-        version = urlencode({"api-version": self.azure_api_version})
-        deployment = f"/deployments/{quote(model, safe='', errors='replace')}" if model else ""
-        return f"{self.base_url}/openai{deployment}{path}?{version}"
+        return azure_url(self.base_url, path, deployment=model, version=self.azure_api_version)
 
     def request_headers(self, switches: Switches) -> dict[str, str]:
-        headers = dict(self.headers)
-        if self.dialect == "anthropic-messages":
-            headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
-            if switches.inline_system:
-                headers.setdefault("anthropic-beta", INLINE_SYSTEM_BETA)
+        headers = {**DIALECTS[self.dialect].HTTP_API.request_headers(switches), **self.headers}
         if self.api_key and self.key_header == "bearer":
             headers["Authorization"] = f"Bearer {self.api_key}"
         elif self.api_key:

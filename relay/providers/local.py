@@ -25,7 +25,7 @@ from django.utils.translation import gettext_noop
 
 from history.answers.events import Failed
 from history.context import Context
-from history.dialects import CallOptions, Loss, LossCode, Switches
+from history.dialects import DEFAULT_DIALECT, CallOptions, Loss, LossCode, Switches
 from history.dialects.json_access import count, obj
 from relay.errors import Unreachable
 from relay.providers.base import CallNotes, Model
@@ -33,7 +33,7 @@ from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider, ProviderRequest
 from relay.providers.image_fallback import fitted, pictures_in
 from relay.providers.local_server import MODEL_NAME, WINDOW
-from relay.providers.vendors import DEMO_NAME
+from relay.providers.vendors import DEMO_NAME, HOW_TO_ADD_MODELS
 
 logger = logging.getLogger(__name__)
 
@@ -186,7 +186,7 @@ class LocalProvider(HttpProvider):
             Endpoint(
                 name=DEMO_NAME,
                 label=gettext_noop("Demo model"),
-                dialect="openai-chat",
+                dialect=DEFAULT_DIALECT,
                 base_url="",
                 models=(MODEL,),
                 lists_models=False,
@@ -212,8 +212,8 @@ class LocalProvider(HttpProvider):
         told = count(obj(failed.raw.get("error")).get("n_prompt_tokens")) or count(failed.raw.get("n_prompt_tokens"))
         size = f"This request has {told:,} tokens" if told else "This request is longer"
         message = (
-            f"{size}, and the demo model reads at most {WINDOW:,}. Use a model of another provider: the operator of "
-            "this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)."
+            f"{size}, and the demo model reads at most {WINDOW:,}. Use a model of another provider: "
+            f"{HOW_TO_ADD_MODELS}."
         )
         return replace(failed, message=message, kind="invalid_request")
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
+from history.dialects import DIALECTS
 from relay.errors import NoSuchModel, ProviderError
 from relay.providers import sessions
 from relay.providers.base import Model, Provider, Route
 from relay.providers.catalogue import Catalogue
-from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint
+from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider, Trouble
-from relay.providers.listing import PROBES
 from relay.providers.local import SERVER, LocalProvider, missing_packages
-from relay.providers.local_discovery import LM_STUDIO, OLLAMA
 from relay.providers.vendors import FAMILIES, VENDORS, Vendor, default_dialect, default_switches, other_dialects
+from relay.providers.vendors.local_servers import LOCAL_SERVERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class ProviderStatus:
 
     @property
     def translates_responses(self) -> bool:
-        """Whether clients of Responses, such as Codex, are translated here although the server is like OpenAI's."""
-        return self.dialect == "openai-chat" and not self.is_demo and "openai-responses" not in self.also_speaks
+        """Whether clients are translated whose dialect many servers of this kind accept, but not this one."""
+        return not self.is_demo and not set(DIALECTS[self.dialect].HTTP_API.probe_paths) <= set(self.also_speaks)
 
 
 class Router:
@@ -178,7 +178,7 @@ def router_from_settings() -> Router:
     return Router(
         providers,
         unconfigured=[endpoint for endpoint in endpoints if not endpoint.is_configured],
-        nearby=(OLLAMA, LM_STUDIO) if settings.PARLEY_FIND_LOCAL_MODELS else (),
+        nearby=LOCAL_SERVERS if settings.PARLEY_FIND_LOCAL_MODELS else (),
     )
 
 
@@ -195,12 +195,12 @@ def _from_variables(vendor: Vendor) -> Endpoint:
         key_variable=vendor.key_variable,
         # A server of one's own may want none.
         needs_key=not given,
-        key_header=KEY_HEADER_OF_DIALECT[dialect],
+        key_header=DIALECTS[dialect].HTTP_API.key_header,
         models=vendor.models if base_url == vendor.base_url else (),
         models_are_guessed=True,
         switches=default_switches(dialect, base_url),
         also_speaks=other_dialects(dialect, base_url),
-        probes_dialects=bool(given) and dialect in PROBES,
+        probes_dialects=bool(given) and bool(DIALECTS[dialect].HTTP_API.probe_paths),
     )
 
 

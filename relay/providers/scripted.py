@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from history.answers.events import Ended, Event, Failed, Started, TextPiece, ToolCallPiece
 from history.context import Context
-from history.dialects import CallOptions
+from history.dialects import DEFAULT_DIALECT, CallOptions
 from relay.errors import Cut, error_of
 from relay.providers.base import CallNotes, Model
 
@@ -45,7 +45,7 @@ class ScriptedProvider:
         *answers: Answer,
         name: str = "scripted",
         label: str = "Scripted",
-        dialect: str = "openai-chat",
+        dialect: str = DEFAULT_DIALECT,
         models: Sequence[Model] = (Model(name="script", window=8192),),
         is_demo: bool = False,
     ) -> None:

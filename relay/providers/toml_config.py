@@ -16,9 +16,19 @@ from typing import Any, get_type_hints
 
 from history.dialects import DIALECTS, Switches
 from relay.providers.base import Model
-from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, KEY_HEADERS, Endpoint, Patience, is_address, is_key
+from relay.providers.endpoints import KEY_HEADERS, Endpoint, Patience, is_address, is_key
 from relay.providers.rules import Rule, Target
-from relay.providers.vendors import DEMO_NAME, VENDOR_OF_NAME, Vendor, default_dialect, default_switches, other_dialects
+from relay.providers.vendors import (
+    AZURE_ADVICE,
+    AZURE_DIALECT,
+    DEMO_NAME,
+    EXAMPLE_PATTERN,
+    VENDOR_OF_NAME,
+    Vendor,
+    default_dialect,
+    default_switches,
+    other_dialects,
+)
 
 Variables = Callable[[str], str]
 Table = Mapping[str, Any]
@@ -108,10 +118,12 @@ def _rule(table: Table, place: int) -> Rule:
     where = f"route {place}"
     _check(table, ROUTE_KEYS, where)
     if not table.get("model") or not table.get("to"):
-        raise WrongFile(f'{where} does not say what leads where; write model = "claude-*" and to = ["provider"]')
+        raise WrongFile(
+            f'{where} does not say what leads where; write model = "{EXAMPLE_PATTERN}" and to = ["provider"]'
+        )
     if "*" in table["model"][:-1]:
         raise WrongFile(
-            f'{where} has model = {table["model"]!r}; write a whole name, or the beginning of one: "claude-*"'
+            f'{where} has model = {table["model"]!r}; write a whole name, or the beginning of one: "{EXAMPLE_PATTERN}"'
         )
     return Rule(model=table["model"], targets=tuple(_target(target, where) for target in table["to"]))
 
@@ -198,18 +210,15 @@ def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str
         raise WrongFile(f"{where} has no proper base_url; write an address like http://127.0.0.1:11434/v1")
     if dialect not in DIALECTS:
         raise WrongFile(f"{where} has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
-    if azure and dialect != "openai-chat":
-        raise WrongFile(
-            f'{where} has azure_api_version and speaks {dialect}; write dialect = "openai-chat", or a base_url that'
-            ' ends in /openai/v1 with key_header = "api-key"'
-        )
+    if azure and dialect != AZURE_DIALECT:
+        raise WrongFile(f"{where} has azure_api_version and speaks {dialect}; write {AZURE_ADVICE}")
     return Endpoint(
         name=str(table["name"]),
         label=vendor.label if vendor else "",
         dialect=dialect,
         base_url=base_url.rstrip("/"),
         azure_api_version=azure,
-        key_header="api-key" if azure else KEY_HEADER_OF_DIALECT[dialect],
+        key_header="api-key" if azure else DIALECTS[dialect].HTTP_API.key_header,
         models=vendor.models if vendor and base_url == vendor.base_url else (),
         switches=default_switches(dialect, base_url),
     )

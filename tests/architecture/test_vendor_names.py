@@ -15,6 +15,7 @@ pytestmark = pytest.mark.any_database
 VENDORS = re.compile(r"anthropic|openai|gemini|claude|codex|deepseek|mistral|ollama", re.IGNORECASE)
 # Wire formats, the provider table, client recognition, file readers, linter rules, prices, detectors and settings.
 ALLOWED = (
+    "history.clients",
     "history.dialects",
     "history.formats",
     "history.linting",
@@ -26,8 +27,6 @@ ALLOWED = (
 )
 # Modules that still name a vendor. This list only shrinks.
 REMAINING = {
-    "history.sessions.sources",
-    "history.text.titles",
     "relay.digest.answers",
     "relay.digest.openai_reply_names",
     "relay.digest.ordering",
@@ -35,25 +34,6 @@ REMAINING = {
     "relay.digest.recognisers.side_calls",
     "relay.digest.references",
     "relay.digest.reply_names",
-    "relay.gateway.call.addresses",
-    "relay.gateway.call.body_peek",
-    "relay.gateway.call.errors",
-    "relay.gateway.call.session_ids",
-    "relay.gateway.limits.reply_usage",
-    "relay.gateway.models_endpoint",
-    "relay.gateway.references.issued_ids",
-    "relay.gateway.upstream.forwarding",
-    "relay.gateway.upstream.outlets",
-    "relay.gateway.upstream.translating",
-    "relay.mcp_server.tools",
-    "relay.pages.keys.views",
-    "relay.providers.endpoints",
-    "relay.providers.listing",
-    "relay.providers.local",
-    "relay.providers.local_discovery",
-    "relay.providers.registry",
-    "relay.providers.scripted",
-    "relay.providers.toml_config",
 }
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from history.dialects import DIALECTS
 from relay.providers import registry
 from relay.providers.base import Model
-from relay.providers.endpoints import KEY_HEADER_OF_DIALECT, Endpoint, Patience
+from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider
 from tests.vendors.server import KEYS, VENDOR_OF_DIALECT, Vendors
 
@@ -22,7 +23,7 @@ def endpoint_at(vendors: Vendors, dialect: str, **changes: Any) -> Endpoint:
         dialect=dialect,
         base_url=vendors.base_url(dialect),
         api_key=KEYS[VENDOR_OF_DIALECT[dialect]],
-        key_header=KEY_HEADER_OF_DIALECT[dialect],
+        key_header=DIALECTS[dialect].HTTP_API.key_header,
         models=(Model(name="model", window=8192),),
         lists_models=False,
         patience=HASTE,

@@ -1,6 +1,7 @@
 """Anthropic Messages: results of parallel calls in one user message, signed thinking returned as it came."""
 
 from history.dialects.anthropic_messages.encoding import encode as encode
+from history.dialects.anthropic_messages.http_api import HTTP_API as HTTP_API
 from history.dialects.anthropic_messages.replies import PROVIDER as PROVIDER
 from history.dialects.anthropic_messages.replies import decode_error as decode_error
 from history.dialects.anthropic_messages.replies import decode_reply as decode_reply

@@ -1,6 +1,7 @@
 """Gemini generateContent: as many responses as calls, signatures on the parts that they belong to."""
 
 from history.dialects.gemini_generate.encoding import encode as encode
+from history.dialects.gemini_generate.http_api import HTTP_API as HTTP_API
 from history.dialects.gemini_generate.replies import PROVIDER as PROVIDER
 from history.dialects.gemini_generate.replies import decode_error as decode_error
 from history.dialects.gemini_generate.replies import decode_reply as decode_reply

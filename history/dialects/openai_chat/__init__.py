@@ -1,6 +1,7 @@
 """OpenAI Chat Completions, and whoever speaks like it: one message per result, arguments as JSON text."""
 
 from history.dialects.openai_chat.encoding import encode as encode
+from history.dialects.openai_chat.http_api import HTTP_API as HTTP_API
 from history.dialects.openai_chat.replies import PROVIDER as PROVIDER
 from history.dialects.openai_chat.replies import decode_error as decode_error
 from history.dialects.openai_chat.replies import decode_reply as decode_reply

@@ -1,6 +1,7 @@
 """OpenAI Responses: a flat list of items; reasoning stands before what it led to, calls before their outputs."""
 
 from history.dialects.openai_responses.encoding import encode as encode
+from history.dialects.openai_responses.http_api import HTTP_API as HTTP_API
 from history.dialects.openai_responses.replies import PROVIDER as PROVIDER
 from history.dialects.openai_responses.replies import decode_error as decode_error
 from history.dialects.openai_responses.replies import decode_reply as decode_reply

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from history.dialects.json_access import items, obj, string
+from history.dialects.references import Reference
 from history.dialects.types import Said
 from history.models import ApiKey
 from relay.gateway.call import headers as heads
@@ -18,7 +19,6 @@ from relay.gateway.call.bodies import looked_into
 from relay.gateway.call.session_ids import NOT_NAMED, Naming
 from relay.gateway.journal.records import Attempt
 from relay.gateway.limits.usage_store import NO_USE, Use
-from relay.gateway.references.names import Reference
 
 Scope = Mapping[str, Any]
 
@@ -82,9 +82,7 @@ class Call:
 
     @property
     def wants_stream(self) -> bool:
-        if self.address.verb:
-            return self.address.verb == "streamGenerateContent"
-        return self.asked.get("stream") is True
+        return self.address.api.wants_stream(self.asked, self.address.verb)
 
     def all_asked(self) -> Mapping[str, Any]:
         """The whole object, read anew: only where a call is translated or must choose its way."""

@@ -10,7 +10,6 @@ from history.dialects.json_access import as_bytes
 NAMED = 200  # no longer than this is a caller's word repeated
 # How a call ends whose upstream sent something else than an answer: a web page, or bytes that cannot be read.
 UNREADABLE = "upstream_unreadable"
-OF_OPENAI = ("openai-chat", "openai-responses")
 KIND_OF_KEYS: dict[int, ErrorKind] = {401: "authentication", 403: "permission", 503: "overloaded"}
 
 
@@ -43,8 +42,8 @@ def no_such_model(name: str) -> Refusal:
 
 
 def nothing_there(words: str, dialect: str) -> Refusal:
-    """A 404 of something else than a model: for OpenAI's clients that is another code."""
-    return Refusal(words, "invalid_request" if dialect in OF_OPENAI else "not_found", status=404)
+    """A 404 that is not about a model: for some vendors' clients that is another error."""
+    return Refusal(words, DIALECTS[dialect].HTTP_API.not_found_kind, status=404)
 
 
 def unreadable(message: str) -> Refusal:

@@ -20,6 +20,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from history.clients.programs import AGENT_HEADER, SESSION_HEADER
 from history.dialects.json_access import obj, parsed, string
 
 HEADER, CLIENT_ID, NEW = "header", "client id", "new"
@@ -84,7 +85,7 @@ def _is_forced_new(headers: Mapping[str, str]) -> bool:
 
 def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
     """What the client itself calls this conversation."""
-    if session := headers.get("x-claude-code-session-id"):
+    if session := headers.get(SESSION_HEADER):
         yield _with_agent(session, headers)
     if not headers.keys().isdisjoint(OF_CLIENTS):
         yield from (headers[name] for name in OF_CLIENTS if headers.get(name))
@@ -97,8 +98,8 @@ def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterato
 
 
 def _with_agent(session: str, headers: Mapping[str, str]) -> str:
-    """Subagents of Claude Code share the session."""
-    agent = headers.get("x-claude-code-agent-id", "")
+    """Subagents share the session of the agent that started them."""
+    agent = headers.get(AGENT_HEADER, "")
     return f"{session}/{agent}" if agent else session
 
 

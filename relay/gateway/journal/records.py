@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 from uuid import UUID
 
 import msgspec
 
-Kind = Literal["chat", "count", "other"]
+from history.dialects.http_api import CallKind
 
 # They never reach the journal.
 CREDENTIALS = frozenset(
@@ -32,7 +32,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     owner: int
     recording: str
     dialect: str
-    kind: Kind = "chat"
+    kind: CallKind = "chat"
     method: str = "POST"
     path: str = ""
     query: str = ""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,31 +19,13 @@ import ijson
 from history.answers.assembly import Assembler, merged_usage
 from history.context.tokens import estimate_text
 from history.dialects import DIALECTS
-from history.dialects.anthropic_messages.replies import usage_from as anthropic_usage
-from history.dialects.gemini_generate.replies import usage_from as gemini_usage
-from history.dialects.openai_chat.replies import usage_from as chat_usage
-from history.dialects.openai_responses.replies import usage_from as responses_usage
 from history.entries import Usage
-from relay.gateway.call.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from relay.gateway.upstream.reply_edges import ReplyCopy
 
-READERS: dict[str, tuple[bytes, Callable[[Mapping[str, Any]], Usage]]] = {
-    ANTHROPIC: (b'"usage"', anthropic_usage),
-    CHAT: (b'"usage"', chat_usage),
-    RESPONSES: (b'"usage"', responses_usage),
-    GEMINI: (b'"usageMetadata"', gemini_usage),
-}
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 # Longer ones are not read whole while others wait.
 MOST_READ = 512 * 1024
-# How a stream says that it is done; within a text the quotes would be escaped.
-_ENDS = {
-    ANTHROPIC: re.compile(rb'"message_delta"'),
-    CHAT: re.compile(rb'"finish_reason":\s*"'),
-    GEMINI: re.compile(rb'"finishReason":\s*"'),
-}
-_ENDS_OF_RESPONSES = (b'"response.completed"', b'"response.incomplete"')
 _DECODER = json.JSONDecoder()
 # Where a reply says its name and that of its conversation: as a whole, or in the first event of a stream.
 NAMED_AT = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
@@ -67,14 +48,15 @@ def names_in(head: bytes) -> Iterator[str]:
 
 
 def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
-    """What the vendor says; Anthropic says the input at the beginning and the output at the end."""
-    mark, read = READERS[dialect]
+    """What the vendor counted; some give the input at the beginning and the output at the end."""
+    api = DIALECTS[dialect].HTTP_API
+    mark = api.usage_field
     last = _last(tail, mark)
-    if dialect != ANTHROPIC:
-        return read(last) if last else None
+    if not api.splits_usage:
+        return api.read_usage(last) if last else None
     first = _object_after(head, head.find(mark), mark)
-    usage = read(first) if first else None
-    return merged_usage(usage, read(last)) if last else usage
+    usage = api.read_usage(first) if first else None
+    return merged_usage(usage, api.read_usage(last)) if last else usage
 
 
 def usage_of(
@@ -122,9 +104,7 @@ def _has_ended(dialect: str, reply: ReplyCopy) -> bool:
     tail = reply.tail
     if not is_streamed(reply.head):
         return tail.rstrip().endswith(b"}")
-    if dialect == RESPONSES:
-        return any(mark in (reply.text or tail) for mark in _ENDS_OF_RESPONSES)
-    return _ENDS[dialect].search(tail) is not None and b'"error"' not in tail
+    return DIALECTS[dialect].HTTP_API.has_final_event(tail, reply.text or tail)
 
 
 def _like_its_beginning(dialect: str, reply: ReplyCopy, found: Usage | None, *, request_size: int) -> Usage:
@@ -139,14 +119,9 @@ def _like_its_beginning(dialect: str, reply: ReplyCopy, found: Usage | None, *, 
 
 def usage_told(dialect: str, edges: ReplyCopy, *, encoding: str = "") -> Usage | None:
     """Of a call that is only passed on (embeddings, pictures, sounds): as it says, since its size would say nothing."""
-    mark, read = READERS[dialect]
-    plain = edges.plain(encoding)
-    found = _last(plain.tail, mark) or _last(plain.head, mark)
-    if found is None or dialect != CHAT:
-        return read(found) if found else None
-    # OpenAI counts pictures and sounds in the words of Responses; some count embeddings by their total alone.
-    is_of_responses = "input_tokens" in found
-    return responses_usage(found) if is_of_responses else read({"prompt_tokens": found.get("total_tokens"), **found})
+    api, plain = DIALECTS[dialect].HTTP_API, edges.plain(encoding)
+    found = _last(plain.tail, api.usage_field) or _last(plain.head, api.usage_field)
+    return api.read_other_usage(found) if found else None
 
 
 def is_streamed(head: bytes) -> bool:

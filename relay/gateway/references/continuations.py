@@ -23,7 +23,6 @@ from history.dialects.types import Said, joined
 from history.entries import Media, ModelInput, ModelOutput, ToolResults
 from history.models import Blob
 from history.record.snapshots import snapshot
-from relay.gateway.call.addresses import RESPONSES
 from relay.gateway.call.calls import Call, Earlier
 from relay.gateway.call.errors import NAMED, Refusal, nothing_there
 from relay.gateway.references import ownership
@@ -82,7 +81,7 @@ def continued(asked: DecodedRequest, earlier: Earlier) -> DecodedRequest:
 
 def remember(call: Call, asked: DecodedRequest, output: ModelOutput) -> None:
     """Called before the end of the answer is sent: a client may continue at once."""
-    if call.address.dialect != RESPONSES or call.asked.get("store") is False:
+    if not call.address.api.stores_answers or call.asked.get("store") is False:
         return
     size = len(call.told) + len(output.text) + (call.earlier.size if call.earlier else 0)
     size += sum(map(len, asked.blobs.values()))

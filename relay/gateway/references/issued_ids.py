@@ -7,14 +7,9 @@ nothing behind no copy is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
-
-import msgspec
-
-from relay.gateway.call.addresses import ANTHROPIC, CHAT, RESPONSES
+from history.dialects import DIALECTS
+from history.dialects.references import IssuedIds
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
-from relay.gateway.call.body_peek import Thing, is_whole
 from relay.gateway.call.calls import Call
 from relay.gateway.upstream.unpacking import BoundedUnpacking
 from relay.runtime.parsing import LARGE
@@ -23,116 +18,33 @@ from relay.runtime.parsing import LARGE
 LONGEST_REPLY = 32 * 1024 * 1024
 # What replies and conversations are called: nothing else goes by such a name.
 OF_REPLIES = ("resp_", "conv_")
-LISTED = ("/v1/responses/", "/v1/conversations")
-
-
-class _Named(msgspec.Struct):
-    id: str | None = None
-
-
-class _Given(Thing):
-    container_id: str | None = None
-
-
-class _OfResponses(msgspec.Struct):
-    """An event that brings an item, a whole reply, or a list of items."""
-
-    type: str | None = None
-    item: _Given | None = None
-    output: list[_Given] | None = None
-    data: list[_Given] | None = None
-
-
-class _OfAnthropic(msgspec.Struct):
-    container: _Named | None = None
-    message: _OfAnthropic | None = None
-    delta: _OfAnthropic | None = None
-
-
-class _Said(msgspec.Struct):
-    audio: _Named | None = None
-
-
-class _Choice(msgspec.Struct):
-    message: _Said | None = None
-    delta: _Said | None = None
-
-
-class _OfChat(msgspec.Struct):
-    choices: list[_Choice] | None = None
-
-
-def _kept(told: _OfResponses) -> Iterator[str | None]:
-    for given in (told.item, *(told.output or ()), *(told.data or ())):
-        if given is not None:
-            yield from (given.id, given.container_id)
-
-
-def _not_kept(told: _OfResponses) -> Iterator[str | None]:
-    """The vendor keeps nothing, so a name matters only where the client has nothing but the name to send back."""
-    done = told.item if told.type == "response.output_item.done" else None
-    for given in (done, *(told.output or ())):
-        if given is not None and not is_whole(given):
-            yield given.id
-
-
-def _containers(told: _OfAnthropic) -> Iterator[str | None]:
-    for one in (told, told.message, told.delta):
-        if one is not None and one.container is not None:
-            yield one.container.id
-
-
-def _sounds(told: _OfChat) -> Iterator[str | None]:
-    for choice in told.choices or ():
-        for said in (choice.message, choice.delta):
-            if said is not None and said.audio is not None:
-                yield said.audio.id
-
-
-class _Look(NamedTuple):
-    """`mark` stands in every event of a stream that is worth reading."""
-
-    mark: bytes
-    decoder: msgspec.json.Decoder[Any]
-    names: Callable[[Any], Iterator[str | None]]
-
-
-_items = msgspec.json.Decoder(_OfResponses)
-ITEMS_KEPT = _Look(b'"response.output_item.', _items, _kept)
-ITEMS_NOT_KEPT = _Look(b'"response.output_item.done', _items, _not_kept)
-CONTAINERS = _Look(b'"container"', msgspec.json.Decoder(_OfAnthropic), _containers)
-SOUNDS = _Look(b'"audio"', msgspec.json.Decoder(_OfChat), _sounds)
 
 
 def items_kept(reply: bytes) -> list[str]:
-    """The names of the items of a whole reply, or of a whole stream, that its vendor keeps."""
-    names = Names(ITEMS_KEPT)
-    names.add(reply)
-    return names.end()
+    """The ids of all items that the vendor stores of a whole reply, or of a whole stream."""
+    names: list[str] = []
+    for dialect in DIALECTS.values():
+        if dialect.HTTP_API.stores_answers and (issued := dialect.HTTP_API.issued_ids({})):
+            scanner = Names(issued)
+            scanner.add(reply)
+            names += scanner.end()
+    return names
 
 
 def names_to_note(call: Call, dialect: str) -> Names | None:
-    """Nothing, where a call of this kind leaves nothing at the vendor that a later one could name."""
-    look = _look(call, dialect)
-    return Names(look) if look is not None else None
+    """None where a call of this kind leaves nothing at the vendor that a later one could name."""
+    issued = _issued_ids(call, dialect)
+    return Names(issued) if issued is not None else None
 
 
-def _look(call: Call, dialect: str) -> _Look | None:
-    asked, kind = call.asked, call.address.kind
-    if kind == "other":
-        return ITEMS_KEPT if call.path.startswith(LISTED) else None
-    if kind != "chat" or dialect != call.address.dialect:
+def _issued_ids(call: Call, dialect: str) -> IssuedIds | None:
+    if call.address.kind == "other":
+        # The path of a listed address need not be one of the dialect that its caller speaks.
+        listed = (known.HTTP_API.listed_ids(call.path) for known in DIALECTS.values())
+        return next((issued for issued in listed if issued), None)
+    if call.address.kind != "chat" or dialect != call.address.dialect:
         return None
-    if dialect == RESPONSES:
-        return ITEMS_NOT_KEPT if asked.get("store") is False else ITEMS_KEPT
-    if dialect == ANTHROPIC:
-        return CONTAINERS if "container" in asked or _has_tools_of_the_vendor(asked.get("tools")) else None
-    return SOUNDS if dialect == CHAT and asked.get("audio") else None
-
-
-def _has_tools_of_the_vendor(tools: Any) -> bool:
-    """They run in a container; the caller's own have no type, or say `custom`."""
-    return any(getattr(tool, "type", None) not in (None, "custom") for tool in tools or ())
+    return call.address.api.issued_ids(call.asked)
 
 
 class Names:
@@ -146,7 +58,7 @@ class Names:
         "unread_size",
     )
 
-    def __init__(self, look: _Look) -> None:
+    def __init__(self, look: IssuedIds) -> None:
         self._look = look
         self._is_stream: bool | None = None
         self._is_unreadable = False
@@ -219,4 +131,4 @@ class Names:
             told = self._look.decoder.decode(said.removeprefix(b"data:"))
         except ValueError:
             return
-        self.found += [name for name in self._look.names(told) if name and not name.startswith(OF_REPLIES)]
+        self.found += [name for name in self._look.read(told) if name and not name.startswith(OF_REPLIES)]

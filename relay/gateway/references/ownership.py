@@ -21,14 +21,7 @@ from django.db.models import QuerySet
 
 from history.db.transactions import writing
 from history.dialects.json_access import obj, string
-from history.models import Session
-from relay.gateway.call.addresses import RESPONSES
-from relay.gateway.call.calls import Call
-from relay.gateway.call.errors import Refusal, nothing_there
-from relay.gateway.call.session_ids import Naming
-from relay.gateway.limits.reply_usage import LONGEST_NAME, names_in
-from relay.gateway.references.issued_ids import OF_REPLIES
-from relay.gateway.references.names import (
+from history.dialects.references import (
     AUDIO,
     CACHE,
     CONTAINER,
@@ -40,6 +33,12 @@ from relay.gateway.references.names import (
     VECTOR_STORE,
     Reference,
 )
+from history.models import Session
+from relay.gateway.call.calls import Call
+from relay.gateway.call.errors import Refusal, nothing_there
+from relay.gateway.call.session_ids import Naming
+from relay.gateway.limits.reply_usage import LONGEST_NAME, names_in
+from relay.gateway.references.issued_ids import OF_REPLIES
 from relay.gateway.routing.routes import Upstream
 from relay.models import IssuedId
 from relay.runtime.async_db import in_database
@@ -71,20 +70,22 @@ _unwritten: list[tuple[int, str]] = []
 async def check(call: Call) -> None:
     if call.naming.to_check:
         await _check_session(call)
-    if call.address.dialect == RESPONSES:
+    if call.address.api.stores_answers:
         for name in _referred(call.asked):
             if await _not_issued(call.key.pk, [name]):
-                raise nothing_there(f"Previous response with id '{name[:LONGEST_NAME]}' not found.", RESPONSES)
+                raise nothing_there(
+                    f"Previous response with id '{name[:LONGEST_NAME]}' not found.", call.address.dialect
+                )
 
 
 def goes_on(call: Call) -> str:
     """What the vendor keeps and the call goes on from; nothing, if it tells all of it itself."""
-    return next(_referred(call.asked), "") if call.address.dialect == RESPONSES else ""
+    return next(_referred(call.asked), "") if call.address.api.stores_answers else ""
 
 
 def previous_response(call: Call) -> str:
     """The answer that the call continues by name, if it names one."""
-    return string(call.asked.get("previous_response_id")) if call.address.dialect == RESPONSES else ""
+    return string(call.asked.get("previous_response_id")) if call.address.api.stores_answers else ""
 
 
 async def reaching(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
@@ -176,7 +177,7 @@ def _issued_among(key: int, names: Iterable[str]) -> set[str]:
 
 def note_issued(call: Call, head: bytes) -> None:
     """What a reply calls itself stands at its beginning."""
-    is_response = call.address.dialect == RESPONSES
+    is_response = call.address.api.stores_answers
     if is_response or b'"resp_' in head or b'"conv_' in head:
         remember(call, [name for name in names_in(head) if is_response or name.startswith(OF_REPLIES)])
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from relay.gateway.call.addresses import RESPONSES
 from relay.gateway.call.calls import Call
 from relay.gateway.limits.reply_usage import names_in
 from relay.gateway.references import ownership
@@ -35,7 +34,7 @@ def those_that_have(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
 
 def note(call: Call, upstream: Upstream, head: bytes) -> None:
     """What a reply calls itself stands at its beginning."""
-    if call.address.dialect != RESPONSES:
+    if not call.address.api.stores_answers:
         return
     with _lock:
         for name in names_in(head):

@@ -12,10 +12,9 @@ from typing import Any
 
 from django.conf import settings
 
-from history.dialects import Switches
+from history.dialects import DIALECTS, Switches
 from relay.errors import Cut
 from relay.gateway.call import headers as heads
-from relay.gateway.call.addresses import GEMINI
 from relay.gateway.call.bodies import Unreadable, with_model, with_model_of_path
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import COMMENT, EMPTY_LINE, Client
@@ -28,7 +27,6 @@ from relay.gateway.upstream.endings import ReplyEnd
 from relay.providers.endpoints import Endpoint
 from relay.providers.raw_http import RawRequest
 
-ANTHROPIC_VERSION = "anthropic-version"
 # The one word among the redirects that is none: what the caller has is still right.
 UNCHANGED = 304
 # They are for what we write ourselves; what the caller wrote is written as the vendor wants it.
@@ -60,7 +58,7 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
         headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
         if reply.is_stream:
             headers, keepalive = _of_stream(headers, reply)
-        sign = EMPTY_LINE if call.address.dialect == GEMINI else COMMENT
+        sign = COMMENT if call.address.api.allows_comments else EMPTY_LINE
         await client.begin(reply.status, headers + our_headers(call), keepalive=keepalive, sign=sign)
         await _pass_on(reply, client, recording, end)
     except asyncio.CancelledError:
@@ -100,12 +98,13 @@ def request(call: Call, upstream: Upstream, endpoint: Endpoint) -> RawRequest:
     if upstream.model and upstream.model != call.model:
         address = address.with_model(upstream.model)
         body = _renamed(call, upstream.model)
-    url = endpoint.url(address.below(endpoint.dialect), model=upstream.model)
+    url = endpoint.url(address.path_below(endpoint.dialect), model=upstream.model)
     if call.query:
         url += ("&" if "?" in url else "?") + call.query
     given = endpoint.request_headers(NO_SWITCHES)
-    if ANTHROPIC_VERSION in call.headers and ANTHROPIC_VERSION not in endpoint.headers:
-        given.pop(ANTHROPIC_VERSION, None)
+    for name in DIALECTS[endpoint.dialect].HTTP_API.default_headers:
+        if name in call.headers and name not in endpoint.headers:
+            given.pop(name, None)
     passed = heads.sent(call.wire, given.items(), has_connection="connection" in call.headers)
     if body is not call.body or call.is_changed:
         passed.popall("content-encoding", None)

@@ -11,8 +11,7 @@ from django.conf import settings
 from history.answers.assembly import Assembler
 from history.answers.events import Event, Skipped, Started
 from history.dialects import DIALECTS, StreamEncoder
-from history.dialects.json_access import as_bytes, obj
-from relay.gateway.call.addresses import CHAT, GEMINI
+from history.dialects.json_access import as_bytes
 from relay.gateway.call.client import COMMENT, EMPTY_LINE
 from relay.gateway.call.response_headers import json_headers
 
@@ -27,7 +26,7 @@ def _says_something(event: Event) -> bool:
 
 
 class Streamed:
-    """The reply as a stream: of events, or for Gemini's callers that did not ask for these, one array in pieces."""
+    """The reply as a stream of events, or as one array in pieces for callers that expect that."""
 
     def __init__(self, translation: Translation) -> None:
         self.of = translation
@@ -36,10 +35,10 @@ class Streamed:
             model=call.model,
             reply_id=translation.reply_id,
             created=int(time.time()),
-            with_usage=call.address.dialect != CHAT or bool(obj(call.asked.get("stream_options")).get("include_usage")),
+            with_usage=call.address.api.wants_stream_usage(call.asked),
             tools=translation.asked.tools,
         )
-        self.is_array = call.address.dialect == GEMINI and "alt=sse" not in call.query
+        self.is_array = call.address.api.wants_array(call.query)
         self._elements = 0
 
     async def take(self, events: Sequence[Event]) -> None:
@@ -64,7 +63,7 @@ class Streamed:
         kind = b"application/json" if self.is_array else b"text/event-stream; charset=utf-8"
         headers = [(b"content-type", kind), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         keepalive = 0 if self.is_array else settings.PARLEY_RELAY_KEEPALIVE_SECONDS
-        sign = EMPTY_LINE if self.of.call.address.dialect == GEMINI else COMMENT
+        sign = COMMENT if self.of.call.address.api.allows_comments else EMPTY_LINE
         await client.begin(200, headers + self.of.headers(), keepalive=keepalive, sign=sign)
 
     def _shaped(self, written: bytes) -> bytes:

@@ -23,7 +23,6 @@ from history.dialects.json_access import as_bytes, string
 from history.dialects.types import joined
 from relay.errors import Cut, ProviderError, VendorFault
 from relay.gateway.call import headers as heads
-from relay.gateway.call.addresses import ANTHROPIC, CHAT, GEMINI, RESPONSES
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
@@ -53,8 +52,6 @@ MOST_NAMED = 1_000
 # Of a refusal that is worth telling in another language.
 PASSED_ERROR_HEADERS = ("retry-after", "retry-after-ms", "x-should-retry", "request-id", "x-request-id")
 ERROR_BYTES = 64 * 1024
-# How the vendors' own names of answers begin.
-BEGINNINGS = {ANTHROPIC: "msg_", CHAT: "chatcmpl-", RESPONSES: "resp_"}
 
 
 async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, recording: Recording) -> None:
@@ -89,7 +86,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
 async def count(call: Call, client: Client, recording: Recording) -> None:
     """An upstream of another language cannot count for this caller: our estimate is told in its place."""
     tokens = await parse_apart(len(call.told), _estimated, call)
-    body = as_bytes(_counted(tokens, call.address.dialect))
+    body = as_bytes(call.address.api.encode_token_count(tokens))
     await client.begin(200, json_headers(body) + our_headers(call))
     await client.write(body, is_last=True)
     await recording.end("done", status=200, estimated=True)
@@ -98,13 +95,6 @@ async def count(call: Call, client: Client, recording: Recording) -> None:
 def _estimated(call: Call) -> int:
     asked = _decoded(call)
     return estimate_context(context_of(asked).entries, system=asked.system, tools=asked.tools)
-
-
-def _counted(tokens: int, dialect: str) -> dict[str, Any]:
-    if dialect == GEMINI:
-        return {"totalTokens": tokens}
-    named = {"object": "response.input_tokens"} if dialect == RESPONSES else {}
-    return {**named, "input_tokens": tokens}
 
 
 def _decoded(call: Call) -> DecodedRequest:
@@ -273,8 +263,8 @@ class Translation:
     def told(self) -> dict[str, Any]:
         kept = heads.kept(self.reply.response.raw_headers)
         lost = {"not_carried": self.not_carried} if self.lost else {}
-        # A client of Responses may continue by that name: the digester files it with the answer.
-        named = {"response_id": self.reply_id} if self.call.address.dialect == RESPONSES else {}
+        # A client may continue by that id: the digester files it with the answer.
+        named = {"response_id": self.reply_id} if self.call.address.api.stores_answers else {}
         provider = self.reply.upstream.provider.name
         return {"status": self.reply.status, "headers": kept, "provider": provider, **lost, **named}
 
@@ -296,7 +286,7 @@ class Translation:
 
     @property
     def reply_id(self) -> str:
-        return BEGINNINGS.get(self.call.address.dialect, "") + self.call.exchange.hex
+        return self.call.address.api.reply_id_prefix + self.call.exchange.hex
 
 
 class _NoAnswer(VendorFault):

@@ -18,6 +18,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
+from django.utils.text import format_lazy
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
@@ -25,6 +26,7 @@ from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST
 
 from history.access import keys
+from history.clients.programs import ENVIRONMENTS, EXAMPLE_CLIENT, environment_of
 from history.models import ApiKey
 from history.sessions import actions
 from relay.status.key_usage import LIMITS, KeyUsage, budget_of, sessions_of, standings
@@ -55,7 +57,11 @@ SCOPES = [(scope, label) for scope, label in keys.SCOPE_LABELS.items() if scope 
 
 
 class KeyForm(forms.Form):
-    name = forms.CharField(label=_("Name"), max_length=100, help_text=_("For example: laptop, Claude Code."))
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=100,
+        help_text=format_lazy(_("For example: laptop, {client}."), client=EXAMPLE_CLIENT),
+    )
     recording = forms.ChoiceField(
         label=_("What is kept"),
         choices=[(mode.value, words) for mode, words, _meaning in RECORDING],
@@ -180,17 +186,8 @@ class ClientSettings:
 
 @sensitive_variables()
 def clients_for(secret: str) -> list[ClientSettings]:
-    address = settings.PARLEY_URL
-    variables = {
-        "Claude Code": {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_AUTH_TOKEN": secret},
-        "Gemini CLI, Google GenAI SDK": {"GOOGLE_GEMINI_BASE_URL": address, "GEMINI_API_KEY": secret},
-        "aider": {"OPENAI_API_BASE": f"{address}/v1", "OPENAI_API_KEY": secret},
-        "OpenAI SDK": {"OPENAI_BASE_URL": f"{address}/v1", "OPENAI_API_KEY": secret},
-        "Anthropic SDK": {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": secret},
-    }
     return [
-        ClientSettings(client, "\n".join(f"export {name}={value}" for name, value in settings_of.items()))
-        for client, settings_of in variables.items()
+        ClientSettings(client, environment_of(client, url=settings.PARLEY_URL, key=secret)) for client in ENVIRONMENTS
     ]
 
 

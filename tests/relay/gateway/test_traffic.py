@@ -44,7 +44,7 @@ def providers(bare: Bare) -> registry.Router:
 
 
 def _model(request: dict[str, Any]) -> str:
-    found = addresses.find("POST", request["path"].partition("?")[0])
+    found = addresses.find_address("POST", request["path"].partition("?")[0])
     return (found.model if found else "") or str(request["body"].get("model", ""))
 
 

@@ -9,12 +9,13 @@ import pytest
 from aiohttp import web
 
 from relay.errors import NoSuchModel
-from relay.providers import local_discovery, registry
+from relay.providers import registry
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint
 from relay.providers.http import HttpProvider
 from relay.providers.registry import Router
 from relay.providers.scripted import ScriptedProvider
+from relay.providers.vendors import local_servers
 from tests.relay.providers.asking import ask
 from tests.servers.processes import wait_for
 from tests.vendors import KEYS, Vendors
@@ -246,7 +247,7 @@ def test_an_ollama_nearby_is_offered_with_what_its_models_can_do(vendors: Vendor
     }
     vendors.pages["/api/tags"] = {"models": [{"name": name} for name in about]}
     vendors.pages["/api/show"] = lambda body: about[body["model"]]
-    router = Router([DEMO], nearby=[at(local_discovery.OLLAMA, vendors)])
+    router = Router([DEMO], nearby=[at(local_servers.OLLAMA, vendors)])
     router.catalogue.refresh()
     assert names(router) == ["local/toy", "ollama/llama3:8b", "ollama/llava"]
     llama, llava = (router.route(name).model for name in ("llama3:8b", "llava"))
@@ -265,7 +266,7 @@ def test_an_lm_studio_nearby_is_offered(vendors: Vendors) -> None:
             {"id": "embed", "type": "embeddings"},
         ]
     }
-    router = Router([], nearby=[at(local_discovery.LM_STUDIO, vendors)])
+    router = Router([], nearby=[at(local_servers.LM_STUDIO, vendors)])
     router.catalogue.refresh()
     assert names(router) == ["lmstudio/qwen"]
     assert router.route().name == "lmstudio/qwen"
@@ -273,7 +274,7 @@ def test_an_lm_studio_nearby_is_offered(vendors: Vendors) -> None:
 
 def test_somebody_else_at_that_port_is_nobody(vendors: Vendors) -> None:
     vendors.pages["/api/tags"] = web.Response(text="<html>", content_type="text/html")
-    places = [at(local_discovery.OLLAMA, vendors), replace(local_discovery.LM_STUDIO, base_url="http://127.0.0.1:1/v1")]
+    places = [at(local_servers.OLLAMA, vendors), replace(local_servers.LM_STUDIO, base_url="http://127.0.0.1:1/v1")]
     router = Router([], nearby=places)
     router.catalogue.refresh()
     assert router.choices() == []
@@ -281,7 +282,7 @@ def test_somebody_else_at_that_port_is_nobody(vendors: Vendors) -> None:
 
 def test_what_was_configured_is_not_offered_twice(vendors: Vendors) -> None:
     configured = HttpProvider(endpoint_at(vendors, "openai-chat"))
-    assert Router([configured], nearby=[at(local_discovery.OLLAMA, vendors)]).catalogue.nearby == []
+    assert Router([configured], nearby=[at(local_servers.OLLAMA, vendors)]).catalogue.nearby == []
 
 
 def test_looking_around_can_be_switched_off(settings: Any) -> None:

@@ -1,17 +1,18 @@
-"""The vendors that everybody knows: their addresses, the variables their own SDKs read, and models to begin with.
+"""Known vendors: addresses, environment variables of their SDKs, first models.
 
-The lists of models are of November 2026 and only what is offered until the vendor's own list has been fetched; a file
-of PARLEY_PROVIDERS replaces them. Windows are what is safe to assume; the vendor's list corrects them.
+The models are those of November 2026, offered until the vendor's own list has been fetched; a file of PARLEY_PROVIDERS
+replaces them. Context windows are what is safe to assume; the vendor's list corrects them.
 
-OpenAI is called in the language of Responses where it lives at its own address, because only that carries signed
-reasoning from one step of a task to the next (`docs/decisions`); whoever sets another OPENAI_BASE_URL has a server that
-speaks *like* OpenAI, and what such servers share is Chat Completions.
+OpenAI at its own address is called with Responses, because only that carries signed reasoning from one step of a task
+to the next (`docs/decisions`). With another OPENAI_BASE_URL the server is only compatible with OpenAI, and what such
+servers share is Chat Completions.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from history.dialects import Switches
 from relay.providers.base import Model
@@ -73,14 +74,33 @@ FAMILIES = {
     "o1": "openai",
     "o3": "openai",
     "o4": "openai",
+    "gemini": "gemini",
 }
-FAMILIES["gemini"] = "gemini"
+# For texts that tell people what to do.
+EXAMPLE_PATTERN = "claude-*"
+HOW_TO_ADD_MODELS = (
+    "the operator of this server sets a key of OpenAI, Anthropic or Gemini, or runs Ollama (docs/providers.md)"
+)
+# Azure's older addresses, with the deployment in the path, exist for one dialect.
+AZURE_DIALECT = "openai-chat"
+AZURE_ADVICE = 'dialect = "openai-chat", or a base_url that ends in /openai/v1 with key_header = "api-key"'
+_OPENAI_CHAT_MODEL = re.compile(r"gpt-|o\d|chatgpt-|codex-|ft:")
 
 
 def is_openai(base_url: str) -> bool:
-    """OpenAI itself, or Azure, which is OpenAI in another house; anybody else only speaks like it."""
+    """OpenAI itself, or Azure, which hosts it; other servers are only compatible with it."""
     host = urlsplit(base_url).hostname or ""
     return host.endswith((".openai.com", ".openai.azure.com", ".cognitiveservices.azure.com"))
+
+
+def is_offered_for_chat(name: str, base_url: str) -> bool:
+    """OpenAI's own list has many models of other kinds, whose names do not show it."""
+    return not is_openai(base_url) or _OPENAI_CHAT_MODEL.match(name) is not None
+
+
+def azure_url(base_url: str, path: str, *, deployment: str, version: str) -> str:
+    within = f"/deployments/{quote(deployment, safe='', errors='replace')}" if deployment else ""
+    return f"{base_url}/openai{within}{path}?{urlencode({'api-version': version})}"
 
 
 def default_dialect(vendor: Vendor, base_url: str) -> str:

@@ -1,4 +1,4 @@
-"""Model servers that somebody runs on this machine: Ollama and LM Studio are found at their usual ports."""
+"""Local model servers: Ollama and LM Studio, discovered at their usual ports."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ LM_STUDIO = Endpoint(
     base_url="http://127.0.0.1:1234/v1",
     switches=Switches(legacy_max_tokens=True),
 )
+LOCAL_SERVERS = (OLLAMA, LM_STUDIO)
 # Asking after each model costs a request.
 MOST_MODELS = 50
 

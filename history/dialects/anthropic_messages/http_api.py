@@ -1,0 +1,96 @@
+"""HTTP API of Anthropic Messages: paths, headers, model list, usage, containers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from history.dialects.anthropic_messages.replies import usage_from
+from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel
+from history.dialects.json_access import count, obj, objs, string
+from history.dialects.references import AnyObject, Container, ContentBlock, Identified, IssuedIds, Typed
+from history.dialects.types import Switches
+from history.entries import Usage
+
+VERSION = "2023-06-01"
+# Anthropic requires it for the role `system` among the messages.
+INLINE_SYSTEM_BETA = "mid-conversation-system-2026-04-07"
+# Only the vendor knows when a model was published; SDKs require a date.
+PUBLISHED = "2026-01-01T00:00:00Z"
+
+
+class _Message(msgspec.Struct):
+    content: str | list[ContentBlock] | AnyObject | None = None
+
+
+class _Reply(msgspec.Struct):
+    container: Identified | None = None
+    message: _Reply | None = None
+    delta: _Reply | None = None
+
+
+def _container_ids(reply: _Reply) -> Iterator[str | None]:
+    for part in (reply, reply.message, reply.delta):
+        if part is not None and part.container is not None:
+            yield part.container.id
+
+
+CONTAINERS = IssuedIds(b'"container"', msgspec.json.Decoder(_Reply), _container_ids)
+
+
+class AnthropicApi(HttpApi):
+    paths: ClassVar[Mapping[str, CallKind]] = {"/v1/messages": "chat", "/v1/messages/count_tokens": "count"}
+    key_header: ClassVar[KeyHeader] = "x-api-key"
+    default_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
+    request_fields: ClassVar[Mapping[str, Any]] = {
+        "messages": list[_Message],
+        "container": Container | None,
+        "tools": list[Typed] | None,
+    }
+    reply_id_prefix = "msg_"
+    splits_usage = True
+    final_event = re.compile(rb'"message_delta"')
+    models_path = "/v1/models?limit=1000"
+
+    def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
+        return "anthropic-version" in headers or path.startswith("/v1/messages")
+
+    def request_headers(self, switches: Switches) -> Mapping[str, str]:
+        if not switches.inline_system:
+            return self.default_headers
+        return {**self.default_headers, "anthropic-beta": INLINE_SYSTEM_BETA}
+
+    def issued_ids(self, request: Mapping[str, Any]) -> IssuedIds | None:
+        return CONTAINERS if "container" in request or _has_vendor_tools(request.get("tools")) else None
+
+    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
+        return usage_from(counts)
+
+    def encode_model(self, model: ListedModel) -> dict[str, Any]:
+        return {"type": "model", "id": model.name, "display_name": model.label, "created_at": PUBLISHED}
+
+    def encode_models(self, models: Sequence[ListedModel]) -> dict[str, Any]:
+        ends = {"first_id": models[0].name, "last_id": models[-1].name} if models else {}
+        return {"data": [self.encode_model(model) for model in models], "has_more": False, **ends}
+
+    def read_models(self, listed: Mapping[str, Any]) -> Iterator[ListedModel]:
+        for item in objs(listed.get("data")):
+            if item.get("lifecycle") != "retired":
+                images = obj(obj(item.get("capabilities")).get("image_input")).get("supported")
+                yield ListedModel(
+                    name=string(item.get("id")),
+                    label=string(item.get("display_name")),
+                    window=count(item.get("max_input_tokens")),
+                    takes_images=images is not False,
+                )
+
+
+def _has_vendor_tools(tools: Any) -> bool:
+    """They run in a container. A caller's own tools have no type, or the type `custom`."""
+    return any(getattr(tool, "type", None) not in (None, "custom") for tool in tools or ())
+
+
+HTTP_API = AnthropicApi()

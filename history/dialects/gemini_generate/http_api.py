@@ -1,0 +1,125 @@
+"""HTTP API of Gemini: paths with the model, headers, model list, usage, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+import msgspec
+
+from history.dialects.gemini_generate.replies import usage_from
+from history.dialects.http_api import CallKind, HttpApi, KeyHeader, ListedModel, ModelPath, can_chat
+from history.dialects.json_access import count, items, objs, string
+from history.dialects.references import Cache, FileStore, FileUri
+from history.entries import Usage
+
+STREAM = "streamGenerateContent"
+VERBS: dict[str, CallKind] = {
+    "generateContent": "chat",
+    STREAM: "chat",
+    "countTokens": "count",
+    "embedContent": "other",
+    "batchEmbedContents": "other",
+}
+METHODS = ["generateContent", STREAM, "countTokens"]
+# A model's name may have a colon of its own, as in qwen3:8b; the verb follows the last one.
+_PATH = re.compile(r"/v1(?:beta)?/models/(?P<model>[^?#\x00-\x1f\x7f]+):(?P<verb>\w+)")
+
+
+class _FileData(msgspec.Struct):
+    fileUri: FileUri | None = None  # noqa: N815 - Google's names
+    file_uri: FileUri | None = None
+
+
+class _Part(msgspec.Struct):
+    fileData: _FileData | None = None  # noqa: N815
+    file_data: _FileData | None = None
+    functionResponse: _Content | None = None  # noqa: N815
+    function_response: _Content | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[_Part] | _Part | None = None
+
+
+class _FileSearch(msgspec.Struct):
+    fileSearchStoreNames: list[FileStore] | None = None  # noqa: N815
+    file_search_store_names: list[FileStore] | None = None
+
+
+class _Tool(msgspec.Struct):
+    fileSearch: _FileSearch | None = None  # noqa: N815
+    file_search: _FileSearch | None = None
+
+
+_FIELDS: dict[str, Any] = {
+    "contents": str | list[_Content] | _Content | None,
+    "systemInstruction": str | _Content | None,
+    "system_instruction": str | _Content | None,
+    "cachedContent": Cache | None,
+    "cached_content": Cache | None,
+    "tools": list[_Tool] | _Tool | None,
+}
+# A request to count tokens may hold a whole request.
+_Request = msgspec.defstruct("_Request", [(name, kind | None, None) for name, kind in _FIELDS.items()])
+
+
+class GeminiApi(HttpApi):
+    key_header: ClassVar[KeyHeader] = "x-goog-api-key"
+    conversation_field = "contents"
+    request_fields: ClassVar[Mapping[str, Any]] = {
+        **_FIELDS,
+        "generateContentRequest": _Request,
+        "generate_content_request": _Request,
+    }
+    # Its SDK for JavaScript parses every line that is not empty.
+    allows_comments = False
+    usage_field = b'"usageMetadata"'
+    final_event = re.compile(rb'"finishReason":\s*"')
+    models_path = "/v1beta/models?pageSize=1000"
+
+    def match_path(self, path: str) -> ModelPath | None:
+        found = _PATH.fullmatch(path)
+        kind = VERBS.get(found["verb"]) if found else None
+        return ModelPath(model=found["model"], verb=found["verb"], kind=kind) if found and kind else None
+
+    def path_for_model(self, path: str, *, model: str, verb: str) -> str:
+        return f"{path.partition('/models/')[0]}/models/{quote(model, safe='')}:{verb}"
+
+    def is_caller(self, path: str, headers: Mapping[str, str]) -> bool:
+        return path.startswith("/v1beta") or "x-goog-api-key" in headers or self.match_path(path) is not None
+
+    def wants_stream(self, request: Mapping[str, Any], verb: str) -> bool:
+        return verb == STREAM
+
+    def wants_array(self, query: str) -> bool:
+        return "alt=sse" not in query
+
+    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
+        return usage_from(counts)
+
+    def encode_token_count(self, tokens: int) -> dict[str, Any]:
+        return {"totalTokens": tokens}
+
+    def encode_model(self, model: ListedModel) -> dict[str, Any]:
+        window = {"inputTokenLimit": model.window} if model.window else {}
+        name = f"models/{model.name}"
+        return {"name": name, "displayName": model.label, "supportedGenerationMethods": METHODS, **window}
+
+    def encode_models(self, models: Sequence[ListedModel]) -> dict[str, Any]:
+        return {"models": [self.encode_model(model) for model in models]}
+
+    def read_models(self, listed: Mapping[str, Any]) -> Iterator[ListedModel]:
+        for item in objs(listed.get("models")):
+            name = string(item.get("name"))
+            if "generateContent" in items(item.get("supportedGenerationMethods")) and can_chat(name):
+                yield ListedModel(
+                    name=name.removeprefix("models/"),
+                    label=string(item.get("displayName")),
+                    window=count(item.get("inputTokenLimit")),
+                )
+
+
+HTTP_API = GeminiApi()

@@ -1,0 +1,81 @@
+"""HTTP API of OpenAI Chat Completions: paths, usage, audio ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from history.dialects.http_api import CallKind
+from history.dialects.json_access import obj
+from history.dialects.openai_chat.replies import usage_from
+from history.dialects.openai_http_api import OpenAIApi
+from history.dialects.openai_responses.replies import usage_from as usage_from_responses
+from history.dialects.references import Audio, Content, Identified, IssuedIds
+from history.entries import Usage
+
+
+class _Message(msgspec.Struct):
+    content: Content = None
+    audio: Audio | None = None
+
+
+class _Spoken(msgspec.Struct):
+    audio: Identified | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Spoken | None = None
+    delta: _Spoken | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice] | None = None
+
+
+def _audio_ids(reply: _Reply) -> Iterator[str | None]:
+    for choice in reply.choices or ():
+        for spoken in (choice.message, choice.delta):
+            if spoken is not None and spoken.audio is not None:
+                yield spoken.audio.id
+
+
+AUDIO_IDS = IssuedIds(b'"audio"', msgspec.json.Decoder(_Reply), _audio_ids)
+
+
+class ChatApi(OpenAIApi):
+    paths: ClassVar[Mapping[str, CallKind]] = {
+        "/v1/chat/completions": "chat",
+        "/v1/embeddings": "other",
+        "/v1/moderations": "other",
+        "/v1/audio/speech": "other",
+        "/v1/audio/transcriptions": "other",
+        "/v1/audio/translations": "other",
+        "/v1/images/generations": "other",
+        "/v1/images/edits": "other",
+        "/v1/images/variations": "other",
+    }
+    request_fields: ClassVar[Mapping[str, Any]] = {"messages": list[_Message], "audio": Any}
+    reply_id_prefix = "chatcmpl-"
+    final_event = re.compile(rb'"finish_reason":\s*"')
+    probe_paths: ClassVar[Mapping[str, str]] = {"openai-responses": "/responses"}
+
+    def wants_stream_usage(self, request: Mapping[str, Any]) -> bool:
+        return bool(obj(request.get("stream_options")).get("include_usage"))
+
+    def issued_ids(self, request: Mapping[str, Any]) -> IssuedIds | None:
+        return AUDIO_IDS if request.get("audio") else None
+
+    def read_usage(self, counts: Mapping[str, Any]) -> Usage:
+        return usage_from(counts)
+
+    def read_other_usage(self, counts: Mapping[str, Any]) -> Usage:
+        """Images and audio are counted with the names of Responses; some servers give a total for embeddings alone."""
+        if "input_tokens" in counts:
+            return usage_from_responses(counts)
+        return usage_from({"prompt_tokens": counts.get("total_tokens"), **counts})
+
+
+HTTP_API = ChatApi()
