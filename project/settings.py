@@ -185,6 +185,7 @@ INSTALLED_APPS = [
     "csp",
     "rest_framework",
     "drf_spectacular",
+    "drf_spectacular_sidecar",
     "project",
     "project.accounts",
     "history",
@@ -354,6 +355,7 @@ SPECTACULAR_SETTINGS = {
     "PREPROCESSING_HOOKS": ["history.api.schema.without_twins"],
     "POSTPROCESSING_HOOKS": ["history.api.schema.tidied"],
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
 }
 
 # Static files: served by WhiteNoise under any server, with hashed names once `collectstatic` (part of `serve`) has run

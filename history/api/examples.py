@@ -1,6 +1,6 @@
-"""One example for curl and one for Python per operation: in the schema, on /api/docs and in docs/rest.md alike.
+"""Examples for curl and Python of each REST operation, in the schema and in docs/rest.md.
 
-Tests run all of them. `$PARLEY`, `$KEY`, `$SESSION` and the like stand for what everybody has of their own.
+Tests run all of them. `$PARLEY`, `$KEY`, `$SESSION` and the like are variables that the reader sets.
 """
 
 from __future__ import annotations

@@ -25,6 +25,6 @@ urlpatterns = [
     *both("history/export", exporting.ExportSessions.as_view(), name="export"),
     *both("history/import", importing.ImportFile.as_view(), name="import"),
     *both("history/import/<str:import_id>", importing.OneImport.as_view(), name="import-job"),
-    *both("schema", pages.Schema.as_view(), name="schema"),
-    *both("docs", pages.Docs.as_view(), name="docs"),
+    *both("schema", pages.SchemaView.as_view(), name="schema"),
+    *both("docs", pages.ReferenceView.as_view(), name="docs"),
 ]

@@ -26,7 +26,7 @@ class ApiView(APIView):
     authentication_classes: Sequence[Any] = (KeyAuthentication, CookieAuthentication)
     permission_classes: Sequence[Any] = (MayAsk,)
     throttle_classes: Sequence[Any] = (PerMinute,)
-    renderer_classes = (JSONRenderer,)
+    renderer_classes: Sequence[Any] = (JSONRenderer,)
     parser_classes = (SmallJson,)
     content_negotiation_class = OneForm
     metadata_class = None
