@@ -1,9 +1,14 @@
-"""Rows in and out without Django's query compiler, for the two paths where its cost is most of the cost.
+"""Bulk inserts, updates and reads of rows without Django's query compiler.
 
-They are appending, and reading a page of a session. The SQL is made once per model and database from the model's own
-fields; values go through the fields' own conversions wherever a field has any. Everything else uses the ORM.
+Appending entries and reading a page of a session use it; all other code uses the ORM. The SQL is built once per model
+and database from the model's fields, and values go through the fields' own conversions where a field has any.
 
-`django.db.connection` finds the thread's connection anew at every attribute; in loops `cursor.db` is the thing itself.
+Measured in November 2026: CPU time to digest one small relayed call, best of 7 interleaved rounds of 400 calls. With
+`bulk_create` instead of `insert` and 100 calls per step, it is 0.99 ms instead of 0.81 on SQLite (+22 %) and 1.23 ms
+instead of 0.89 on PostgreSQL (+38 %); with 4 calls per step +12 % and +13 %. With `Model()` instead of `new` as well,
+100 calls per step take +30 % and +45 %.
+
+In loops use `cursor.db`: `django.db.connection` looks up the thread's connection at every attribute access.
 """
 
 from __future__ import annotations
@@ -22,16 +27,16 @@ from history.db.packing import clean, clean_deep
 
 M = TypeVar("M", bound=models.Model)
 
-# Fields whose values every driver takes as they are.
+# Fields whose values need no conversion for any driver.
 _PLAIN = (models.CharField, models.TextField, models.IntegerField, models.BooleanField, models.FloatField)
 _ROWS_PER_STATEMENT = 100
-# From so many rows on, PostgreSQL's COPY is cheaper than a statement with a place for each value.
+# With at least this many rows, PostgreSQL's COPY is cheaper than an INSERT with a placeholder per value.
 _ROWS_TO_COPY = 8
 
 
 def new(model: type[M], /, **values: Any) -> M:
-    """Like `model(**values)`, an unsaved row, at a fraction of its price. Relations are given whole or by their id."""
-    constants, made, relations, known = _beginnings(model)
+    """Make an unsaved row like `model(**values)`, but faster. Relations are passed as rows or by id."""
+    constants, made, relations, known = _defaults(model)
     row = model.__new__(model)
     row._state = ModelState()
     attributes = row.__dict__
@@ -50,10 +55,10 @@ def new(model: type[M], /, **values: Any) -> M:
 
 
 @cache
-def _beginnings(
+def _defaults(
     model: type[models.Model],
 ) -> tuple[dict[str, Any], list[tuple[str, Callable[[], Any]]], dict[str, str], frozenset[str]]:
-    """What a new row holds: values that are always the same, such as are made anew, relations, all attributes."""
+    """Defaults of a new row: constants, callables, relations (name to attribute), and all attribute names."""
     fields = model._meta.concrete_fields
     made = {field.attname: field.default for field in fields if field.has_default() and callable(field.default)}
     constants = {field.attname: field.get_default() for field in fields if field.attname not in made}
@@ -62,24 +67,24 @@ def _beginnings(
 
 
 def fitting(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
-    """What a caller gives, as any database takes it: texts clean, and not longer than their columns."""
-    return {name: _fitting(model, name, value) for name, value in values.items()}
+    """Values that every database accepts: text is cleaned and cut to the length of its column."""
+    return {name: _fit_value(model, name, value) for name, value in values.items()}
 
 
 def fitting_text(model: type[models.Model], name: str, text: str) -> str:
-    """The same for one text; how long a column is stands in the model and nowhere else."""
-    return clean(text[: _length(model, name)]) if text else ""
+    """Clean one text and cut it to the length of its column."""
+    return clean(text[: _max_length(model, name)]) if text else ""
 
 
-def _fitting(model: type[models.Model], name: str, value: Any) -> Any:
-    kind = _kind(model, name)
+def _fit_value(model: type[models.Model], name: str, value: Any) -> Any:
+    kind = _column_type(model, name)
     if kind == "json":
         return clean_deep(value)
     return fitting_text(model, name, value) if kind == "text" and isinstance(value, str) else value
 
 
 @cache
-def _kind(model: type[models.Model], name: str) -> str:
+def _column_type(model: type[models.Model], name: str) -> str:
     field = _field(model, name)
     if isinstance(field, models.JSONField):
         return "json"
@@ -87,13 +92,13 @@ def _kind(model: type[models.Model], name: str) -> str:
 
 
 @cache
-def _length(model: type[models.Model], name: str) -> int | None:
+def _max_length(model: type[models.Model], name: str) -> int | None:
     length: int | None = _field(model, name).max_length
     return length
 
 
 def insert(model: type[M], rows: Sequence[M]) -> None:
-    """Like bulk_create: many rows in few statements, and each gets its primary key."""
+    """Insert rows in few statements, like `bulk_create`, and set their primary keys."""
     if connection.vendor == "postgresql" and len(rows) >= _ROWS_TO_COPY:
         _copy(model, rows)
         return
@@ -102,7 +107,7 @@ def insert(model: type[M], rows: Sequence[M]) -> None:
 
 
 def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
-    """Write these fields of each row, found by its primary key."""
+    """Write these fields of each row."""
     columns = _columns(model, (*names, "pk"))
     with connection.cursor() as cursor:
         sql = _update_sql(model, names, connection.vendor)
@@ -110,13 +115,13 @@ def update(model: type[M], rows: Sequence[M], names: tuple[str, ...]) -> None:
 
 
 def read(model: type[M], where: str, parameters: Sequence[Any]) -> list[M]:
-    """Whole rows. `where` is SQL of our own: conditions, order and limit."""
+    """Read complete rows. `where` is trusted SQL: conditions, order and limit."""
     names = frozenset(field.name for field in model._meta.concrete_fields)
     return _read(model, names, where, parameters)
 
 
 def read_locked(model: type[M], pks: Sequence[Any], names: frozenset[str]) -> list[M]:
-    """These rows as they are now, nobody else's until the transaction ends. Fields not named are deferred."""
+    """Read rows and lock them until the transaction ends. Fields that are not named are deferred."""
     key = _field(model, "pk")
     ending = " FOR UPDATE" if connection.features.has_select_for_update else ""
     values = [key.get_db_prep_value(pk, connection) for pk in pks]
@@ -146,11 +151,11 @@ def _insert(model: type[M], rows: Sequence[M]) -> None:
         alias = cursor.db.alias
     for row, key in zip(rows, keys, strict=False):
         row.pk = key[0]
-    _note_stored(rows, alias)
+    _mark_stored(rows, alias)
 
 
 def _copy(model: type[M], rows: Sequence[M]) -> None:
-    """With a stream of values instead of a statement that has to be taken apart anew each time."""
+    """Insert by COPY. psycopg would parse an INSERT with thousands of placeholders each time."""
     columns = _columns(model, tuple(field.name for field in model._meta.concrete_fields))
     with connection.cursor() as cursor:
         if rows[0].pk is None:
@@ -161,10 +166,10 @@ def _copy(model: type[M], rows: Sequence[M]) -> None:
         with database.wrap_database_errors, cursor.copy(_copy_sql(model)) as copy:
             for row in rows:
                 copy.write_row(_values(row, columns, database))
-    _note_stored(rows, database.alias)
+    _mark_stored(rows, database.alias)
 
 
-def _note_stored(rows: Sequence[models.Model], alias: str) -> None:
+def _mark_stored(rows: Sequence[models.Model], alias: str) -> None:
     for row in rows:
         row._state.adding, row._state.db = False, alias
 
@@ -177,7 +182,7 @@ def _copy_sql(model: type[models.Model]) -> str:
 
 @cache
 def _keys_sql(model: type[models.Model]) -> str:
-    """The next keys, in order; nobody else gets them."""
+    """SQL that reserves the next primary keys, in order."""
     table, column = model._meta.db_table, _field(model, "pk").column
     return f"SELECT nextval(pg_get_serial_sequence('{table}', '{column}')) FROM generate_series(1, %s)"  # noqa: S608 - names of our own
 
@@ -202,7 +207,7 @@ def _update_sql(model: type[models.Model], names: tuple[str, ...], vendor: str) 
 def _select_sql(
     model: type[models.Model], names: frozenset[str], vendor: str
 ) -> tuple[list[str], str, list[tuple[int, Any, list[Any]]]]:
-    """The names of the attributes in the order of the model, which `from_db` expects, the SQL, and the conversions."""
+    """Attribute names in the order that `from_db` expects, the SQL, and the conversions."""
     fields = [field for field in model._meta.concrete_fields if field.primary_key or field.name in names]
     columns = ", ".join(_quoted(field.column) for field in fields)
     start = f"SELECT {columns} FROM {_quoted(model._meta.db_table)} WHERE "  # noqa: S608 - names of our own
@@ -210,7 +215,7 @@ def _select_sql(
 
 
 def _converters(model: type[models.Model], fields: Sequence[Any]) -> list[tuple[int, Any, list[Any]]]:
-    """(place, column, functions) for the columns whose values need any conversion at all."""
+    """(index, column, functions) of the columns whose values need a conversion."""
     found = []
     for place, field in enumerate(fields):
         column = field.get_col(model._meta.db_table)
@@ -237,24 +242,28 @@ def _values(row: models.Model, columns: Sequence[tuple[str, Any]], database: Any
 
 @cache
 def _columns(model: type[models.Model], names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """(attribute, what converts it); None where every driver takes the value as it is."""
+    """(attribute, conversion) per column. The conversion is None if no driver needs one."""
     return [(field.attname, _preparation(field)) for field in (_field(model, name) for name in names)]
 
 
 def _preparation(field: Any) -> Callable[[Any, Any], Any] | None:
-    """The field's own conversion, or where there are many of a kind, a quicker one that comes to the same."""
+    """The field's own conversion, or a faster one with the same result for frequent types."""
     plain = field.target_field if field.is_relation else field
     if isinstance(plain, models.BinaryField):
-        return partial(_bytes, field)
+        return partial(_prepare_bytes, field)
     if hasattr(field, "get_placeholder"):
         return cast(Callable[[Any, Any], Any], field.get_db_prep_save)
     if isinstance(plain, _PLAIN):
         return None
-    quick = {models.DateTimeField: _moment, models.UUIDField: _name, models.JSONField: _json}.get(type(plain))
+    quick = {
+        models.DateTimeField: _prepare_datetime,
+        models.UUIDField: _prepare_uuid,
+        models.JSONField: _prepare_json,
+    }.get(type(plain))
     return partial(quick, field) if quick else cast(Callable[[Any, Any], Any], field.get_db_prep_save)
 
 
-def _moment(field: Any, value: Any, database: Any) -> Any:
+def _prepare_datetime(field: Any, value: Any, database: Any) -> Any:
     if value is None or (type(value) is datetime and value.tzinfo is not None and database.vendor == "postgresql"):
         return value
     if type(value) is datetime and value.tzinfo is UTC and database.timezone is UTC and database.vendor == "sqlite":
@@ -262,29 +271,29 @@ def _moment(field: Any, value: Any, database: Any) -> Any:
     return field.get_db_prep_save(value, database)
 
 
-def _name(field: Any, value: Any, database: Any) -> Any:
+def _prepare_uuid(field: Any, value: Any, database: Any) -> Any:
     if type(value) is UUID:
         return value if database.features.has_native_uuid_field else value.hex
     return field.get_db_prep_save(value, database)
 
 
-def _bytes(field: Any, value: Any, database: Any) -> Any:
+def _prepare_bytes(field: Any, value: Any, database: Any) -> Any:
     is_taken = type(value) is bytes and database.vendor == "sqlite"
     return value if is_taken else field.get_db_prep_save(value, database)
 
 
-def _json(field: Any, value: Any, database: Any) -> Any:
+def _prepare_json(field: Any, value: Any, database: Any) -> Any:
     if value == {}:
         return "{}"
     if field.encoder is None and database.vendor == "sqlite":
         try:
-            return _written(value).decode()
-        except (TypeError, ValueError, OverflowError):  # what only Python's own encoder can write: numbers of any size
+            return _encode_json(value).decode()
+        except (TypeError, ValueError, OverflowError):  # Only Python's encoder writes integers of any size.
             pass
     return field.get_db_prep_save(value, database)
 
 
-_written = msgspec.json.Encoder().encode
+_encode_json = msgspec.json.Encoder().encode
 
 
 def _field(model: type[models.Model], name: str) -> Any:
