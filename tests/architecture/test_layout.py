@@ -98,7 +98,7 @@ def test_the_environment_is_read_in_one_place() -> None:
     assert readers == {"project/config/env.py", "project/asgi.py", "manage.py"} | digester
 
 
-_MOVES = re.compile(r"(?<![\w-])(?:transition|animation|scroll-behavior)(?:-\w+)*\s*:|@keyframes")
+_MOVES = re.compile(r"(?<![\w-])(?:transition|animation|scroll-behavior)(?:-\w+)*\s*:(?!\s*none\b)|@keyframes")
 _IF_WANTED = re.compile(
     r"@media \(prefers-reduced-motion: no-preference\) \{(?:[^{}]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\})*[^{}]*\}"
 )
