@@ -20,7 +20,7 @@ from project.config.env import Environment, local_url
 from project.config.secret_files import key_from
 from relay.providers.endpoints import Endpoint, is_address, is_key
 from relay.providers.rules import Rule
-from relay.providers.toml_config import WrongFile, read_file
+from relay.providers.toml_config import ProvidersFileError, read_file
 from relay.usage.prices import Price, WrongPrices, read_prices
 
 django_stubs_ext.monkeypatch()
@@ -124,7 +124,7 @@ if _providers != Path():
     try:
         _written = read_file(_providers, variables=lambda name: (env.variables.get(name) or "").strip())
         PARLEY_PROVIDERS, PARLEY_ROUTES = _written.providers, _written.routes
-    except WrongFile as error:
+    except ProvidersFileError as error:
         env.refuse("PARLEY_PROVIDERS", str(error))
 PARLEY_DEMO_MODEL = env.flag("PARLEY_DEMO_MODEL", True)
 PARLEY_FIND_LOCAL_MODELS = env.flag("PARLEY_FIND_LOCAL_MODELS", True)

@@ -22,8 +22,8 @@ from relay.gateway import recording
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.journal.writer import Journal, read
 from relay.gateway.limits import redis_limits, usage_counters
-from relay.gateway.references import continuations, ownership
-from relay.gateway.routing import routes, vendor_affinity
+from relay.gateway.references import continuations, ownership, vendor_affinity
+from relay.gateway.routing import routes
 from relay.providers import sessions
 from relay.runtime.async_db import close_connections
 from tests.servers.processes import wait_for

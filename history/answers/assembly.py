@@ -1,4 +1,4 @@
-"""Pieces of an answer, folded into one entry. Half an answer is still an answer.
+"""Assembly of streamed events into one answer entry; partial answers are kept.
 
 An `Assembler` can be asked at any time for what there is so far, and can be made again from that, so an answer survives
 whoever was putting it together. Cut-off tool arguments are kept to the letter. `events_of` is the way back.

@@ -1,4 +1,4 @@
-"""What a model sends while it answers, in nobody's format: small typed events that pass, and are folded into an entry.
+"""Typed events of a streamed answer, independent of any vendor.
 
 A dialect decodes a vendor's stream into these, `assembly` folds them into one ModelOutput, and a dialect can encode
 them again for a client that speaks another language. `part` names the part of the answer that a piece belongs to:

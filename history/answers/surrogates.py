@@ -1,4 +1,4 @@
-"""A character whose two halves come in two pieces of an answer, as some servers cut it: the first waits for the second.
+"""Surrogate pairs that a server split over two pieces of an answer.
 
 Beyond U+FFFF a character is two surrogates in JSON. Alone, neither has a form in UTF-8: no database takes it and no
 socket sends it. One that stays alone is let through at the end, as the vendor sent it.

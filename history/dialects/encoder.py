@@ -1,4 +1,4 @@
-"""What every encoder needs while it writes one request: the options, the bytes of media, and a list of losses."""
+"""Base class of request encoders: options, media bytes, list of losses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as all vendors have them: a status, and a body that should be JSON but may be a proxy's page."""
+"""Errors that all vendors share: HTTP status and a body that may not be JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading what others wrote: every look into foreign JSON gives a value of the type we asked for, or an empty one.
+"""Typed access to untrusted JSON: a value of the expected type, or an empty one.
 
 So a decoder can say `obj(choice.get("delta"))` and go on, whatever stands there, and no odd input can raise.
 """

@@ -1,4 +1,4 @@
-"""What the two languages of OpenAI have in common: who speaks, the shape of tools, what counts as the instruction."""
+"""Encoding and decoding that OpenAI's two dialects share: roles, tools, instructions."""
 
 from __future__ import annotations
 

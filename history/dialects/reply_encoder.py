@@ -1,4 +1,4 @@
-"""What every encoder of a stream has in common: it remembers the model, the counts and the end until they are due."""
+"""Base class of stream encoders: model, usage and end until they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every decoder of requests needs while it reads one: the entries so far, the bytes of media, the open calls."""
+"""Base class of request decoders: entries, media bytes, open tool calls."""
 
 from __future__ import annotations
 

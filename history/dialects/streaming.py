@@ -1,4 +1,4 @@
-"""What every stream has in common, whatever the vendor: how bytes become JSON, and how parts become a row of blocks."""
+"""Helpers of all streams: bytes to JSON, parts to blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The few words that all dialects share: what a call is made with, what a request was, what could not be carried."""
+"""Types that all dialects share: call options, decoded requests, losses."""
 
 from __future__ import annotations
 

@@ -25,12 +25,12 @@ from relay.agents.settings import RoleName
 from relay.agents.spending import Reservation
 from relay.agents.turn import CompressionRequest, StoredAnswer, Turn, TurnFailed, Watcher
 from relay.errors import Cut, ProviderError
-from relay.gateway.limits.usage_store import Use
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes, Route
 from relay.providers.registry import router
 from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances
+from relay.usage.amounts import Use
 
 
 async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> StoredAnswer:

@@ -19,7 +19,7 @@ from history.record import exchanges, selectors
 from relay.agents.environment import surroundings
 from relay.agents.settings import AgentSettings, RoleName
 from relay.providers.base import CallNotes, Model, Route
-from relay.providers.image_fallback import fitted
+from relay.providers.image_fallback import without_unsupported_images
 from relay.tools import plans
 from relay.tools.base import ToolContext
 from relay.usage import allowances
@@ -92,7 +92,7 @@ def render_call(
         taken = replace(taken, tools=())
     elif plans.TOOL in agent.tools:
         shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
-    context = fitted(render_context(taken, shown), route.model)
+    context = without_unsupported_images(render_context(taken, shown), route.model)
     if not may_be_full and _is_full(context, full_at(route.model, agent)):
         raise ContextFull
     options = _options(route, agent, media=_media_in(context))

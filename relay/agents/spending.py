@@ -21,10 +21,10 @@ from history.entries import ModelOutput, Usage
 from relay.errors import BudgetReserved, OverAllowance
 from relay.gateway.limits import budgets, usage_counters
 from relay.gateway.limits.budgets import BudgetLimit, Payer
-from relay.gateway.limits.usage_store import NO_USE, Use
 from relay.providers.base import Route
 from relay.usage import allowances
 from relay.usage.allowances import Limits
+from relay.usage.amounts import NO_USE, Use
 from relay.usage.prices import cost_of
 
 # How long a call waits for running ones, and how often it tries.

@@ -45,10 +45,10 @@ from relay.agents.settings import AgentSettings
 from relay.agents.spending import Reservation
 from relay.agents.turn import Turn
 from relay.errors import RelayError
-from relay.gateway.limits.usage_store import Use
 from relay.providers.base import CallNotes, Route
 from relay.runtime.async_db import in_database_after_outages
 from relay.usage import allowances
+from relay.usage.amounts import Use
 
 # The role of a call to the model that summarises: it is no answer of the conversation.
 SUMMARISER = "summariser"

@@ -20,8 +20,8 @@ from relay.digest.references import items_in
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
 from relay.gateway.call.json_weight import is_reply_too_heavy
 from relay.gateway.journal.records import Accepted, Ended
-from relay.gateway.limits.reply_usage import counted, estimated, is_streamed
-from relay.gateway.upstream.unpacking import Unpacking, in_slices
+from relay.gateway.replies.unpacking import Unpacking, in_slices
+from relay.gateway.replies.usage import estimate_usage, is_streamed, usage_of_answer
 from relay.providers import registry
 from relay.providers.http import HttpProvider
 
@@ -191,7 +191,7 @@ def _usage(folded: Assembler, asked: Accepted, ended: Ended, body: bytes) -> Usa
     hinted = _hinted(ended)
     if hinted is not None and ended.is_counted:
         return replace(hinted, raw=folded.usage.raw) if folded.usage else hinted
-    return counted(folded, request_size=asked.body_size, by_size=hinted or _estimated(asked, ended, body))
+    return usage_of_answer(folded, request_size=asked.body_size, by_size=hinted or _estimated(asked, ended, body))
 
 
 def _estimated(asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
@@ -199,7 +199,7 @@ def _estimated(asked: Accepted, ended: Ended, body: bytes) -> Usage | None:
     if ended.is_counted or ended.status >= 400 or not ended.reply_size:
         return None
     size = len(body) if body and not ended.lost_bytes else ended.reply_size
-    return estimated(asked.body_size, reply_size=size, is_stream=is_streamed(body))
+    return estimate_usage(asked.body_size, reply_size=size, is_stream=is_streamed(body))
 
 
 def _hinted(ended: Ended) -> Usage | None:

@@ -38,7 +38,7 @@ from relay.digest.session_cache import SessionCache
 from relay.gateway.call.ids import new_session_id
 from relay.gateway.journal.records import Ended
 from relay.gateway.limits import usage_store
-from relay.gateway.limits.usage_store import Use
+from relay.usage.amounts import Use
 
 OFF = "off"
 

@@ -13,7 +13,7 @@ from history.dialects.openai_responses.replies import DIALECT
 from history.entries import ModelOutput, OtherPart
 from history.models import Message
 from relay.digest.requests import RelayedRequest
-from relay.gateway.references.issued_ids import items_kept
+from relay.gateway.references.issued_ids import stored_item_ids
 from relay.models import NamedReply
 
 REFERENCE = "item_reference"
@@ -25,7 +25,7 @@ def items_in(reply: bytes) -> list[str]:
     """The names of the items of a reply, if its vendor keeps them."""
     if _NOT_KEPT.search(reply):
         return []
-    return list(dict.fromkeys(items_kept(reply)))[:MOST_NAMES]
+    return list(dict.fromkeys(stored_item_ids(reply)))[:MOST_NAMES]
 
 
 def resolved(asked: RelayedRequest) -> RelayedRequest:

@@ -1,1 +1,1 @@
-"""The programs' door: what is called under /v1 and /v1beta, carried to a model and written to the journal."""
+"""The relay for programs: calls to /v1 and /v1beta, forwarded to a model and journaled."""

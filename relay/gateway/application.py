@@ -1,7 +1,7 @@
-"""The programs' door: a bare ASGI application for /v1 and /v1beta, which `project.asgi` mounts in front of Django.
+"""The gateway: a bare ASGI application for /v1 and /v1beta, mounted in front of Django.
 
-A call goes through here in one piece: who calls, what, where to; the journal; the upstream; the reply. Everything that
-goes wrong before the first byte of a reply is told in the caller's own envelope, whatever comes after it in the stream.
+The steps of a call in order: authenticate, read the body, route, write to the journal, call the upstream, pass back the
+reply. An error before the first byte of the reply is written in the dialect of the caller; a later one into the stream.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from relay.gateway.call import headers as heads
 from relay.gateway.call.addresses import Address
 from relay.gateway.call.calls import Call, Scope
 from relay.gateway.call.client import Client
-from relay.gateway.call.disconnects import Leaving
+from relay.gateway.call.disconnects import CallCancellation
 from relay.gateway.call.errors import NAMED, Refusal
 from relay.gateway.call.ids import new_exchange_id
-from relay.gateway.call.response_headers import json_headers, of_record
+from relay.gateway.call.response_headers import json_headers, record_headers
 from relay.gateway.limits import rate_limits
 from relay.gateway.recording import Recording, mode_of
-from relay.gateway.references import continuations, ownership
-from relay.gateway.routing import routes, vendor_affinity
+from relay.gateway.references import continuations, ownership, vendor_affinity
+from relay.gateway.routing import routes
 from relay.gateway.routing.routes import Upstream
 from relay.gateway.upstream.forwarding import carry
 from relay.gateway.upstream.translating import count, translate
@@ -68,11 +68,11 @@ async def application(scope: Scope, receive: Any, send: Any) -> None:
 async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, exchange: UUID) -> None:
     headers, query = dict(read.pairs), scope["query_string"].decode("latin-1")
     try:
-        key = await authentication.identified(headers, query)
+        key = await authentication.authenticate(headers, query)
     except ApiKeyError as error:
-        raise errors.of_key(error) from None
+        raise errors.key_refusal(error) from None
     method, path = scope["method"], scope["path"]
-    if method == "GET" and await models_endpoint.answer(path, headers, key, client, exchange):
+    if method == "GET" and await models_endpoint.answer_get(path, headers, key, client, exchange):
         return
     raw = scope.get("raw_path") or b""
     call = Call(
@@ -97,7 +97,7 @@ async def _answer(scope: Scope, read: heads.Read, receive: Any, client: Client, 
 def _listed(method: str, path: str, raw: bytes, headers: dict[str, str]) -> Address:
     dialect = addresses.guess_dialect(path, headers)
     if addresses.has_dot_segments(path) or routes.listed_by(method, path) is None:
-        raise errors.nothing_there(f"There is nothing at {method} {path[:NAMED]} here.", dialect)
+        raise errors.not_found(f"There is nothing at {method} {path[:NAMED]} here.", dialect)
     return Address(dialect=dialect, kind="other", path=addresses.quote_path(path, raw))
 
 
@@ -131,16 +131,16 @@ async def _read_body(call: Call, receive: Any) -> None:
         raise Refusal(await parse_apart(len(call.told), bodies.why_without_model, call.told)) from None
     except bodies.Unreadable as error:
         raise Refusal(f"The request cannot be read: {error}.") from None
-    await ownership.check(call)
+    await ownership.check_references(call)
 
 
 async def _look_into(call: Call) -> None:
     size = len(call.told)
-    call.see(*await parse_apart(size, body_peek.glanced_at, call.told, call.address.dialect))
+    call.see(*await parse_apart(size, body_peek.peek_body, call.told, call.address.dialect))
     if len(call.refers) > MOST_REFERENCES:
         raise bodies.Unreadable(f"it refers to more than {MOST_REFERENCES} files and items")
     call.recording = mode_of(call.key)
-    call.naming = session_ids.named(call.headers, call.asked, key=call.key.id)
+    call.naming = session_ids.read_session(call.headers, call.asked, key=call.key.id)
     if session_ids.BODY_FIELD in call.asked:
         call.told = call.body = await parse_apart(size, bodies.without_field, call.told, session_ids.BODY_FIELD)
         call.has_lost_session_field = call.is_changed = True
@@ -150,15 +150,15 @@ async def _send_on(call: Call, client: Client) -> None:
     upstreams = await parse_apart(len(call.told), _upstreams, call)
     has_choice = len(upstreams) > 1
     if has_choice:
-        upstreams = _able(call, vendor_affinity.those_that_have(call, upstreams))
+        upstreams = _able(call, vendor_affinity.upstreams_with_answer(call, upstreams))
     if call.refers:
-        upstreams = await ownership.reaching(call, upstreams)
-    if ownership.goes_on(call):
-        await continuations.attach(call, upstreams)
+        upstreams = await ownership.upstreams_with_references(call, upstreams)
+    if ownership.continued_id(call):
+        await continuations.attach_earlier(call, upstreams)
     await rate_limits.reserve(call, upstreams[0])
     recording = Recording(call)
     recording.accept(upstreams[0])
-    leaving = Leaving(client.loop)
+    leaving = CallCancellation(client.loop)
     client.watch(leaving.client_is_gone)
     revocations.watch(call.key.pk, leaving)
     stopping.watch(leaving)
@@ -166,10 +166,10 @@ async def _send_on(call: Call, client: Client) -> None:
         await _carried(call, upstreams, client, recording)
     except ProviderError as error:
         await recording.end("timeout" if error.kind == "timeout" else "upstream_error", error=error.message)
-        raise Refusal(error.message, error.kind, headers=(*_retry(error), *of_record(call))) from None
+        raise Refusal(error.message, error.kind, headers=(*_retry(error), *record_headers(call))) from None
     except Refusal as refusal:
         await recording.end("refused", error=refusal.message)
-        refusal.headers += of_record(call)
+        refusal.headers += record_headers(call)
         raise
     except asyncio.CancelledError:
         why = _why_ended(leaving)
@@ -178,7 +178,7 @@ async def _send_on(call: Call, client: Client) -> None:
             raise
         if why and not client.has_begun:
             kind: ErrorKind = "authentication" if leaving.is_ended else "overloaded"
-            raise Refusal(why, kind, headers=of_record(call)) from None
+            raise Refusal(why, kind, headers=record_headers(call)) from None
         if why:
             client.cut()
     finally:
@@ -189,13 +189,13 @@ async def _send_on(call: Call, client: Client) -> None:
         if recording.edges is not None:
             ownership.note_issued(call, recording.beginning)
             if has_choice and recording.upstream is not None:
-                vendor_affinity.note(call, recording.upstream, recording.beginning)
+                vendor_affinity.note_giver(call, recording.upstream, recording.beginning)
         if recording.names is not None:
             names = recording.names
             ownership.remember(call, await parse_apart(names.unread_size, names.end))
 
 
-def _why_ended(leaving: Leaving) -> str:
+def _why_ended(leaving: CallCancellation) -> str:
     """Why the relay itself ended a call; empty if the caller left."""
     if leaving.is_ended:
         return revocations.WHY
@@ -204,7 +204,7 @@ def _why_ended(leaving: Leaving) -> str:
 
 def _able(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     """What cannot be translated is for those alone who speak the caller's language, where there are any."""
-    if call.address.kind == "chat" and not ownership.goes_on(call):
+    if call.address.kind == "chat" and not ownership.continued_id(call):
         return upstreams
     if continuations.is_ours(ownership.previous_response(call)):
         return upstreams
@@ -213,7 +213,7 @@ def _able(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
 
 def _carried(call: Call, upstreams: list[Upstream], client: Client, recording: Recording) -> Awaitable[None]:
     """Where one of the upstreams speaks another language, a reply may have to be translated, whoever is asked first."""
-    continuations.check(call, upstreams)
+    continuations.check_continuation(call, upstreams)
     if call.earlier is None and all(upstream.is_native(call.address.dialect) for upstream in upstreams):
         return carry(call, upstreams, client, recording)
     if call.address.kind == "chat":
@@ -229,18 +229,18 @@ def _upstreams(call: Call) -> list[Upstream]:
             raise Refusal(bodies.why_without_model(call.told))
         return routes.upstreams_for(call.model, dialect=call.address.dialect, sticky=call.sticky)
     except NoSuchModel as error:
-        raise errors.no_such_model(error.model) from None
+        raise errors.model_not_found(error.model) from None
 
 
 def _passing(call: Call) -> list[Upstream]:
     if provider := routes.listed_by(call.method, call.path):
         return [Upstream(provider=provider, model="", dialect=call.address.dialect)]
-    asked = bodies.glanced_at(call.told)
+    asked = bodies.peek_fields(call.told)
     call.see({"model": asked.get("model") or bodies.model_in_form(call.told)})
     # It belongs to no conversation that would have to stay where it is.
     found = routes.passing(call.address.dialect, model=call.model, sticky=lambda: call.exchange.bytes)
     if not found:
-        raise errors.nothing_there(f"No provider here takes {call.path}.", call.address.dialect)
+        raise errors.not_found(f"No provider here takes {call.path}.", call.address.dialect)
     return found
 
 

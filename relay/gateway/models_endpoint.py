@@ -1,4 +1,4 @@
-"""What the relay answers itself: which models there are, in the shape of whoever asks, and how it stands with a key."""
+"""Endpoints that the gateway answers itself: the list of models and `/v1/me`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from history.dialects.json_access import as_bytes
 from history.models import ApiKey
 from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.client import Client
-from relay.gateway.call.errors import no_such_model
+from relay.gateway.call.errors import model_not_found
 from relay.gateway.call.response_headers import json_headers
 from relay.gateway.limits import budgets, usage_counters, usage_store
-from relay.gateway.limits.usage_store import Total, Use
+from relay.gateway.limits.usage_store import Total
 from relay.gateway.recording import mode_of
 from relay.providers import registry
 from relay.providers.base import Route
 from relay.runtime.async_db import in_database
+from relay.usage.amounts import Use
 
 ME = "/v1/me"
 LISTS = ("/v1/models", "/v1beta/models")
 
 
-async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID) -> bool:
+async def answer_get(path: str, headers: Mapping[str, str], key: ApiKey, client: Client, exchange: UUID) -> bool:
     """What is asked for with GET. False: that is not one of ours."""
     if path == ME:
         told = await _standing(key)
@@ -47,7 +48,7 @@ async def answer(path: str, headers: Mapping[str, str], key: ApiKey, client: Cli
 # Models.
 
 
-def offered() -> Iterator[tuple[str, Route]]:
+def offered_models() -> Iterator[tuple[str, Route]]:
     """Each by its bare name where that leads to it, else with its provider's."""
     taken: set[str] = set()
     for group in registry.router().choices():
@@ -58,7 +59,7 @@ def offered() -> Iterator[tuple[str, Route]]:
 
 
 def _listed(dialect: str) -> dict[str, Any]:
-    names = dict(offered())
+    names = dict(offered_models())
     aliases = [rule.model for rule in settings.PARLEY_ROUTES if not rule.model.endswith("*")]
     listed = [_model(name, route) for name, route in names.items()]
     listed += [_model(name, None) for name in aliases if name not in names]
@@ -68,9 +69,11 @@ def _listed(dialect: str) -> dict[str, Any]:
 def _one(path: str, dialect: str) -> dict[str, Any]:
     name = path.partition("/models/")[2]
     is_alias = "*" not in name and any(rule.matches(name) for rule in settings.PARLEY_ROUTES)
-    found = dict(offered()).get(name) or next((route for _, route in offered() if route.name == name), None)
+    found = dict(offered_models()).get(name) or next(
+        (route for _, route in offered_models() if route.name == name), None
+    )
     if found is None and not is_alias:
-        raise no_such_model(name)
+        raise model_not_found(name)
     return DIALECTS[dialect].HTTP_API.encode_model(_model(name, found))
 
 

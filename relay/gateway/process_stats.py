@@ -1,4 +1,4 @@
-"""How each process of this machine fares, for whoever asks one of them: a small file each, in the data directory.
+"""Statistics of each process, shared through small files in the data directory.
 
 A file is written in place once it is there, so a full disk does not keep a process from saying that it loses records.
 Its writer holds a lock on it: what nobody holds belongs to a process that is gone, and is removed by who finds it. No

@@ -1,4 +1,4 @@
-"""What the journal is told of a call. In the way of nothing: every line here is a few microseconds and raises nothing.
+"""Recording of calls in the journal: a few microseconds per line, no exceptions.
 
 Of a key with limits, and where a reply is not recorded, the reply is kept for a moment as well, to see how many tokens
 were used. Everything else is counted by whoever digests the journal.
@@ -23,12 +23,12 @@ from relay.gateway.call.headers import Pairs
 from relay.gateway.journal.records import Accepted, Ended, without_credentials
 from relay.gateway.journal.writer import WITHOUT_BODIES, WITHOUT_REPLIES, Journal, Losses
 from relay.gateway.limits import rate_limits, usage_counters
-from relay.gateway.limits.reply_usage import name_in, usage_of, usage_told
-from relay.gateway.limits.usage_store import Use
-from relay.gateway.references.issued_ids import Names, names_to_note
+from relay.gateway.references.issued_ids import IssuedIdScanner, scanner_for
+from relay.gateway.replies.edges import MOST_PLAIN, Edges, ReplyCopy
+from relay.gateway.replies.usage import count_other_usage, count_usage, read_answer_id
 from relay.gateway.routing.routes import Upstream
-from relay.gateway.upstream.reply_edges import MOST_PLAIN, Edges, ReplyCopy
 from relay.runtime.parsing import parse_apart
+from relay.usage.amounts import Use
 from relay.usage.prices import cost_of, price_of
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Recording:
         self.is_kept = self.is_counted_here = self.is_assumed_price = self._has_ended = False
         self.edges: Edges | None = None
         self.encoding = ""
-        self.names: Names | None = None
+        self.names: IssuedIdScanner | None = None
         self.first_byte_at: float | None = None
         self.size = 0
         self.upstream: Upstream | None = None
@@ -99,14 +99,14 @@ class Recording:
             self.edges = ReplyCopy()
         elif kind == "other" or DIALECTS[upstream.dialect].HTTP_API.stores_answers:
             self.edges = Edges()
-        self.names = names_to_note(call, upstream.dialect)
+        self.names = scanner_for(call, upstream.dialect)
 
     def answered_by(self, upstream: Upstream) -> None:
         """Not the one that was asked first: its language, its prices."""
         self.upstream = upstream
         self._instead = {"provider": upstream.provider.name, "model": upstream.model, "dialect": upstream.dialect}
         self.edges = self.edges or Edges()
-        self.names = names_to_note(self.call, upstream.dialect)
+        self.names = scanner_for(self.call, upstream.dialect)
 
     def compressed(self, encoding: str) -> None:
         """The upstream was asked for plain bytes, and sends others all the same."""
@@ -143,7 +143,7 @@ class Recording:
             metadata["cost"] = str(self.cost)
             if self.is_assumed_price:
                 metadata["price"] = "assumed"
-        if self.call.recording == NO_REPLIES and self.edges is not None and (name := name_in(self.beginning)):
+        if self.call.recording == NO_REPLIES and self.edges is not None and (name := read_answer_id(self.beginning)):
             metadata["reply_id"] = name
         if self.is_kept:
             self.journal.end(
@@ -187,8 +187,8 @@ class Recording:
         if upstream is None or not isinstance(self.edges, ReplyCopy):
             return None
         if call.address.kind != "chat":
-            return usage_told(upstream.dialect, self.edges, encoding=self.encoding)
-        return usage_of(
+            return count_other_usage(upstream.dialect, self.edges, encoding=self.encoding)
+        return count_usage(
             upstream.dialect,
             self.edges,
             encoding=self.encoding,

@@ -1,1 +1,1 @@
-"""Providers: where a model is called. They only dial; what is said stands in `history.dialects`."""
+"""Providers: calls to models over HTTP. The wire formats are in `history.dialects`."""

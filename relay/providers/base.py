@@ -1,4 +1,4 @@
-"""What a provider is: a name, the language it speaks, and one verb. It never knows the database."""
+"""Providers and models: the `Provider` protocol, without the database."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which models are really there, asked now and then in the background and never while somebody waits.
+"""Catalogue of available models, refreshed in the background.
 
-Whoever reads gets what was known last. A provider whose list cannot be had keeps the models that it had, and the reason
+Readers get what was known last. A provider whose list cannot be had keeps the models that it had, and the reason
 is kept for the staff's page. Servers on this machine that answer at their usual port appear, and go again.
 """
 
@@ -16,8 +16,8 @@ from relay.errors import ProviderError, detached
 from relay.providers import sessions
 from relay.providers.endpoints import Endpoint, host_of
 from relay.providers.http import HttpProvider
-from relay.providers.listing import list_models, merged, probe_dialects
-from relay.providers.vendors.local_servers import models_nearby
+from relay.providers.listing import list_models, merge_models, probe_dialects
+from relay.providers.vendors.local_servers import list_local_models
 
 FRESH_SECONDS = 300.0
 
@@ -69,10 +69,12 @@ class Catalogue:
             self.errors[provider.name] = detached(error)
             return
         self.errors.pop(provider.name, None)
-        provider.models = merged(endpoint.models, listed, keeps_all=not endpoint.models_are_guessed) or endpoint.models
+        provider.models = (
+            merge_models(endpoint.models, listed, keeps_all=not endpoint.models_are_guessed) or endpoint.models
+        )
 
     async def _look_nearby(self) -> None:
-        models = await asyncio.gather(*(models_nearby(place) for place in self.nearby))
+        models = await asyncio.gather(*(list_local_models(place) for place in self.nearby))
         before = {provider.name: provider for provider in self.found}
         found = []
         for place, offered in zip(self.nearby, models, strict=True):

@@ -1,4 +1,4 @@
-"""One tiny real call, for whoever has just written a key and wants to know."""
+"""Connection test of a provider: one tiny real call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model is called and how one knocks there: an address, a key and the header it goes into, what differs there.
+"""Endpoints of providers: base URL, API key, headers, timeouts, switches.
 
 Plain values: nothing here dials. A key is in no `repr`, so that no traceback and no page of settings shows it.
 """

@@ -1,4 +1,4 @@
-"""An answer that has begun: bytes become events, and every end but the one that the vendor says is an error."""
+"""Event stream of an answer: decoding, and errors for every incomplete end."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class EventStream:
 
     def check(self, event: Event) -> None:
         if isinstance(event, Failed):
-            raise error_of(blotted(event, self.endpoint), provider=self.endpoint.name)
+            raise error_of(mask_secrets(event, self.endpoint), provider=self.endpoint.name)
         self._is_over = self._is_over or isinstance(event, Ended)
 
     def check_end(self) -> None:
@@ -122,7 +122,7 @@ def _reason(error: Exception) -> str:
     return gettext_noop("no server is listening there")
 
 
-def blotted(failed: Failed, endpoint: Endpoint) -> Failed:
+def mask_secrets(failed: Failed, endpoint: Endpoint) -> Failed:
     """Some vendors repeat the key that they do not like."""
     raw = str(failed.raw)
     return replace(

@@ -1,7 +1,7 @@
-"""One dialer for every vendor that is called over HTTP: what is said stands in the dialects, where in an `Endpoint`.
+"""HTTP provider: calls a model at an `Endpoint` in its dialect, with retries.
 
-An answer is opened with retries, until its first byte is there; from then on every end is final. So nothing is ever
-said twice to a person, and nobody pays for an answer that was thrown away in the middle.
+An attempt is repeated until the first byte of the answer is there; from then on every end is final. So no text is shown
+twice, and no answer is paid for and thrown away.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from relay.errors import ProviderError, RequestRefused, Unreachable, detached, e
 from relay.providers import sessions
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience, host_of
-from relay.providers.event_stream import EventStream, blotted, network_errors
+from relay.providers.event_stream import EventStream, mask_secrets, network_errors
 from relay.providers.retries import obey, retry_after, wait_after
 
 logger = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ async def _refusal(endpoint: Endpoint, response: aiohttp.ClientResponse) -> Prov
         return _wrong_address(endpoint, "sends us to another address")
     failed = DIALECTS[endpoint.dialect].decode_error(response.status, await _beginning(response))
     wait = retry_after(response.headers)
-    return obey(error_of(blotted(failed, endpoint), provider=endpoint.name, retry_after=wait), response.headers)
+    return obey(error_of(mask_secrets(failed, endpoint), provider=endpoint.name, retry_after=wait), response.headers)
 
 
 def _wrong_address(endpoint: Endpoint, what: str) -> ProviderError:

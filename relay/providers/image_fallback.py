@@ -1,4 +1,4 @@
-"""A context as one model can take it: pictures in a conversation that began with another model are named, not shown."""
+"""Image fallback: images are replaced by their names for models without vision."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from history.entries import Media, Part, Text
 from relay.providers.base import Model
 
 
-def fitted(context: Context, model: Model) -> Context:
+def without_unsupported_images(context: Context, model: Model) -> Context:
     """The same object where the model takes pictures."""
     return context if model.takes_images else replace(context, entries=tuple(map(_without_pictures, context.entries)))
 
 
-def pictures_in(context: Context) -> list[Media]:
+def images_in(context: Context) -> list[Media]:
     said = [part for entry in context.entries for part in entry.parts]
     found = [part for entry in context.entries for result in entry.results for part in result.parts]
     return [part for part in (*said, *found) if isinstance(part, Media) and _is_picture(part)]

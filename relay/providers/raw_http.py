@@ -1,4 +1,4 @@
-"""A request that is on the wire just as it was given, and its reply as it comes: what the relay carries.
+"""Raw HTTP requests and replies for the relay, byte for byte.
 
 Names, TLS, the pool of connections and the framing of replies are aiohttp's. Its session is left out: that makes of
 every request a dozen objects and a task that writes the body, a quarter of what a relayed call costs (decision 11).

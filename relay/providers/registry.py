@@ -1,4 +1,4 @@
-"""The router: which provider answers to a model's name. It may be another one at every call; history does not care.
+"""Router from model names to providers; every call may use another one.
 
 Models are named `provider/model`, by their bare name, or not at all, which means the default. Who offers what is read
 from the settings once; what is really there is kept up to date by the catalogue.

@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait before that. Only ever before the first byte of an answer."""
+"""Retries: when to try again and how long to wait, before the first byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of routing as the file of PARLEY_PROVIDERS writes them: a model's name or its beginning, and where it leads."""
+"""Routing rules of the PARLEY_PROVIDERS file: model name or prefix to targets."""
 
 from __future__ import annotations
 

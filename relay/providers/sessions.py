@@ -1,4 +1,4 @@
-"""The one door to the network: HTTP sessions, made when first needed, one for each running event loop.
+"""HTTP client sessions, one for each running event loop.
 
 A session belongs to its loop, so `close` ends those of the running one; whoever makes a loop of its own for a few calls
 (`asyncio.run` in a thread) closes it at the end. Nothing here follows a redirect, keeps a cookie, or uses a proxy that

@@ -1,7 +1,7 @@
-"""The file of PARLEY_PROVIDERS: TOML that says where further models are and which names lead there, read at the start.
+"""Parser of the PARLEY_PROVIDERS file: TOML with providers, models and routes.
 
-Every key is known by name and type. Anything else raises `WrongFile` with one sentence that says where it stands and
-what to write, because a misspelt key that is silently ignored costs somebody an evening.
+Every key is checked by name and type. Anything else raises `ProvidersFileError` with one sentence: where the mistake is
+and what to write instead.
 """
 
 from __future__ import annotations
@@ -80,33 +80,33 @@ MOST_SECONDS = 86_400
 MOST_ATTEMPTS = 10
 
 
-class WrongFile(ValueError):
+class ProvidersFileError(ValueError):
     """One sentence: what is wrong where, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ProvidersFile:
     """What a file says."""
 
     providers: tuple[Endpoint, ...] = ()
     routes: tuple[Rule, ...] = ()
 
 
-def read_file(path: Path, *, variables: Variables) -> Written:
+def read_file(path: Path, *, variables: Variables) -> ProvidersFile:
     """The file's providers and routes. `variables` gives the values that `api_key_env` names."""
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise WrongFile(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
+        raise ProvidersFileError(f"it cannot be read ({error.strerror}); write the path of a TOML file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise WrongFile(f"it is not TOML ({error}); write it as docs/providers.md shows") from None
-    return Written(read_tables(written, variables=variables), read_routes(written))
+        raise ProvidersFileError(f"it is not TOML ({error}); write it as docs/providers.md shows") from None
+    return ProvidersFile(read_tables(written, variables=variables), read_routes(written))
 
 
 def _tables(written: Table, name: str) -> list[Table]:
     tables = written.get(name, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise WrongFile(f"“{name}” is no list of tables; write [[{name}]] before each")
+        raise ProvidersFileError(f"“{name}” is no list of tables; write [[{name}]] before each")
     return tables
 
 
@@ -118,11 +118,11 @@ def _rule(table: Table, place: int) -> Rule:
     where = f"route {place}"
     _check(table, ROUTE_KEYS, where)
     if not table.get("model") or not table.get("to"):
-        raise WrongFile(
+        raise ProvidersFileError(
             f'{where} does not say what leads where; write model = "{EXAMPLE_PATTERN}" and to = ["provider"]'
         )
     if "*" in table["model"][:-1]:
-        raise WrongFile(
+        raise ProvidersFileError(
             f'{where} has model = {table["model"]!r}; write a whole name, or the beginning of one: "{EXAMPLE_PATTERN}"'
         )
     return Rule(model=table["model"], targets=tuple(_target(target, where) for target in table["to"]))
@@ -134,40 +134,48 @@ def _target(written: object, where: str) -> Target:
         provider, _, model = written.partition("/")
         written = {"provider": provider, "model": model}
     if not isinstance(written, dict):
-        raise WrongFile(f'{where} leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}')
+        raise ProvidersFileError(
+            f'{where} leads to {written!r}; write "provider/model" or {{ provider = "…", weight = 2 }}'
+        )
     _check(written, TARGET_KEYS, where)
     if not NAME.fullmatch(written.get("provider", "")) or not 0 <= written.get("weight", 1) < math.inf:
-        raise WrongFile(f"{where} leads to {written!r}; write the name of a provider, and a weight of 0 or more")
+        raise ProvidersFileError(
+            f"{where} leads to {written!r}; write the name of a provider, and a weight of 0 or more"
+        )
     return Target(**written)
 
 
 def read_tables(written: Table, *, variables: Variables) -> tuple[Endpoint, ...]:
     for key in written:
         if key not in ("providers", "routes"):
-            raise WrongFile(f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there")
+            raise ProvidersFileError(
+                f"it has the key “{key}” at its top; write only [[providers]] and [[routes]] there"
+            )
     tables = _tables(written, "providers")
     found = tuple(_endpoint(table, place, variables) for place, table in enumerate(tables, 1))
     names = [endpoint.name for endpoint in found]
     for name in names:
         if names.count(name) > 1:
-            raise WrongFile(f"it has the provider “{name}” twice; write each name once")
+            raise ProvidersFileError(f"it has the provider “{name}” twice; write each name once")
     return found
 
 
 def _endpoint(table: Table, place: int, variables: Variables) -> Endpoint:
     name = table.get("name")
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise WrongFile(
+        raise ProvidersFileError(
             f'provider {place} has no proper name; write name = "…", at most 60 small letters, digits, - and _'
         )
     if name == DEMO_NAME:
-        raise WrongFile(f"it has a provider called “{name}”, as the demo model is; write another name")
+        raise ProvidersFileError(f"it has a provider called “{name}”, as the demo model is; write another name")
     where = f"the provider “{name}”"
     _check(table, PROVIDER_KEYS, where)
     start = _start(table, VENDOR_OF_NAME.get(name), variables, where)
     models = _models(table, where, known={model.name: model.window for model in start.models})
     if start.azure_api_version and not models:
-        raise WrongFile(f'{where} is at Azure and has no models; write models = ["…"], the names of your deployments')
+        raise ProvidersFileError(
+            f'{where} is at Azure and has no models; write models = ["…"], the names of your deployments'
+        )
     return replace(
         start,
         **_key(table, start, variables, where),
@@ -190,14 +198,16 @@ def _also_speaks(table: Table, start: Endpoint, where: str) -> tuple[str, ...]:
         return () if start.azure_api_version else other_dialects(start.dialect, start.base_url)
     for dialect in written:
         if dialect not in DIALECTS:
-            raise WrongFile(f"{where} also speaks {dialect!r}; write some of {', '.join(DIALECTS)}")
+            raise ProvidersFileError(f"{where} also speaks {dialect!r}; write some of {', '.join(DIALECTS)}")
     return tuple(written)
 
 
 def _paths(table: Table, where: str) -> tuple[str, ...]:
     for path in table.get("paths", []):
         if not isinstance(path, str) or not PATH.fullmatch(path):
-            raise WrongFile(f'{where} has the path {path!r}; write paths like "/v1/files/*" or "POST /v1/batches"')
+            raise ProvidersFileError(
+                f'{where} has the path {path!r}; write paths like "/v1/files/*" or "POST /v1/batches"'
+            )
     return tuple(table.get("paths", []))
 
 
@@ -207,11 +217,11 @@ def _start(table: Table, vendor: Vendor | None, variables: Variables, where: str
     dialect = str(table.get("dialect") or (vendor and default_dialect(vendor, base_url)) or "")
     azure = str(table.get("azure_api_version", ""))
     if not is_address(base_url):
-        raise WrongFile(f"{where} has no proper base_url; write an address like http://127.0.0.1:11434/v1")
+        raise ProvidersFileError(f"{where} has no proper base_url; write an address like http://127.0.0.1:11434/v1")
     if dialect not in DIALECTS:
-        raise WrongFile(f"{where} has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
+        raise ProvidersFileError(f"{where} has the dialect “{dialect}”; write one of {', '.join(DIALECTS)}")
     if azure and dialect != AZURE_DIALECT:
-        raise WrongFile(f"{where} has azure_api_version and speaks {dialect}; write {AZURE_ADVICE}")
+        raise ProvidersFileError(f"{where} has azure_api_version and speaks {dialect}; write {AZURE_ADVICE}")
     return Endpoint(
         name=str(table["name"]),
         label=vendor.label if vendor else "",
@@ -229,13 +239,13 @@ def _key(table: Table, start: Endpoint, variables: Variables, where: str) -> dic
     vendor = VENDOR_OF_NAME.get(start.name)
     variable = str(table.get("api_key_env") or (vendor and vendor.key_variable) or "")
     if table.get("api_key") and table.get("api_key_env"):
-        raise WrongFile(f"{where} has api_key and api_key_env; write one of them")
+        raise ProvidersFileError(f"{where} has api_key and api_key_env; write one of them")
     header = table.get("key_header", start.key_header)
     if header not in KEY_HEADERS:
-        raise WrongFile(f"{where} has the key_header “{header}”; write one of {', '.join(KEY_HEADERS)}")
+        raise ProvidersFileError(f"{where} has the key_header “{header}”; write one of {', '.join(KEY_HEADERS)}")
     api_key = str(table.get("api_key") or (variable and variables(variable)) or "")
     if not is_key(api_key):
-        raise WrongFile(f"{where} has a key that no header can carry; write it without spaces and line breaks")
+        raise ProvidersFileError(f"{where} has a key that no header can carry; write it without spaces and line breaks")
     needs_key = bool(table.get("api_key_env")) or (vendor is not None and start.base_url == vendor.base_url)
     return {"api_key": api_key, "key_variable": variable, "needs_key": needs_key, "key_header": header}
 
@@ -244,7 +254,9 @@ def _headers(table: Table, where: str) -> dict[str, str]:
     headers = table.get("headers", {})
     for name, value in headers.items():
         if not isinstance(value, str) or not value.isascii() or not value.isprintable() or not is_key(name):
-            raise WrongFile(f"{where} has the header “{name}”; write its value as one line of plain text in quotes")
+            raise ProvidersFileError(
+                f"{where} has the header “{name}”; write its value as one line of plain text in quotes"
+            )
     return dict(headers)
 
 
@@ -256,14 +268,16 @@ def _models(table: Table, where: str, *, known: Mapping[str, int]) -> tuple[Mode
 def _model(written: object, where: str) -> Model:
     table = {"name": written} if isinstance(written, str) else written
     if not isinstance(table, dict):
-        raise WrongFile(f'{where} is neither a name nor a table; write "name" or {{ name = "…", window = 8192 }}')
+        raise ProvidersFileError(
+            f'{where} is neither a name nor a table; write "name" or {{ name = "…", window = 8192 }}'
+        )
     _check(table, MODEL_KEYS, where)
     name = table.get("name", "")
     if not 0 < len(name) <= LONGEST_MODEL:
-        raise WrongFile(f'{where} has no name; write name = "…" of at most {LONGEST_MODEL} characters')
+        raise ProvidersFileError(f'{where} has no name; write name = "…" of at most {LONGEST_MODEL} characters')
     for key in ("window", "context_tokens"):
         if table.get(key, 1) < 1:
-            raise WrongFile(f"{where} has {key} = {table[key]}; write how many tokens, 1 or more")
+            raise ProvidersFileError(f"{where} has {key} = {table[key]}; write how many tokens, 1 or more")
     switches = {"switches": _switches(table["switches"], Switches(), where)} if "switches" in table else {}
     return Model(**{**table, **switches})
 
@@ -273,22 +287,26 @@ def _switches(table: Table, start: Switches, where: str) -> Switches:
     known = {field.name for field in fields(Switches)}
     for key, value in table.items():
         if key not in known:
-            raise WrongFile(
+            raise ProvidersFileError(
                 f"{where} has the switch “{key}”, which nobody knows; write one of {', '.join(sorted(known))}"
             )
         if hints[key] is bool and not isinstance(value, bool):
-            raise WrongFile(f"{where} has the switch {key} = {value!r}; write true or false")
+            raise ProvidersFileError(f"{where} has the switch {key} = {value!r}; write true or false")
         if hints[key] is not bool and value not in hints[key].__args__:
-            raise WrongFile(f"{where} has the switch {key} = {value!r}; write one of {', '.join(hints[key].__args__)}")
+            raise ProvidersFileError(
+                f"{where} has the switch {key} = {value!r}; write one of {', '.join(hints[key].__args__)}"
+            )
     return replace(start, **table)
 
 
 def _patience(table: Table, where: str) -> Patience:
     for key in ("connect_seconds", "idle_seconds"):
         if not 0 < table.get(key, 1) <= MOST_SECONDS:
-            raise WrongFile(f"{where} has {key} = {table[key]}; write seconds above 0, at most {MOST_SECONDS}")
+            raise ProvidersFileError(f"{where} has {key} = {table[key]}; write seconds above 0, at most {MOST_SECONDS}")
     if not 1 <= table.get("attempts", 1) <= MOST_ATTEMPTS:
-        raise WrongFile(f"{where} has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}")
+        raise ProvidersFileError(
+            f"{where} has attempts = {table['attempts']}; write a number from 1 to {MOST_ATTEMPTS}"
+        )
     names = {"connect_seconds": "connect", "idle_seconds": "idle", "attempts": "attempts"}
     return Patience(**{names[key]: table[key] for key in names if key in table})
 
@@ -296,11 +314,13 @@ def _patience(table: Table, where: str) -> Patience:
 def _check(table: Table, known: Mapping[str, type | tuple[type, ...]], where: str) -> None:
     for key, value in table.items():
         if key not in known:
-            raise WrongFile(f"{where} has the key “{key}”, which nobody knows; write one of {', '.join(known)}")
+            raise ProvidersFileError(
+                f"{where} has the key “{key}”, which nobody knows; write one of {', '.join(known)}"
+            )
         wanted = known[key]
         # To Python true is a number; to whoever writes a file it is not.
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-            raise WrongFile(f"{where} has {key} = {_shown(key, value)}; write {WORDS[wanted]}")
+            raise ProvidersFileError(f"{where} has {key} = {_shown(key, value)}; write {WORDS[wanted]}")
 
 
 def _kept(table: Table, *keys: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from django.utils.translation import gettext_lazy as _
 from history.models import ApiKey, Session
 from history.record.selectors import sessions_owned_by
 from relay.gateway.limits import usage_store
-from relay.gateway.limits.usage_store import Use
 from relay.models import KeyUse
 from relay.usage.allowances import limits_of, spent_today
+from relay.usage.amounts import Use
 
 # Each limit by its words, and what it is held against.
 LIMITS = (

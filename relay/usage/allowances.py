@@ -1,4 +1,4 @@
-"""How much one person may use: messages in a minute, tokens and money in a day, in chats and with all of their keys.
+"""Allowances of users: messages per minute, tokens and cost per day.
 
 What they may use is in their `Allowance`, or else in the settings. What they used is counted in rows of its own and
 not summed up from sessions or keys, so deleting those gives nothing back. Messages are counted and checked against the

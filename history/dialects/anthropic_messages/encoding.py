@@ -1,4 +1,4 @@
-"""A context as a request to Anthropic.
+"""Request encoder for Anthropic Messages.
 
 The rules that matter: all results of one answer stand first in one user message; tool_use comes last in an assistant
 message; ids have a narrow alphabet; empty texts are refused; thinking goes back as it was signed, or not at all.

@@ -1,4 +1,4 @@
-"""Whole replies of Anthropic and its errors, both ways; its counts of tokens and its words for an end."""
+"""Replies, errors and usage of Anthropic Messages, both ways."""
 
 from __future__ import annotations
 

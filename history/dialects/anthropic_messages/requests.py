@@ -1,4 +1,4 @@
-"""A request that a client of Anthropic sent, read into entries."""
+"""Request decoder for clients of Anthropic Messages."""
 
 from __future__ import annotations
 

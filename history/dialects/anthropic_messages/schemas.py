@@ -1,4 +1,4 @@
-"""The schema of an answer as Anthropic takes it: objects are closed, and bounds that it cannot keep are not given.
+"""JSON schemas of answers in the subset that Anthropic accepts.
 
 As in Anthropic's own SDK, what it would refuse is told to the model in the description instead.
 """

@@ -1,4 +1,4 @@
-"""Anthropic's stream, both ways: named events, blocks one after another, usage at the start and again at the end."""
+"""Event streams of Anthropic Messages, both ways."""
 
 from __future__ import annotations
 

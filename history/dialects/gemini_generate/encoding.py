@@ -1,4 +1,4 @@
-"""A context as a request to Gemini.
+"""Request encoder for Gemini.
 
 The rules that matter: one content with exactly as many functionResponses as there were calls; a signature goes back on
 the part that follows it in our record, above all on the first call of a turn; thoughts themselves are never sent back.

@@ -1,4 +1,4 @@
-"""Google's own schemas as JSON Schema, which everybody else takes.
+"""Conversion of Google's own schemas into JSON Schema.
 
 Google describes the parameters of functions and the form of answers in a dialect of OpenAPI: types in capitals,
 `nullable`, an order of properties, counts as texts, each name in two spellings. Other vendors refuse that. Clients

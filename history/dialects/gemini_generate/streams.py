@@ -1,4 +1,4 @@
-"""Gemini's stream, both ways: chunks that look like whole replies, with the counts so far; no word at the end."""
+"""Event streams of Gemini, both ways; each chunk has the shape of a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, and whoever speaks like it: one message per result, arguments as JSON text."""
+"""OpenAI Chat Completions and compatible servers: one message per result, arguments as JSON text."""
 
 from history.dialects.openai_chat.encoding import encode as encode
 from history.dialects.openai_chat.http_api import HTTP_API as HTTP_API

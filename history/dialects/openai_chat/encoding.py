@@ -1,4 +1,4 @@
-"""A context as a request to OpenAI Chat Completions.
+"""Request encoder for OpenAI Chat Completions.
 
 The rules that matter: one ``tool`` message per call, all directly after the answer that called; no content but null for
 an answer that only calls; results are text, so media in them moves into a user message behind them.

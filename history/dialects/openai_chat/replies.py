@@ -1,4 +1,4 @@
-"""Whole replies of OpenAI Chat Completions and OpenAI's errors, both ways; its counts and its words for an end."""
+"""Replies, errors and usage of OpenAI Chat Completions, both ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of OpenAI Chat Completions, both ways: unnamed chunks, usage in one of its own, ``[DONE]`` at the end."""
+"""Event streams of OpenAI Chat Completions, both ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole replies of OpenAI Responses, both ways: a response is a list of items and a status. Errors are OpenAI's."""
+"""Replies of OpenAI Responses, both ways: a list of items and a status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of OpenAI Responses, both ways: named and numbered events about items, then one last word about all."""
+"""Event streams of OpenAI Responses, both ways."""
 
 from __future__ import annotations
 

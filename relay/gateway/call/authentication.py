@@ -1,4 +1,4 @@
-"""Who calls: a key of ours, wherever a vendor's SDK puts its own. It is read here and goes no further."""
+"""Authentication of callers by API key, in any header that a vendor's SDK uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class KeyMissing(ApiKeyError):
     """The caller sent none at all."""
 
 
-async def identified(headers: Mapping[str, str], query: str) -> ApiKey:
+async def authenticate(headers: Mapping[str, str], query: str) -> ApiKey:
     """The caller's key, good for the relay; else an ApiKeyError that says why not."""
     raw = _key(headers, query)
     if known := keys.recall(raw, scope=SCOPE, when_due=_renew):

@@ -1,4 +1,4 @@
-"""The body of a call: read whole up to a size, unpacked if it came compressed, and looked into once.
+"""Request bodies: reading up to a size limit, decompression, partial parsing.
 
 It goes on as it came, to the byte. Two things may be taken out or replaced, each by cutting bytes and never by writing
 the JSON anew: the field `sessionId`, which is ours, and the model's name where the operator's routes say another one.
@@ -48,7 +48,7 @@ _PAIRED = 8
 _MODEL_WITHIN = re.compile(rb'("model"\s*+:\s*+)"((?:[^"\\]|\\/){1,%d}+)"' % MOST_MODEL_BYTES)
 
 
-class Glance(TypedDict, total=False):
+class PeekedFields(TypedDict, total=False):
     """The fields that carrying a call takes an interest in. A conversation of megabytes is passed over unread."""
 
     model: Any
@@ -63,7 +63,7 @@ class Glance(TypedDict, total=False):
     stream_options: Any
 
 
-_glance = msgspec.json.Decoder(Glance)
+_glance = msgspec.json.Decoder(PeekedFields)
 
 
 class TooLarge(Exception):
@@ -170,27 +170,27 @@ def _inflated(body: bytes, limit: int, *, wbits: int) -> bytes:
 # What it says.
 
 
-def glanced_at(body: bytes) -> Mapping[str, Any]:
-    """Of the object that it is, the fields of a `Glance`; of what only a more lenient parser reads, all."""
+def peek_fields(body: bytes) -> Mapping[str, Any]:
+    """Of the object that it is, the fields of a `PeekedFields`; of what only a more lenient parser reads, all."""
     try:
         return dict(_glance.decode(body))
     except (ValueError, RecursionError):
-        return lenient_glance(body)
+        return peek_fields_leniently(body)
 
 
-def lenient_glance(body: bytes) -> Mapping[str, Any]:
+def peek_fields_leniently(body: bytes) -> Mapping[str, Any]:
     """The same of what only a more lenient parser reads. Nothing else is built, so that little is to be thrown away."""
     asked = {}
     try:
         for field in fields(body):
-            if field.name in Glance.__annotations__ and field.end - field.value <= LARGE:
+            if field.name in PeekedFields.__annotations__ and field.end - field.value <= LARGE:
                 asked[field.name] = read_json(body[field.value : field.end], dict)
     except (Unreadable, ValueError, RecursionError):
         return {}
     return asked
 
 
-def looked_into(body: bytes) -> Mapping[str, Any]:
+def parse_object(body: bytes) -> Mapping[str, Any]:
     """The object that it is; nothing where it is none."""
     try:
         return obj(read_json(body, dict))

@@ -1,12 +1,11 @@
-"""One look into the body of a call: the fields that carrying it takes an interest in, and what it refers to.
+"""Partial parsing of request bodies: routing fields and references to the vendor.
 
-The parser calls back where a name stands that refers to something at the vendor, and builds next to nothing of the
-conversation around it. Where such a name may stand is written down here, because the same words in a citation, in the
-result of a tool or in the schema of one refer to nothing. Of a body that only a more lenient parser reads, whatever
-looks like a reference counts as one.
+The parser reports each reference and builds almost nothing of the conversation around it. Each dialect lists the fields
+in which a reference can be (`HttpApi.request_fields`), because the same keys in a citation, a tool result or a schema
+refer to nothing. In a body that only a lenient parser accepts, everything that looks like a reference counts as one.
 
 Parsers disagree on an object that has the same key twice: most take the last value, some the first, some merge both.
-So a body that refers to something is refused if any of its objects does.
+So a body with references is refused if any of its objects has.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import msgspec
 from history.dialects import DIALECTS
 from history.dialects.json_access import items, string
 from history.dialects.references import NAME_FIELDS, REFERENCE_KEYS, CountedText, Reference
-from relay.gateway.call.bodies import Glance, Unreadable, fields, read_json
+from relay.gateway.call.bodies import PeekedFields, Unreadable, fields, read_json
 from relay.runtime.parsing import LARGE
 
 LONGEST_KEY = 100
@@ -53,7 +52,7 @@ def _noted(kind: type[Any], value: Any) -> Any:
     return kind()
 
 
-_COMMON_FIELDS: dict[str, Any] = dict.fromkeys(Glance.__annotations__, Any)
+_COMMON_FIELDS: dict[str, Any] = dict.fromkeys(PeekedFields.__annotations__, Any)
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(
         TypedDict("RequestFields", {**_COMMON_FIELDS, **dialect.HTTP_API.request_fields}, total=False),  # type: ignore[operator]
@@ -63,7 +62,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 
 
-def glanced_at(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
+def peek_body(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
     """The fields of a `Glance` and a few more, and what the body refers to, each once. Raises Unreadable.
 
     A large body belongs into a thread: `relay.runtime.parsing.parse_apart`.
@@ -96,7 +95,7 @@ def _leniently(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Refer
                 _note(field.name, kept)
             else:
                 found += api.lenient_references(field.name, kept)
-            if field.name in Glance.__annotations__ and len(value) <= LARGE:
+            if field.name in PeekedFields.__annotations__ and len(value) <= LARGE:
                 asked[field.name] = read_json(value, dict)
     except (ValueError, RecursionError) as error:
         # Nothing is passed on unread: the address may name the model, and the vendor's parser be more lenient still.

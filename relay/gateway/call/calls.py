@@ -1,4 +1,4 @@
-"""One call as it came in, and what is found out about it before it is sent on."""
+"""One relayed call: the request, and what is known of it before it is sent."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from history.dialects.types import Said
 from history.models import ApiKey
 from relay.gateway.call import headers as heads
 from relay.gateway.call.addresses import Address
-from relay.gateway.call.bodies import looked_into
-from relay.gateway.call.session_ids import NOT_NAMED, Naming
+from relay.gateway.call.bodies import parse_object
+from relay.gateway.call.session_ids import NOT_NAMED, SessionName
 from relay.gateway.journal.records import Attempt
-from relay.gateway.limits.usage_store import NO_USE, Use
+from relay.usage.amounts import NO_USE, Use
 
 Scope = Mapping[str, Any]
 
@@ -64,7 +64,7 @@ class Call:
     asked: Mapping[str, Any] = field(default_factory=dict)
     refers: Sequence[Reference] = ()
     model: str = ""
-    naming: Naming = NOT_NAMED
+    naming: SessionName = NOT_NAMED
     has_lost_session_field: bool = False
     is_changed: bool = False
     # It goes on from what one of several upstreams has; nobody here knows which.
@@ -86,7 +86,7 @@ class Call:
 
     def all_asked(self) -> Mapping[str, Any]:
         """The whole object, read anew: only where a call is translated or must choose its way."""
-        return looked_into(self.told)
+        return parse_object(self.told)
 
     def sticky(self) -> bytes:
         """What stays the same while a conversation goes on: its session, else how it began."""

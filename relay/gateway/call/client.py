@@ -1,4 +1,4 @@
-"""The caller's side of a call: what it is sent, whether it is still there, and a sign of life while a model thinks.
+"""The connection to the client: writing, disconnects, keepalive comments.
 
 Comments, or empty lines, keep proxies and impatient clients from giving up. They are ours, so they stand only between
 two events of a stream and are no part of what is recorded. One task waits for the caller to go away; nothing else would

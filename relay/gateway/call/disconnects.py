@@ -1,7 +1,7 @@
-"""When the caller goes away: the call is let go at once, or drained for a while so that the record has all of it.
+"""Cancellation of calls: client disconnects, revoked keys, the end of the process.
 
-Draining is bounded in time and in number, because a vendor is paid for what nobody reads. Letting go means cancelling
-the task that carries the call, wherever it waits.
+After a disconnect a call is cancelled at once, or drained for a while so that the record is complete. Draining is
+bounded in time and in number, because the vendor charges for it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import asyncio
 
 from django.conf import settings
 
-_drained: set[Leaving] = set()
+_drained: set[CallCancellation] = set()
 
 
-class Leaving:
-    """Of the task in which it is made."""
+class CallCancellation:
+    """Cancels the task in which it is made."""
 
     __slots__ = ("_let_go", "_loop", "_task", "_timer", "is_ended", "is_stopped")
 

@@ -1,4 +1,4 @@
-"""What the relay itself refuses, said in the envelope of whoever asks: an SDK raises its own error for it."""
+"""Errors of the gateway, written in the dialect of the caller."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Refusal(Exception):
         return self.status or status, as_bytes(body)
 
 
-def of_key(error: ApiKeyError) -> Refusal:
+def key_refusal(error: ApiKeyError) -> Refusal:
     headers = (("retry-after", "2"),) if error.retry_helps else ()
     return Refusal(str(error), KIND_OF_KEYS.get(error.status, "authentication"), headers=headers)
 
 
-def no_such_model(name: str) -> Refusal:
+def model_not_found(name: str) -> Refusal:
     return Refusal(f"The model '{name[:NAMED]}' does not exist here. GET /v1/models lists those that do.", "not_found")
 
 
-def nothing_there(words: str, dialect: str) -> Refusal:
+def not_found(words: str, dialect: str) -> Refusal:
     """A 404 that is not about a model: for some vendors' clients that is another error."""
     return Refusal(words, DIALECTS[dialect].HTTP_API.not_found_kind, status=404)
 
 
-def unreadable(message: str) -> Refusal:
+def unreadable_reply(message: str) -> Refusal:
     """A reply with a good status that is no answer at all: its own code, in a header that every dialect can have."""
     return Refusal(message, "server", status=502, headers=(("x-parley-error", UNREADABLE),))

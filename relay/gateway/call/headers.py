@@ -1,7 +1,7 @@
-"""Headers by block list, both ways: whatever a vendor invents tomorrow passes, what is between two hops does not.
+"""Filtering of request and response headers by block list, so new vendor headers pass.
 
-Towards the vendor nothing goes that says who the caller is to us or to a proxy, and no credential of theirs; back comes
-nothing of the connection itself, and no cookie of the operator's account.
+Not sent to the vendor: credentials of the caller, headers of proxies, hop-by-hop headers. Not returned to the caller:
+hop-by-hop headers and cookies of the operator's account.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ids of calls and of sessions: unique but no secret, and what is stored about the same time lies together."""
+"""Ids of exchanges and sessions: unique, not secret, ordered by time for the indexes."""
 
 from __future__ import annotations
 

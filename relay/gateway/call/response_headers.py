@@ -1,4 +1,4 @@
-"""What the relay says of itself in the headers of a reply."""
+"""Response headers of the gateway: ids of exchange and session, recording mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def our_headers(call: Call) -> list[tuple[bytes, bytes]]:
     return told
 
 
-def of_record(call: Call) -> tuple[tuple[str, str], ...]:
+def record_headers(call: Call) -> tuple[tuple[str, str], ...]:
     """The same of the record alone, for a refusal of what is recorded already."""
     return tuple((name.decode(), value.decode()) for name, value in our_headers(call)[1:])
 

@@ -12,20 +12,20 @@ from collections.abc import Iterable
 from django.utils import timezone
 
 from history.models import ApiKey
-from relay.gateway.call.disconnects import Leaving
+from relay.gateway.call.disconnects import CallCancellation
 
 WHY = "The API key was revoked or has expired while the call was running."
 
 _lock = threading.Lock()
-_running: dict[int, set[Leaving]] = {}
+_running: dict[int, set[CallCancellation]] = {}
 
 
-def watch(key: int, call: Leaving) -> None:
+def watch(key: int, call: CallCancellation) -> None:
     with _lock:
         _running.setdefault(key, set()).add(call)
 
 
-def unwatch(key: int, call: Leaving) -> None:
+def unwatch(key: int, call: CallCancellation) -> None:
     with _lock:
         calls = _running.get(key, set())
         calls.discard(call)

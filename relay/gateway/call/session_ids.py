@@ -1,9 +1,9 @@
-"""Which session a call names, as far as the call itself says it: no database is asked.
+"""Session ids that a call names in headers or body, without asking the database.
 
-A name that a client gives is a name within its key, so the session's id is made from both. Ids that we make say to
-whom they were given: their second half is a MAC over the first and the key. So any process knows at once, with the
-database away and before anything is digested, that an id is its caller's; only the ids of sessions that came about in
-another way have to be looked up. What the call does not say (fingerprints, the sticky hash) is the digester's to find.
+A client's own name for a session is valid within its key, so the id is made from both. The second half of an id that we
+issue is a MAC over the first half and the key. So any process can check that an id belongs to the caller, before the
+call is digested and without the database; only ids of other sessions have to be looked up. Calls without a session id
+are matched by the digester.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HALF = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Naming:
+class SessionName:
     """`to_check`: the session belongs to this key only if the database says so."""
 
     session: UUID | None = None
@@ -55,20 +55,20 @@ class Naming:
     to_check: bool = False
 
 
-NOT_NAMED = Naming()
+NOT_NAMED = SessionName()
 
 
-def named(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> Naming:
+def read_session(headers: Mapping[str, str], body: Mapping[str, Any], *, key: int) -> SessionName:
     if not _may_tell(tuple(headers)) and _FIELDS.isdisjoint(body):
         return NOT_NAMED
     ours, crs = EXPLICIT
     explicit = headers.get(ours) or headers.get(crs) or string(body.get(BODY_FIELD))
     if explicit.lower() == "new" or _is_forced_new(headers):
-        return Naming(session=_issued(secrets.token_bytes(_HALF), key=key), recognised_by=NEW, is_new=True)
+        return SessionName(session=_issued(secrets.token_bytes(_HALF), key=key), recognised_by=NEW, is_new=True)
     if explicit:
         return _explicit(explicit[:LONGEST], key=key)
     if name := next(client_names(headers, body), ""):
-        return Naming(session=session_id(name[:LONGEST], key=key), recognised_by=CLIENT_ID)
+        return SessionName(session=session_id(name[:LONGEST], key=key), recognised_by=CLIENT_ID)
     return NOT_NAMED
 
 
@@ -84,7 +84,7 @@ def _is_forced_new(headers: Mapping[str, str]) -> bool:
 
 
 def client_names(headers: Mapping[str, str], body: Mapping[str, Any]) -> Iterator[str]:
-    """What the client itself calls this conversation."""
+    """Session names that the client sent, the most specific first."""
     if session := headers.get(SESSION_HEADER):
         yield _with_agent(session, headers)
     if not headers.keys().isdisjoint(OF_CLIENTS):
@@ -124,13 +124,13 @@ def is_issued_to(session: UUID, *, key: int) -> bool:
     return hmac.compare_digest(_issued(session.bytes[:_HALF], key=key).bytes, session.bytes)
 
 
-def _explicit(name: str, *, key: int) -> Naming:
+def _explicit(name: str, *, key: int) -> SessionName:
     """Ours, or any name that the caller likes."""
     try:
         session = UUID(name)
     except ValueError:
-        return Naming(session=session_id(name, key=key), recognised_by=HEADER)
-    return Naming(session=session, recognised_by=HEADER, to_check=not is_issued_to(session, key=key))
+        return SessionName(session=session_id(name, key=key), recognised_by=HEADER)
+    return SessionName(session=session, recognised_by=HEADER, to_check=not is_issued_to(session, key=key))
 
 
 def _issued(first: bytes, *, key: int) -> UUID:

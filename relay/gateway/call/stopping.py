@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from relay.gateway.call.disconnects import Leaving
+from relay.gateway.call.disconnects import CallCancellation
 from relay.gateway.call.errors import Refusal
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ RETRY_SECONDS = 5
 # To write the end of a call that was cut.
 CUT_SECONDS = 2.0
 
-_running: dict[Leaving, asyncio.Task[None]] = {}
+_running: dict[CallCancellation, asyncio.Task[None]] = {}
 _is_stopping = False
 
 
@@ -45,13 +45,13 @@ def is_stopping() -> bool:
     return _is_stopping
 
 
-def watch(call: Leaving) -> None:
+def watch(call: CallCancellation) -> None:
     task = asyncio.current_task()
     if task is not None:
         _running[call] = task
 
 
-def unwatch(call: Leaving) -> None:
+def unwatch(call: CallCancellation) -> None:
     _running.pop(call, None)
 
 

@@ -1,4 +1,4 @@
-"""What the relay's journal says of one call: accepted, bytes of the reply, ended. Plain values and their bytes.
+"""Records of the journal: call accepted, reply bytes, call ended.
 
 A record is a payload of bytes behind one letter for its kind. Whatever is long (the body of a request, the bytes of a
 reply) lies in it untouched, behind a head; the head is JSON. Fields that a reader does not know are left out and fields

@@ -26,7 +26,8 @@ from django.conf import settings
 from history.entries import Usage
 from history.models import ApiKey
 from relay.gateway.limits import redis_limits, usage_counters
-from relay.gateway.limits.usage_store import NO_USE, Use, today
+from relay.gateway.limits.usage_store import today
+from relay.usage.amounts import NO_USE, Use
 from relay.usage.prices import cost_of
 
 Unit = Literal["tokens", "cost"]

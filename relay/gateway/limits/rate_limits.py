@@ -18,11 +18,11 @@ from relay.gateway.call.calls import Call
 from relay.gateway.call.errors import Refusal
 from relay.gateway.limits import budgets, redis_limits, usage_counters
 from relay.gateway.limits.budgets import BudgetLimit, Objection, payer_of
-from relay.gateway.limits.reply_usage import BYTES_PER_TOKEN
 from relay.gateway.limits.usage_counters import Account
-from relay.gateway.limits.usage_store import Use
+from relay.gateway.replies.usage import BYTES_PER_TOKEN
 from relay.gateway.routing.routes import Upstream
 from relay.runtime.parsing import parse_apart
+from relay.usage.amounts import Use
 
 # As the dialects name it. In a text the quotes would be escaped; of several the largest counts.
 _MOST_OUTPUT = re.compile(rb'"max(?:_completion_tokens|_output_tokens|_tokens|OutputTokens)"\s*:\s*(\d{1,9})')
@@ -80,11 +80,11 @@ def _counted_here(account: Account) -> redis_limits.Counted:
 def _check_pace(key: ApiKey, counted: redis_limits.Counted) -> None:
     wait = 60 - int(time.time()) % 60
     if key.requests_per_minute is not None and counted.requests >= key.requests_per_minute:
-        raise over(f"{key.requests_per_minute} requests per minute", wait)
+        raise over_limit(f"{key.requests_per_minute} requests per minute", wait)
     if key.tokens_per_minute is not None and counted.tokens >= key.tokens_per_minute:
-        raise over(f"{key.tokens_per_minute} tokens per minute", wait)
+        raise over_limit(f"{key.tokens_per_minute} tokens per minute", wait)
     if key.concurrent_streams is not None and counted.running >= key.concurrent_streams:
-        raise over(f"{key.concurrent_streams} calls at once", 1)
+        raise over_limit(f"{key.concurrent_streams} calls at once", 1)
 
 
 # Budgets.
@@ -137,7 +137,7 @@ def _refusal(objection: Objection) -> Refusal:
 
 def _used_up(budget: BudgetLimit) -> Refusal:
     whose = "The owner of this key is over their" if budget.is_owners else "This key is over its"
-    return over(budget.words, budget.wait(), ("x-should-retry", "false"), whose=whose)
+    return over_limit(budget.words, budget.wait(), ("x-should-retry", "false"), whose=whose)
 
 
 def _busy(budget: BudgetLimit) -> Refusal:
@@ -149,7 +149,7 @@ def _busy(budget: BudgetLimit) -> Refusal:
     return Refusal(words, "rate_limit", headers=(("retry-after", "1"),))
 
 
-def over(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key is over its") -> Refusal:
+def over_limit(limit: str, wait: int, *more: tuple[str, str], whose: str = "This key is over its") -> Refusal:
     words = f"{whose} limit of {limit}. Try again in {_in_words(wait)}."
     return Refusal(words, "rate_limit", headers=(("retry-after", str(wait)), *more))
 

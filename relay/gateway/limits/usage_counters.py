@@ -23,10 +23,11 @@ from django.db import DatabaseError, InterfaceError
 
 from history.models import ApiKey
 from relay.gateway.limits import redis_limits, usage_store
-from relay.gateway.limits.usage_store import NO_USE, Total, Use, this_minute, today
+from relay.gateway.limits.usage_store import Total, this_minute, today
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database
 from relay.usage.allowances import Limits, limits_of
+from relay.usage.amounts import NO_USE, Use
 
 logger = logging.getLogger(__name__)
 

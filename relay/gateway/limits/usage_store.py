@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from django.conf import settings
@@ -25,6 +25,7 @@ from django.utils import timezone
 
 from history.db.transactions import writing
 from relay.models import IssuedId, KeyMinute, KeyStreams, KeyUse, Spending
+from relay.usage.amounts import Use
 
 MOST_TOKENS = 10**12
 # Several times a second wherever a key is in use, hence by hand. What others have added is added to.
@@ -49,23 +50,6 @@ ADD_MINUTE = """
 ALIVE = timedelta(seconds=5)
 # The vendors keep answers for a month.
 ISSUED_FOR = timedelta(days=40)
-
-
-class Use(NamedTuple):
-    """Added up a few times in every call, hence a tuple."""
-
-    requests: int = 0
-    tokens: int = 0
-    cost: Decimal = Decimal(0)
-
-    def __add__(self, other: Use) -> Use:  # type: ignore[override]
-        return Use(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)
-
-    def __bool__(self) -> bool:
-        return bool(self.requests or self.tokens or self.cost)
-
-
-NO_USE = Use()
 
 
 @dataclass(frozen=True, slots=True)

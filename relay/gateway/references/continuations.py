@@ -24,7 +24,7 @@ from history.entries import Media, ModelInput, ModelOutput, ToolResults
 from history.models import Blob
 from history.record.snapshots import snapshot
 from relay.gateway.call.calls import Call, Earlier
-from relay.gateway.call.errors import NAMED, Refusal, nothing_there
+from relay.gateway.call.errors import NAMED, Refusal, not_found
 from relay.gateway.references import ownership
 from relay.gateway.routing.routes import Upstream
 from relay.models import NamedReply
@@ -35,7 +35,7 @@ MOST_REMEMBERED, MOST_BYTES, REMEMBERED_SECONDS = 1_000, 64 * 1024 * 1024, 3_600
 OUR_UUID_VERSION = 7  # `new_exchange_id`
 
 
-def name_of(call: Call) -> str:
+def answer_id_of(call: Call) -> str:
     """What a translated answer to this call is named."""
     return OUR_NAMES + call.exchange.hex
 
@@ -48,7 +48,7 @@ def is_ours(name: str) -> bool:
         return False
 
 
-async def attach(call: Call, upstreams: list[Upstream]) -> None:
+async def attach_earlier(call: Call, upstreams: list[Upstream]) -> None:
     """Find what the call continues, where no upstream can be asked to go on from it."""
     name = ownership.previous_response(call)
     if not name or (not is_ours(name) and all(one.is_native(call.address.dialect) for one in upstreams)):
@@ -56,19 +56,19 @@ async def attach(call: Call, upstreams: list[Upstream]) -> None:
     call.earlier = _memory.get(call.key.pk, name) or await _from_record(call.key.pk, name)
 
 
-def check(call: Call, upstreams: list[Upstream]) -> None:
+def check_continuation(call: Call, upstreams: list[Upstream]) -> None:
     """Refuse what cannot be continued: the model would answer as if nothing had been said."""
-    name = ownership.goes_on(call)
+    name = ownership.continued_id(call)
     if not name or call.earlier is not None:
         return
     if is_ours(name):
         words = f"Previous response with id '{name}' is not kept here any more. Send the whole conversation."
-        raise nothing_there(words, call.address.dialect)
+        raise not_found(words, call.address.dialect)
     if not all(one.is_native(call.address.dialect) for one in upstreams):
         raise Refusal(f"The model '{call.model[:NAMED]}' knows nothing of {name}: send the whole conversation.")
 
 
-def continued(asked: DecodedRequest, earlier: Earlier) -> DecodedRequest:
+def with_earlier(asked: DecodedRequest, earlier: Earlier) -> DecodedRequest:
     """The request with what came before it. As at OpenAI, `instructions` of an earlier request do not hold any more."""
     return replace(
         asked,
@@ -87,8 +87,8 @@ def remember(call: Call, asked: DecodedRequest, output: ModelOutput) -> None:
     size += sum(map(len, asked.blobs.values()))
     system = call.lasting_system
     earlier = Earlier(entries=(*asked.entries, output), system=system, blobs=asked.blobs, size=size)
-    _memory.add(call.key.pk, name_of(call), earlier)
-    ownership.remember(call, [name_of(call)])
+    _memory.add(call.key.pk, answer_id_of(call), earlier)
+    ownership.remember(call, [answer_id_of(call)])
 
 
 # The memory of this process.

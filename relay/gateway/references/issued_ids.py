@@ -1,4 +1,4 @@
-"""What a reply calls the things that the vendor keeps of it: only the key that was given a name may use it.
+"""Ids that a reply gives to stored items: only the key that received one may use it.
 
 What counts is what a reply calls itself and its own items, not whatever stands in it: a caller can have the vendor
 repeat any text. A stream is looked at line by line as it passes, a whole reply when it has ended; of replies that leave
@@ -11,30 +11,30 @@ from history.dialects import DIALECTS
 from history.dialects.references import IssuedIds
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
 from relay.gateway.call.calls import Call
-from relay.gateway.upstream.unpacking import BoundedUnpacking
+from relay.gateway.replies.unpacking import BoundedUnpacking
 from relay.runtime.parsing import LARGE
 
 # Of a whole reply, or of the long lines of a stream: pictures may be in either.
 LONGEST_REPLY = 32 * 1024 * 1024
 # What replies and conversations are called: nothing else goes by such a name.
-OF_REPLIES = ("resp_", "conv_")
+ANSWER_PREFIXES = ("resp_", "conv_")
 
 
-def items_kept(reply: bytes) -> list[str]:
+def stored_item_ids(reply: bytes) -> list[str]:
     """The ids of all items that the vendor stores of a whole reply, or of a whole stream."""
     names: list[str] = []
     for dialect in DIALECTS.values():
         if dialect.HTTP_API.stores_answers and (issued := dialect.HTTP_API.issued_ids({})):
-            scanner = Names(issued)
+            scanner = IssuedIdScanner(issued)
             scanner.add(reply)
             names += scanner.end()
     return names
 
 
-def names_to_note(call: Call, dialect: str) -> Names | None:
+def scanner_for(call: Call, dialect: str) -> IssuedIdScanner | None:
     """None where a call of this kind leaves nothing at the vendor that a later one could name."""
     issued = _issued_ids(call, dialect)
-    return Names(issued) if issued is not None else None
+    return IssuedIdScanner(issued) if issued is not None else None
 
 
 def _issued_ids(call: Call, dialect: str) -> IssuedIds | None:
@@ -47,7 +47,7 @@ def _issued_ids(call: Call, dialect: str) -> IssuedIds | None:
     return call.address.api.issued_ids(call.asked)
 
 
-class Names:
+class IssuedIdScanner:
     """Fed with a reply as it passes by; `found` is complete once it has ended.
 
     Lines of more than 64 KB, and a whole reply, are read by `end`, which may run in a thread.
@@ -131,4 +131,4 @@ class Names:
             told = self._look.decoder.decode(said.removeprefix(b"data:"))
         except ValueError:
             return
-        self.found += [name for name in self._look.read(told) if name and not name.startswith(OF_REPLIES)]
+        self.found += [name for name in self._look.read(told) if name and not name.startswith(ANSWER_PREFIXES)]

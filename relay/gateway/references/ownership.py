@@ -1,4 +1,4 @@
-"""What a call refers to must be its key's own: a session by its id, what the vendor keeps of an answer by its name.
+"""Ownership of references: a key may name only its own sessions and stored answers.
 
 Of anybody else's the caller is told that there is none. Names are noted as they pass by (`issuing`); a process that has
 not seen one asks the database, where every process writes what it saw about once a second: so it asks for a little
@@ -35,10 +35,10 @@ from history.dialects.references import (
 )
 from history.models import Session
 from relay.gateway.call.calls import Call
-from relay.gateway.call.errors import Refusal, nothing_there
-from relay.gateway.call.session_ids import Naming
-from relay.gateway.limits.reply_usage import LONGEST_NAME, names_in
-from relay.gateway.references.issued_ids import OF_REPLIES
+from relay.gateway.call.errors import Refusal, not_found
+from relay.gateway.call.session_ids import SessionName
+from relay.gateway.references.issued_ids import ANSWER_PREFIXES
+from relay.gateway.replies.usage import LONGEST_NAME, read_ids
 from relay.gateway.routing.routes import Upstream
 from relay.models import IssuedId
 from relay.runtime.async_db import in_database
@@ -67,18 +67,16 @@ _seen: OrderedDict[tuple[int, str], None] = OrderedDict()
 _unwritten: list[tuple[int, str]] = []
 
 
-async def check(call: Call) -> None:
+async def check_references(call: Call) -> None:
     if call.naming.to_check:
         await _check_session(call)
     if call.address.api.stores_answers:
         for name in _referred(call.asked):
             if await _not_issued(call.key.pk, [name]):
-                raise nothing_there(
-                    f"Previous response with id '{name[:LONGEST_NAME]}' not found.", call.address.dialect
-                )
+                raise not_found(f"Previous response with id '{name[:LONGEST_NAME]}' not found.", call.address.dialect)
 
 
-def goes_on(call: Call) -> str:
+def continued_id(call: Call) -> str:
     """What the vendor keeps and the call goes on from; nothing, if it tells all of it itself."""
     return next(_referred(call.asked), "") if call.address.api.stores_answers else ""
 
@@ -88,7 +86,7 @@ def previous_response(call: Call) -> str:
     return string(call.asked.get("previous_response_id")) if call.address.api.stores_answers else ""
 
 
-async def reaching(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
+async def upstreams_with_references(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     """Those that have what the call refers to. Whoever is asked in other words than the caller's is not told of it."""
     native = [upstream for upstream in upstreams if upstream.is_native(call.address.dialect)]
     if not native:
@@ -120,7 +118,7 @@ def _unknown(reference: Reference, dialect: str) -> Refusal:
             f"The {kind} '{name}' cannot be used here: whatever lies at the vendor is everybody's, "
             f"and the operator has not listed {OPENED_BY[kind][0]} for this provider. Send its content instead."
         )
-    return nothing_there(words, dialect)
+    return not_found(words, dialect)
 
 
 async def _check_session(call: Call) -> None:
@@ -128,10 +126,10 @@ async def _check_session(call: Call) -> None:
         is_own = await in_database(_own_session(call).exists)
     except (DatabaseError, InterfaceError):
         # The call goes on all the same, into whichever session the digester recognises.
-        call.naming = Naming()
+        call.naming = SessionName()
         return
     if not is_own:
-        raise nothing_there(f"There is no session {call.naming.session}.", call.address.dialect)
+        raise not_found(f"There is no session {call.naming.session}.", call.address.dialect)
     call.naming = replace(call.naming, to_check=False)
 
 
@@ -179,7 +177,7 @@ def note_issued(call: Call, head: bytes) -> None:
     """What a reply calls itself stands at its beginning."""
     is_response = call.address.api.stores_answers
     if is_response or b'"resp_' in head or b'"conv_' in head:
-        remember(call, [name for name in names_in(head) if is_response or name.startswith(OF_REPLIES)])
+        remember(call, [name for name in read_ids(head) if is_response or name.startswith(ANSWER_PREFIXES)])
 
 
 def remember(call: Call, names: Iterable[str]) -> None:

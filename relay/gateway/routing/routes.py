@@ -1,4 +1,4 @@
-"""Which upstreams a model's name leads to, in the order in which they are tried.
+"""Routes from model names to upstreams, in the order of attempts.
 
 The rules of PARLEY_PROVIDERS come first: a name or the beginning of one, and one or several places to go, by weight.
 A session stays where it is, because that is where its prompt is cached: the place is picked by a weighted hash of

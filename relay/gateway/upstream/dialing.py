@@ -1,4 +1,4 @@
-"""Asking an upstream, and the next one if it fails before it has said anything.
+"""Calling an upstream, with fallback to the next one before the first byte.
 
 What the last one says is the caller's to read, an error too: its body and its headers pass untouched, because clients
 decide by them whether to try again. So nothing is tried twice here at the same place.

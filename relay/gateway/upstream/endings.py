@@ -14,8 +14,8 @@ from relay.errors import Cut
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
+from relay.gateway.replies.unpacking import BoundedUnpacking
 from relay.gateway.upstream.dialing import Reply
-from relay.gateway.upstream.unpacking import BoundedUnpacking
 
 # How long to wait for the upstream to close after its final event, so that its connection can be used again.
 CLOSING_SECONDS = 0.25

@@ -1,4 +1,4 @@
-"""Carrying a call whose two ends speak the same language: bytes go on as they come, in both directions.
+"""Forwarding of calls whose client and upstream speak the same dialect, byte for byte.
 
 A hash of what was received equals a hash of what was sent. Nothing is gathered: each piece of a reply is passed on as
 soon as it is there, and the journal is given the same bytes beside.
@@ -18,7 +18,7 @@ from relay.gateway.call import headers as heads
 from relay.gateway.call.bodies import Unreadable, with_model, with_model_of_path
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import COMMENT, EMPTY_LINE, Client
-from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable
+from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable_reply
 from relay.gateway.call.response_headers import our_headers
 from relay.gateway.recording import Recording
 from relay.gateway.routing.routes import Upstream
@@ -54,7 +54,7 @@ async def pass_back(call: Call, reply: Reply, client: Client, recording: Recordi
             if reply.first:
                 recording.reply(reply.first)
             await recording.end(UNREADABLE, **_told(reply), error=problem)
-            raise unreadable(problem)
+            raise unreadable_reply(problem)
         headers, keepalive = heads.returned(reply.response.raw_headers), 0.0
         if reply.is_stream:
             headers, keepalive = _of_stream(headers, reply)

@@ -1,4 +1,4 @@
-"""What cannot be carried into another language, by name: for the header of a reply, and for the record."""
+"""Names of what a translation loses, for the response header and the record."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SUPPLIED = "option_supplied"
 NOT_IN_A_NAME = re.compile(r"[^\x21-\x2b\x2d-\x7e]")
 
 
-def of_request(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
+def losses_of_request(asked: DecodedRequest, notes: CallNotes) -> Iterator[str]:
     """The names of what the request says and the upstream was not told, and of what it was told instead."""
     for loss in (*asked.losses, *notes.losses):
         yield _named(loss.code, str(loss.values.get(SAYS_WHICH.get(loss.code, ""), "")))
@@ -87,7 +87,7 @@ def _named(code: LossCode, which: str = "") -> str:
     return f"{code.value}:{NOT_IN_A_NAME.sub('_', which)}" if which else code.value
 
 
-def of_reply(piece: MediaPiece | OtherPiece) -> str:
+def loss_of_reply(piece: MediaPiece | OtherPiece) -> str:
     """What the upstream says and the caller's language has no place for."""
     return _named(LossCode.PART_NOT_CARRIED, _kind(piece))
 

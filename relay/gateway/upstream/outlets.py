@@ -1,4 +1,4 @@
-"""The two ways in which a translated reply leaves: as a stream, event by event, or in one piece at the end."""
+"""Output of translated replies: as a stream of events, or whole at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _says_something(event: Event) -> bool:
     return not isinstance(event, Skipped)
 
 
-class Streamed:
+class StreamedReply:
     """The reply as a stream of events, or as one array in pieces for callers that expect that."""
 
     def __init__(self, translation: Translation) -> None:
@@ -75,7 +75,7 @@ class Streamed:
         return b"\n".join(pieces)
 
 
-class Whole:
+class WholeReply:
     """The reply in one piece, once the upstream is done; a failure becomes the status."""
 
     def __init__(self, translation: Translation) -> None:

@@ -1,4 +1,4 @@
-"""Waiting for an upstream, but not for ever: one that says nothing for too long is given up.
+"""Timeouts of silent upstreams.
 
 aiohttp would set a timer for each piece of a reply and cancel it when the next one comes. Nearly always that is soon,
 so one timer looks after all calls of an event loop a few times a second, and cancels those that wait in vain.

@@ -1,4 +1,4 @@
-"""Carrying a call whose two ends speak different languages: through typed events, piece by piece.
+"""Translation of calls between dialects, event by event.
 
 The request is read into entries and written anew for the upstream; its stream becomes events, and these the stream or
 the whole reply that the caller's SDK expects. The upstream is always asked for a stream: so a caller that wants none
@@ -27,21 +27,21 @@ from relay.gateway.call.bodies import UnknownEncoding, Unreadable
 from relay.gateway.call.calls import Call
 from relay.gateway.call.client import Client
 from relay.gateway.call.error_addresses import hide_addresses
-from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable
+from relay.gateway.call.errors import UNREADABLE, Refusal, unreadable_reply
 from relay.gateway.call.response_headers import json_headers, our_headers
 from relay.gateway.recording import Recording
 from relay.gateway.references import continuations
+from relay.gateway.replies.unpacking import Unpacking
 from relay.gateway.routing.routes import Upstream
 from relay.gateway.upstream import not_carried
 from relay.gateway.upstream.dialing import Reply, dial
 from relay.gateway.upstream.endings import ReplyEnd
 from relay.gateway.upstream.forwarding import pass_back, request
-from relay.gateway.upstream.outlets import Streamed, Whole
-from relay.gateway.upstream.unpacking import Unpacking
+from relay.gateway.upstream.outlets import StreamedReply, WholeReply
 from relay.providers import event_stream
 from relay.providers.base import CallNotes
 from relay.providers.endpoints import Endpoint
-from relay.providers.event_stream import blotted
+from relay.providers.event_stream import mask_secrets
 from relay.providers.http import HttpProvider
 from relay.providers.raw_http import RawRequest
 from relay.runtime.parsing import StreamParser, parse_apart
@@ -74,7 +74,7 @@ async def translate(call: Call, upstreams: Sequence[Upstream], client: Client, r
     if passes(reply.upstream):
         await pass_back(call, reply, client, recording)
         return
-    lost = await parse_apart(len(call.told), lambda: dict.fromkeys(not_carried.of_request(decoded(), notes)))
+    lost = await parse_apart(len(call.told), lambda: dict.fromkeys(not_carried.losses_of_request(decoded(), notes)))
     asked = decoded()
     translation = Translation(call=call, reply=reply, client=client, recording=recording, asked=asked, lost=lost)
     try:
@@ -107,7 +107,7 @@ def _decoded(call: Call) -> DecodedRequest:
     call.lasting_system = asked.system.removeprefix(string(body.get("instructions"))).strip()
     if call.earlier is not None:
         call.lasting_system = joined((call.earlier.system, call.lasting_system))
-        asked = continuations.continued(asked, call.earlier)
+        asked = continuations.with_earlier(asked, call.earlier)
     return replace(asked, model=call.model, options=replace(asked.options, stream=True))
 
 
@@ -150,7 +150,7 @@ class Translation:
         passed = tuple((name, headers[name]) for name in PASSED_ERROR_HEADERS if name in headers)
         if failed.retry_after is not None and "retry-after" not in headers:
             passed = (*passed, ("retry-after", str(ceil(failed.retry_after))))
-        failed = blotted(failed, self.reply.endpoint)
+        failed = mask_secrets(failed, self.reply.endpoint)
         provider = self.reply.upstream.provider
         if isinstance(provider, HttpProvider):
             failed = provider.explain(failed)
@@ -170,7 +170,7 @@ class Translation:
         return body
 
     async def carry(self) -> None:
-        outlet = (Streamed if self.call.wants_stream else Whole)(self)
+        outlet = (StreamedReply if self.call.wants_stream else WholeReply)(self)
         failed: Failed | None = None
         upstream = self.reply.upstream
         answer = Assembler(provider=upstream.provider.name, model=self.call.model)
@@ -217,10 +217,10 @@ class Translation:
             self._over_at = self.call.loop.time()
         self._has_answered = self._has_answered or not isinstance(event, Started | Skipped)
         if isinstance(event, MediaPiece | OtherPiece):
-            self.lost[not_carried.of_reply(event)] = None
+            self.lost[not_carried.loss_of_reply(event)] = None
         if not isinstance(event, Failed):
             return event
-        failed = blotted(event, self.reply.endpoint)
+        failed = mask_secrets(event, self.reply.endpoint)
         return replace(failed, message=hide_addresses(failed.message, self.reply.endpoint))
 
     async def _chunks(self) -> AsyncIterator[bytes]:
@@ -243,7 +243,7 @@ class Translation:
 
     async def _unreadable(self, problem: str) -> Refusal:
         await self.recording.end(UNREADABLE, **self.told(), error=problem)
-        refusal = unreadable(problem)
+        refusal = unreadable_reply(problem)
         refusal.headers += ((NOT_CARRIED, self.not_carried),) if self.lost else ()
         return refusal
 

@@ -34,7 +34,7 @@ LOCAL_SERVERS = (OLLAMA, LM_STUDIO)
 MOST_MODELS = 50
 
 
-async def models_nearby(endpoint: Endpoint) -> tuple[Model, ...]:
+async def list_local_models(endpoint: Endpoint) -> tuple[Model, ...]:
     """What the server there can chat with; none where there is no such server."""
     try:
         found = await (_of_ollama(endpoint) if endpoint.name == OLLAMA.name else _of_lm_studio(endpoint))

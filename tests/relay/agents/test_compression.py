@@ -26,7 +26,7 @@ from relay.runtime.async_db import in_database
 from relay.runtime.locale import ViewerLocale
 from tests.factories import answered, chat_of, result, results, said
 from tests.factories import call as made
-from tests.relay.agents.compressing import (  # fmt: skip
+from tests.relay.agents.compressing import (
     LONG,
     SMALL,
     SUMMARY,

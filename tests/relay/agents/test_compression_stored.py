@@ -22,7 +22,7 @@ from relay.conversation import NotPossible
 from relay.providers.base import Model
 from relay.runtime.async_db import in_database
 from tests.clients import Api
-from tests.relay.agents.compressing import (  # fmt: skip
+from tests.relay.agents.compressing import (
     SMALL,
     SUMMARY,
     asked,

@@ -19,13 +19,13 @@ from relay import conversation
 from relay.agents import spending
 from relay.errors import OverAllowance, error_of
 from relay.gateway.limits import budgets, redis_limits, usage_counters
-from relay.gateway.limits.usage_store import Use
 from relay.live import run_task
 from relay.models import Allowance, Run
 from relay.providers.scripted import Answer
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database
 from relay.usage import allowances
+from relay.usage.amounts import Use
 from tests.relay.agents.compressing import SMALL
 from tests.relay.conftest import Talk
 from tests.relay.conversation.test_turns import call

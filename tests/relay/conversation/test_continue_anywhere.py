@@ -20,7 +20,7 @@ from project.accounts.models import User
 from relay import conversation
 from relay.providers import registry
 from relay.providers.base import Model
-from relay.providers.image_fallback import fitted
+from relay.providers.image_fallback import without_unsupported_images
 from relay.providers.registry import Router
 from relay.runtime.async_db import in_database
 from tests.factories import answered, chat_of
@@ -163,8 +163,8 @@ def test_a_model_that_sees_nothing_is_told_the_names_of_pictures() -> None:
     picture = Media(media_type="image/png", sha256="a" * 64, name="plan.png")
     entry = ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text="Look."), picture))
     context = Context(entries=(entry,))
-    assert fitted(context, Model(name="sees")) is context
-    [blind] = fitted(context, Model(name="blind", takes_images=False)).entries
+    assert without_unsupported_images(context, Model(name="sees")) is context
+    [blind] = without_unsupported_images(context, Model(name="blind", takes_images=False)).entries
     assert "[A picture that this model cannot see: plan.png]" in blind.content
     assert not any(isinstance(part, Media) for part in blind.parts)
 

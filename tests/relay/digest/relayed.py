@@ -24,7 +24,7 @@ from history.dialects import DIALECTS
 from history.entries import ModelOutput, Part, Text, ToolRequest, Usage
 from history.models import ApiKey, Exchange, Message, Session
 from relay.digest.digester import Digester
-from relay.gateway.call.session_ids import named
+from relay.gateway.call.session_ids import read_session
 from relay.gateway.journal.records import Accepted, Attempt, Ended
 from relay.gateway.journal.writer import Journal
 from tests.rows import by_hand
@@ -81,7 +81,7 @@ class Relay:
         key, exchange, sent = key or self.key, uuid4(), dict(headers or {})
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         fields = {} if isinstance(body, bytes) else body
-        naming = named({name.lower(): value for name, value in sent.items()}, fields, key=key.pk)
+        naming = read_session({name.lower(): value for name, value in sent.items()}, fields, key=key.pk)
         stream = bool(fields.get("stream")) or "stream" in path
         self._dialects[exchange] = (upstream or dialect, stream)
         self.journal.accept(

@@ -13,7 +13,7 @@ import zstandard
 
 from history.dialects import DIALECTS
 from relay.gateway.call import bodies, body_peek
-from relay.gateway.upstream.unpacking import Unpacking, in_slices
+from relay.gateway.replies.unpacking import Unpacking, in_slices
 from tests.measures import assert_linear
 
 pytestmark = pytest.mark.any_database
@@ -62,7 +62,7 @@ def test_cutting_a_field_and_renaming_a_model_are_linear(shape: str) -> None:
 @pytest.mark.parametrize("shape", HOSTILE_JSON)
 @pytest.mark.parametrize("dialect", ["openai-chat", "openai-responses"])
 def test_looking_for_references_is_linear(dialect: str, shape: str) -> None:
-    assert_linear(lambda body: body_peek.glanced_at(body, dialect), HOSTILE_JSON[shape], size=90_000)
+    assert_linear(lambda body: body_peek.peek_body(body, dialect), HOSTILE_JSON[shape], size=90_000)
     assert_linear(bodies.why_without_model, HOSTILE_JSON[shape], size=90_000)
 
 
@@ -178,7 +178,7 @@ TWICE: list[tuple[str, bytes]] = [
 @pytest.mark.parametrize(("dialect", "body"), TWICE)
 def test_a_reference_beside_a_key_that_comes_twice_is_refused(dialect: str, body: bytes) -> None:
     with pytest.raises(bodies.Unreadable, match="twice"):
-        body_peek.glanced_at(body, dialect)
+        body_peek.peek_body(body, dialect)
 
 
 @pytest.mark.parametrize(
@@ -198,9 +198,9 @@ def test_a_reference_is_found_however_it_is_written(dialect: str, body: bytes) -
         b'{"zz":NaN,' + body[1:],
         b'{"pad":"' + b"x" * 100_000 + b'",' + body[1:],
     ):
-        assert [reference.name for reference in body_peek.glanced_at(written, dialect)[1]] == ["theirs"], written[:200]
+        assert [reference.name for reference in body_peek.peek_body(written, dialect)[1]] == ["theirs"], written[:200]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_keys_that_come_twice_pass_where_nothing_is_referred_to(dialect: str) -> None:
-    assert body_peek.glanced_at(b'{"model":"a","model":"b","messages":[]}', dialect)[0]["model"] == "b"
+    assert body_peek.peek_body(b'{"model":"a","model":"b","messages":[]}', dialect)[0]["model"] == "b"

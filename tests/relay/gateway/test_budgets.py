@@ -20,9 +20,9 @@ from relay.digest.digester import Digester
 from relay.errors import OverAllowance
 from relay.gateway.limits import budgets, rate_limits, redis_limits, usage_counters, usage_store
 from relay.gateway.limits.budgets import BudgetLimit, Pool
-from relay.gateway.limits.usage_store import Use
 from relay.models import Allowance, KeyUse, Spending
 from relay.usage import allowances
+from relay.usage.amounts import Use
 from relay.usage.prices import Price
 from tests.relay.gateway.test_limits import CHAT, TOKENS, key_with, until_counted
 from tests.relay.gateway.test_limits_shared import done

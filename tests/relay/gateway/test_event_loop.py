@@ -43,18 +43,18 @@ class Threads:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> Threads:
-    noted, parsed, decode = Threads(), json_access.parsed, issued_ids.Names._read
+    noted, parsed, decode = Threads(), json_access.parsed, issued_ids.IssuedIdScanner._read
 
     def note_event(text: str) -> object:
         noted.note(len(text))
         return parsed(text)
 
-    def note_line(names: issued_ids.Names, line: bytes) -> None:
+    def note_line(names: issued_ids.IssuedIdScanner, line: bytes) -> None:
         noted.note(len(line))
         decode(names, line)
 
     monkeypatch.setattr(streaming, "parsed", note_event)
-    monkeypatch.setattr(issued_ids.Names, "_read", note_line)
+    monkeypatch.setattr(issued_ids.IssuedIdScanner, "_read", note_line)
     return noted
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from history.dialects import DIALECTS
 from relay.gateway.call import bodies, body_peek
-from relay.gateway.limits.reply_usage import name_in, usage_in
-from relay.gateway.upstream.reply_edges import EDGE_BYTES, Edges
+from relay.gateway.replies.edges import EDGE_BYTES, Edges
+from relay.gateway.replies.usage import find_usage, read_answer_id
 
 pytestmark = pytest.mark.any_database
 
@@ -15,24 +15,24 @@ LONG = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "
 
 
 def test_a_glance_shows_what_carrying_needs_and_leaves_the_conversation_unread() -> None:
-    assert bodies.glanced_at(json.dumps(LONG).encode()) == {"model": "m", "stream": True}
+    assert bodies.peek_fields(json.dumps(LONG).encode()) == {"model": "m", "stream": True}
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_so_does_the_glance_that_looks_for_references(dialect: str) -> None:
-    asked, refers = body_peek.glanced_at(json.dumps({**LONG, "input": [], "contents": []}).encode(), dialect)
+    asked, refers = body_peek.peek_body(json.dumps({**LONG, "input": [], "contents": []}).encode(), dialect)
     assert {"messages", "input", "contents"}.isdisjoint(asked)
     assert (asked["model"], refers) == ("m", [])
 
 
 @pytest.mark.parametrize("odd", [b'"temperature":NaN', b'"user":"\\ud800"', b'"model":"x"'])
 def test_what_only_a_lenient_parser_reads_is_read_all_the_same(odd: bytes) -> None:
-    assert bodies.glanced_at(b"{" + odd + b',"model":"m"}')["model"] == "m"
+    assert bodies.peek_fields(b"{" + odd + b',"model":"m"}')["model"] == "m"
 
 
 @pytest.mark.parametrize("broken", [b"", b"[1]", b'"text"', b'{"model":"m"', b"\xff\xfe", b"[" * 5000])
 def test_what_is_no_object_shows_nothing(broken: bytes) -> None:
-    assert bodies.glanced_at(broken) == {}
+    assert bodies.peek_fields(broken) == {}
 
 
 @pytest.mark.parametrize("size", [10, 1000, 100_000])
@@ -48,13 +48,13 @@ def test_the_last_count_of_a_reply_is_the_one_that_holds() -> None:
     said = (
         b'{"usage": {"prompt_tokens": 1}} "usage": null, "usage" : {"prompt_tokens": 7, "completion_tokens": 2}, \xe4'
     )
-    usage = usage_in("openai-chat", said, said)
+    usage = find_usage("openai-chat", said, said)
     assert usage is not None
     assert (usage.input_tokens, usage.output_tokens) == (7, 2)
 
 
 def test_a_reply_without_a_count_has_none() -> None:
-    assert usage_in("openai-chat", b'{"usage": [1]}', b'{"usage": {"prompt_') is None
+    assert find_usage("openai-chat", b'{"usage": [1]}', b'{"usage": {"prompt_') is None
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_a_reply_without_a_count_has_none() -> None:
     ],
 )
 def test_the_name_of_a_reply_stands_at_its_beginning(head: bytes, name: str) -> None:
-    assert name_in(head) == name
+    assert read_answer_id(head) == name

@@ -151,7 +151,7 @@ def test_a_budget_that_is_used_up_says_when_it_goes_on_and_that_trying_again_is_
     ],
 )
 def test_how_long_a_limit_holds_is_said_as_people_say_it_and_never_too_short(seconds: int, words: str) -> None:
-    refusal = rate_limits.over("5 tokens per day", seconds)
+    refusal = rate_limits.over_limit("5 tokens per day", seconds)
     assert refusal.message == f"This key is over its limit of 5 tokens per day. Try again in {words}."
     assert ("retry-after", str(seconds)) in refusal.headers
 

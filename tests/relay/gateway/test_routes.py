@@ -10,7 +10,8 @@ import pytest
 from history.dialects import DIALECTS
 from history.models import Exchange
 from relay.digest.digester import Digester
-from relay.gateway.routing import routes, vendor_affinity
+from relay.gateway.references import vendor_affinity
+from relay.gateway.routing import routes
 from relay.gateway.routing.routes import upstreams_for
 from relay.providers import registry
 from relay.providers.base import Model

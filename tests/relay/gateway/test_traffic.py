@@ -120,7 +120,7 @@ def test_a_page_says_what_the_requests_of_its_client_show(
     headers = {one.lower(): value for one, value in request["headers"].items()}
     assert address in told
     assert request["path"].startswith(address)
-    found = session_ids.named(headers, request["body"], key=1)
+    found = session_ids.read_session(headers, request["body"], key=1)
     if header:
         assert header in told.partition("## What is grouped")[2]
         assert header.lower() in headers

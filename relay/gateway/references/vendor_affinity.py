@@ -1,4 +1,4 @@
-"""Where an answer lies that a vendor keeps: of several upstreams only the one that gave it can go on from it.
+"""Affinity of stored answers: only the upstream that gave one can continue it.
 
 A process remembers who gave what it has seen pass by. What another process has seen, or one before a restart, is looked
 for: each upstream is asked in turn, since one that does not have it says so at once and for nothing.
@@ -10,8 +10,8 @@ import threading
 from collections import OrderedDict
 
 from relay.gateway.call.calls import Call
-from relay.gateway.limits.reply_usage import names_in
 from relay.gateway.references import ownership
+from relay.gateway.replies.usage import read_ids
 from relay.gateway.routing.routes import Upstream
 
 MOST_REMEMBERED = 20_000
@@ -20,9 +20,9 @@ _lock = threading.Lock()
 _given_by: OrderedDict[tuple[int, str], str] = OrderedDict()
 
 
-def those_that_have(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
+def upstreams_with_answer(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     """Of these, those that can go on with the call: all, unless it goes on from something that lies at one of them."""
-    name = ownership.goes_on(call) if len(upstreams) > 1 else ""
+    name = ownership.continued_id(call) if len(upstreams) > 1 else ""
     if not name:
         return upstreams
     with _lock:
@@ -32,12 +32,12 @@ def those_that_have(call: Call, upstreams: list[Upstream]) -> list[Upstream]:
     return found or upstreams
 
 
-def note(call: Call, upstream: Upstream, head: bytes) -> None:
+def note_giver(call: Call, upstream: Upstream, head: bytes) -> None:
     """What a reply calls itself stands at its beginning."""
     if not call.address.api.stores_answers:
         return
     with _lock:
-        for name in names_in(head):
+        for name in read_ids(head):
             _given_by[call.key.pk, name] = upstream.provider.name
         while len(_given_by) > MOST_REMEMBERED:
             _given_by.popitem(last=False)

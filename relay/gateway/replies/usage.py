@@ -1,4 +1,4 @@
-"""How many tokens a call used, read from the edges of its reply without parsing the rest.
+"""Token usage of a reply, read from its first and last bytes.
 
 Vendors count at the beginning of a stream, at its end, or both. A reply that did not end as it should is read as it is
 when it is digested, so that the same number counts for a limit and stands on the exchange: the vendor's word so far
@@ -20,7 +20,7 @@ from history.answers.assembly import Assembler, merged_usage
 from history.context.tokens import estimate_text
 from history.dialects import DIALECTS
 from history.entries import Usage
-from relay.gateway.upstream.reply_edges import ReplyCopy
+from relay.gateway.replies.edges import ReplyCopy
 
 # Of a request or of a stream of events, whose envelope is longer than what it says.
 BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
@@ -28,26 +28,26 @@ BYTES_PER_TOKEN, BYTES_PER_STREAMED_TOKEN = 4, 40
 MOST_READ = 512 * 1024
 _DECODER = json.JSONDecoder()
 # Where a reply says its name and that of its conversation: as a whole, or in the first event of a stream.
-NAMED_AT = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
+ID_PLACES = frozenset({"id", "conversation.id", "response.id", "response.conversation.id"})
 LONGEST_NAME = 200
 
 
-def name_in(head: bytes) -> str:
+def read_answer_id(head: bytes) -> str:
     """What a vendor that keeps its answers calls this one: a client may go on from it by that name."""
-    return next((name for name in names_in(head) if name.startswith("resp_")), "") if b'"resp_' in head else ""
+    return next((name for name in read_ids(head) if name.startswith("resp_")), "") if b'"resp_' in head else ""
 
 
-def names_in(head: bytes) -> Iterator[str]:
+def read_ids(head: bytes) -> Iterator[str]:
     """What a reply calls itself, not whatever stands in it; read as far as it goes, for a long one is not all here."""
     if head.lstrip()[:1] != b"{":
         head = head.partition(b"data:")[2].partition(b"\n")[0]
     with contextlib.suppress(ijson.JSONError):
         for place, event, value in ijson.parse(head):
-            if event == "string" and place in NAMED_AT and value:
+            if event == "string" and place in ID_PLACES and value:
                 yield str(value)[:LONGEST_NAME]
 
 
-def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
+def find_usage(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     """What the vendor counted; some give the input at the beginning and the output at the end."""
     api = DIALECTS[dialect].HTTP_API
     mark = api.usage_field
@@ -59,42 +59,42 @@ def usage_in(dialect: str, head: bytes, tail: bytes) -> Usage | None:
     return merged_usage(usage, api.read_usage(last)) if last else usage
 
 
-def usage_of(
+def count_usage(
     dialect: str, edges: ReplyCopy, *, encoding: str = "", request_size: int, reply_size: int, is_done: bool
 ) -> Usage | None:
     """What the reply used: by the vendor's last word, which stands at the end of it, else by reading what came."""
     plain = edges.plain(encoding)
     if not plain.size:  # compressed in a way that is not read here
-        return estimated(request_size, reply_size=reply_size, is_stream=True)
-    found = told(usage_in(dialect, plain.head, plain.tail))
+        return estimate_usage(request_size, reply_size=reply_size, is_stream=True)
+    found = without_zero_usage(find_usage(dialect, plain.head, plain.tail))
     if found and is_done and _has_ended(dialect, plain):
         return found
     text = plain.text
     if text is None or len(text) > MOST_READ:
         return _like_its_beginning(dialect, plain, found, request_size=request_size)
-    by_size = estimated(request_size, reply_size=len(text), is_stream=is_streamed(text))
-    return counted(folded_from(dialect, text), request_size=request_size, by_size=by_size)
+    by_size = estimate_usage(request_size, reply_size=len(text), is_stream=is_streamed(text))
+    return usage_of_answer(decode_text(dialect, text), request_size=request_size, by_size=by_size)
 
 
-def counted(folded: Assembler, *, request_size: int, by_size: Usage | None) -> Usage | None:
+def usage_of_answer(folded: Assembler, *, request_size: int, by_size: Usage | None) -> Usage | None:
     """What a reply used, by what was read of it. Nothing where it was an error from the first word."""
-    usage = told(folded.usage)
+    usage = without_zero_usage(folded.usage)
     if folded.ended:
         return usage or by_size
-    written = written_in(folded)
+    written = estimate_output(folded)
     if usage:
-        return so_far(usage, written=written)
+        return partial_usage(usage, written=written)
     if written:
         return Usage(input_tokens=request_size // BYTES_PER_TOKEN, output_tokens=written, source="estimated")
     return None if folded.failed else by_size
 
 
-def folded_from(dialect: str, text: bytes) -> Assembler:
+def decode_text(dialect: str, text: bytes) -> Assembler:
     decoder = DIALECTS[dialect].stream_decoder("")
     return Assembler().feed_all([*decoder.feed(text), *decoder.close()])
 
 
-def told(usage: Usage | None) -> Usage | None:
+def without_zero_usage(usage: Usage | None) -> Usage | None:
     """Some say that it was nothing, which is nothing said."""
     return usage if usage and (usage.input_tokens or usage.output_tokens) else None
 
@@ -112,12 +112,12 @@ def _like_its_beginning(dialect: str, reply: ReplyCopy, found: Usage | None, *, 
     text = reply.text
     beginning = reply.head if text is None else text[:MOST_READ]
     lines = beginning[: beginning.rfind(b"\n") + 1]
-    by_size = estimated(request_size, reply_size=reply.size, is_stream=is_streamed(beginning))
-    written = written_in(folded_from(dialect, lines)) * reply.size // max(1, len(lines)) or by_size.output_tokens
-    return so_far(found, written=written) if found else replace(by_size, output_tokens=written)
+    by_size = estimate_usage(request_size, reply_size=reply.size, is_stream=is_streamed(beginning))
+    written = estimate_output(decode_text(dialect, lines)) * reply.size // max(1, len(lines)) or by_size.output_tokens
+    return partial_usage(found, written=written) if found else replace(by_size, output_tokens=written)
 
 
-def usage_told(dialect: str, edges: ReplyCopy, *, encoding: str = "") -> Usage | None:
+def count_other_usage(dialect: str, edges: ReplyCopy, *, encoding: str = "") -> Usage | None:
     """Of a call that is only passed on (embeddings, pictures, sounds): as it says, since its size would say nothing."""
     api, plain = DIALECTS[dialect].HTTP_API, edges.plain(encoding)
     found = _last(plain.tail, api.usage_field) or _last(plain.head, api.usage_field)
@@ -129,12 +129,12 @@ def is_streamed(head: bytes) -> bool:
     return not head.lstrip().startswith(b"{")
 
 
-def so_far(usage: Usage, *, written: int) -> Usage:
+def partial_usage(usage: Usage, *, written: int) -> Usage:
     """The vendor's word before its last, which for the output is a placeholder."""
     return replace(usage, output_tokens=max(usage.output_tokens, written), source="partial")
 
 
-def written_in(folded: Assembler) -> int:
+def estimate_output(folded: Assembler) -> int:
     """Our estimate of what came: words, thoughts and calls."""
     outputs = [one.output() for one in (folded, *folded.beside.values())]
     return sum(
@@ -144,7 +144,7 @@ def written_in(folded: Assembler) -> int:
     )
 
 
-def estimated(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:
+def estimate_usage(request_size: int, *, reply_size: int, is_stream: bool) -> Usage:
     per_token = BYTES_PER_STREAMED_TOKEN if is_stream else BYTES_PER_TOKEN
     return Usage(
         input_tokens=request_size // BYTES_PER_TOKEN, output_tokens=reply_size // per_token, source="estimated"

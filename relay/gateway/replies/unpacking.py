@@ -1,4 +1,4 @@
-"""Taking the compression off a reply, piece by piece as it comes.
+"""Decompression of replies, piece by piece as they arrive.
 
 Upstreams are asked for plain bytes, but some, or a proxy before them, compress all the same. What only passes through
 may stay as it is; what is to be translated, counted or recorded must be read.
@@ -82,7 +82,7 @@ class BoundedUnpacking:
             yield piece
 
 
-def as_far_as_it_goes(body: bytes, encoding: str, *, limit: int) -> bytes | None:
+def unpack_prefix(body: bytes, encoding: str, *, limit: int) -> bytes | None:
     """What came of a reply in plain bytes, also if it broke off; None where it cannot be read or is longer."""
     pieces: list[bytes] = []
     size = 0

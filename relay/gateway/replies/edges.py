@@ -1,11 +1,11 @@
-"""The two ends of a reply, where vendors say its name and how many tokens it used; or, for a moment, all of it."""
+"""First and last bytes of a reply, which hold its id and its token counts."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
-from relay.gateway.upstream.unpacking import Unpacking, as_far_as_it_goes
+from relay.gateway.replies.unpacking import Unpacking, unpack_prefix
 
 EDGE_BYTES = 16 * 1024
 # Of a reply as it came, and of the same unpacked.
@@ -83,7 +83,7 @@ class ReplyCopy(Edges):
         if not encoding:
             return self
         packed = self.text
-        text = None if packed is None else as_far_as_it_goes(packed, encoding, limit=MOST_PLAIN)
+        text = None if packed is None else unpack_prefix(packed, encoding, limit=MOST_PLAIN)
         unpacked = ReplyCopy()
         if text:
             unpacked.add(text)
