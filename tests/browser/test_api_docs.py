@@ -31,6 +31,7 @@ def check_in_every_look(page: Page, name: str, request: pytest.FixtureRequest) -
     rules = {rule: {"enabled": False} for rule in SWAGGER_MARKUP}
     for width, scheme in LOOKS:
         wear(page, (width, scheme))
+        page.evaluate("Promise.allSettled(document.getAnimations().map((one) => one.finished))")
         if request.config.getoption("--pictures"):
             picture(page, f"{name}-{width}-{scheme}")
         report = Axe().run(page, options={"resultTypes": ["violations"], "rules": rules})
