@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from history.api.errors import Changed
 
-FORM = "1"  # of the answers; another one makes all tags new
+FORM = "2"  # of the answers; another one makes all tags new
 
 
 def tag_of(*facts: Any) -> str:

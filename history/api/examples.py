@@ -34,14 +34,12 @@ CURL = {
 
 PYTHON = {
     "list_sessions": """
-asked = {"source": "relay", "from": "2026-11-01"}
-while True:
-    page = api.get(f"{PARLEY}/api/history/sessions", params=asked).json()
-    for session in page["sessions"]:
+address = f"{PARLEY}/api/history/sessions?source=relay&from=2026-11-01"
+while address:
+    page = api.get(address).json()
+    for session in page["results"]:
         print(session["id"], session["title"])
-    if page["cursor"] is None:
-        break
-    asked["cursor"] = page["cursor"]
+    address = page["next"]
 """,
     "read_session": """
 session = api.get(f"{PARLEY}/api/history/sessions/{SESSION}").json()
@@ -59,12 +57,12 @@ api.patch(
 api.delete(f"{PARLEY}/api/history/sessions/{SESSION}")
 """,
     "read_messages": """
-asked = {"limit": 50}
-while asked:
-    page = api.get(f"{PARLEY}/api/history/sessions/{SESSION}/messages", params=asked).json()
-    for message in reversed(page["messages"]):
+address = f"{PARLEY}/api/history/sessions/{SESSION}/messages?limit=50"
+while address:
+    page = api.get(address).json()
+    for message in reversed(page["results"]):
         print(message["seq"], message["role"], message["content"])
-    asked = page["before"] and {"limit": 50, "before": page["before"]}
+    address = page["previous"]
 """,
     "read_message": """
 message = api.get(f"{PARLEY}/api/history/sessions/{SESSION}/messages/2").json()
@@ -80,7 +78,7 @@ api.delete(f"{PARLEY}/api/history/sessions/{SESSION}/summaries/{SUMMARY}")
     "list_tool_calls": """
 asked = {"tool": "sys_monitor", "status": "failed"}
 page = api.get(f"{PARLEY}/api/history/tool-calls", params=asked).json()
-for call in page["tool_calls"]:
+for call in page["results"]:
     print(call["created_at"], call["arguments"], call["error"])
 """,
     "read_exchange": """
@@ -89,7 +87,7 @@ print(exchange["end_reason"], exchange["duration"], exchange["cost"])
 """,
     "search": """
 found = api.get(f"{PARLEY}/api/history/search", params={"q": '"punched cards" -loom', "count": True}).json()
-for hit in found["hits"]:
+for hit in found["results"]:
     print(hit["title"], "".join(piece["text"] for piece in hit["snippet"]["pieces"]))
 """,
     "export": """

@@ -13,6 +13,7 @@ from history.api.answers import MessagesAnswer, WholeMessageAnswer
 from history.api.errors import NoSuchThing
 from history.api.etags import is_known, tag_of, tagged, unchanged
 from history.api.fields import LARGEST
+from history.api.pagination import message_link
 from history.api.query import MessagesAsked, OneAsked
 from history.api.schema import documented
 from history.api.views import ApiView
@@ -48,7 +49,7 @@ class MessageListView(ApiView):
             raise NoSuchThing
         is_range = asked["before"] is not None and asked["after"] is not None
         page = _between(session, where) if is_range else messages_of(session, **where)
-        return Response(_told(session, page, everything=asked["all"]), headers={"ETag": tag})
+        return Response(_told(request, session, page, everything=asked["all"]), headers={"ETag": tag})
 
 
 def _between(session: Session, where: dict[str, Any]) -> Page:
@@ -59,16 +60,16 @@ def _between(session: Session, where: dict[str, Any]) -> Page:
     return replace(page, messages=messages, has_newer=page.has_newer and not is_cut)
 
 
-def _told(session: Session, page: Page, *, everything: bool) -> dict[str, Any]:
+def _told(request: Request, session: Session, page: Page, *, everything: bool) -> dict[str, Any]:
     shown = [message for message in page.messages if everything or message.kind in TOLD]
     told = {
         "session_id": session.pk,
         "message_count": session.message_count,
         "version": session.version,
         "head": session.head,
-        "messages": shown,
-        "before": page.messages[0].seq if page.messages and page.has_older else None,
-        "after": page.messages[-1].seq if page.messages and page.has_newer else None,
+        "next": message_link(request, after=page.messages[-1].seq if page.messages and page.has_newer else None),
+        "previous": message_link(request, before=page.messages[0].seq if page.messages and page.has_older else None),
+        "results": shown,
     }
     return dict(MessagesAnswer(told, context={"calls": _calls_of(shown)}).data)
 

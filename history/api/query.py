@@ -91,7 +91,7 @@ def list_filters(asked: Mapping[str, Any]) -> ListFilters:
 
 class SessionsAsked(FilteredAsked):
     q = SearchField(help_text="Sessions in which this was said; as in search.")
-    cursor = CursorField(required=False, help_text="`cursor` of the page before.")
+    cursor = CursorField(required=False, help_text="Position of the page, as in `next` of the page before.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -132,7 +132,7 @@ class ToolCallsAsked(ReasonAsked):
     session = serializers.UUIDField(required=False)
     from_ = Moment(required=False, help_text="Asked at this time or later.")
     to_ = End(required=False, help_text="Asked before this time; a day alone counts as a whole.")
-    cursor = CallCursor(required=False, help_text="`cursor` of the page before.")
+    cursor = CallCursor(required=False, help_text="Position of the page, as in `next` of the page before.")
     limit = serializers.IntegerField(min_value=1, max_value=MOST, default=PAGE)
 
 
@@ -158,7 +158,7 @@ class SearchAsked(QueryParameters):
     to_ = End(required=False, help_text="Said before this time; a day alone counts as a whole.")
     facets = serializers.BooleanField(default=False, help_text="Also how the hits are spread.")
     count = serializers.BooleanField(default=False, help_text="Also how many there are.")
-    cursor = Number(help_text="`cursor` of the page before.")
+    cursor = Number(help_text="Position of the page, as in `next` of the page before.")
     limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
 
 

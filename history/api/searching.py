@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from history.access import reasons
 from history.api.answers import SearchAnswer
+from history.api.pagination import page_link
 from history.api.query import SearchAsked
 from history.api.schema import documented
 from history.api.views import ApiView, viewer_of
@@ -34,8 +35,9 @@ class Search(ApiView):
         viewer, words, filters = viewer_of(request), asked["q"] or "", _filters(asked)
         results = search(viewer, words, filters=filters, before=asked["cursor"], limit=asked["limit"])
         told = {
-            "hits": results.hits,
-            "cursor": results.next_before,
+            "next": page_link(request, cursor=results.next_before),
+            "previous": None,
+            "results": results.hits,
             "count": results.count if asked["count"] else None,
             "facets": _named(facets(viewer, words, filters=filters)) if asked["facets"] else None,
         }

@@ -16,6 +16,7 @@ from history.api.answers import SessionAnswer, SessionsAnswer
 from history.api.errors import NoSuchThing
 from history.api.etags import answer_with_tag, refuse_if_changed, tagged
 from history.api.fields import place_of
+from history.api.pagination import page_link
 from history.api.query import OneAsked, QueryParameters, SessionChange, SessionsAsked, list_filters
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
@@ -38,7 +39,8 @@ class Sessions(ApiView):
         asked = SessionsAsked.of(request)
         sessions, is_cut = _asked_for(request, asked)
         page = list_sessions(sessions, filters=list_filters(asked), before=asked["cursor"], limit=asked["limit"])
-        told = {"sessions": page.sessions, "cursor": place_of(page.next_before), "is_cut": is_cut}
+        next_page = page_link(request, cursor=place_of(page.next_before))
+        told = {"next": next_page, "previous": None, "results": page.sessions, "is_cut": is_cut}
         return tagged(request, SessionsAnswer(told).data)
 
 

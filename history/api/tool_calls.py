@@ -14,6 +14,7 @@ from history.access.permissions import Purpose
 from history.api.access import open_session, session_for
 from history.api.answers import ToolCallsAnswer
 from history.api.etags import tagged
+from history.api.pagination import page_link
 from history.api.query import ToolCallsAsked
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
@@ -29,13 +30,14 @@ class ToolCalls(ApiView):
         asked=ToolCallsAsked,
         has_tag=True,
         description="Of all sessions that you may see, or of one; texts are cut at 2,000 characters. A page may be "
-        "empty and still have a cursor: then the filters left nothing so far.",
+        "empty and still have a next page: then the filters left nothing so far.",
     )
     def get(self, request: Request) -> Response:
         asked = ToolCallsAsked.of(request)
         filters = CallFilters(tool=asked["tool"], status=asked["status"], since=asked["from"], until=asked["to"])
         page = list_calls(_sessions(request, asked), filters=filters, after=asked["cursor"], limit=asked["limit"])
-        told = {"tool_calls": page.calls, "cursor": page.next_after and str(page.next_after)}
+        next_page = page_link(request, cursor=page.next_after and str(page.next_after))
+        told = {"next": next_page, "previous": None, "results": page.calls}
         readable = reasons.opened(viewer_of(request), {call.session_id for call in page.calls})
         return tagged(request, ToolCallsAnswer(told, context={"opened": readable}).data)
 

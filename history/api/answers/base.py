@@ -11,6 +11,13 @@ class Answer(Plain):
     """Only ever made from what is there: nobody sends one."""
 
 
+class PageAnswer(Answer):
+    """DRF's envelope of a list; subclasses add `results`."""
+
+    next = serializers.URLField(allow_null=True, help_text="URL of the next page; null on the last page.")
+    previous = serializers.URLField(allow_null=True, help_text="URL of the previous page, where a list has one.")
+
+
 class Wrong(Answer):
     """What is wrong."""
 

@@ -8,7 +8,7 @@ from django.utils import timezone
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from history.api.answers.base import Answer
+from history.api.answers.base import Answer, PageAnswer
 from history.api.fields import Time
 from history.models import Exchange, ToolCall
 from history.record.tool_calls import SHOWN_CHARS
@@ -53,11 +53,10 @@ class ToolCallAnswer(Answer):
         return call.session_id not in self.context["opened"]
 
 
-class ToolCallsAnswer(Answer):
+class ToolCallsAnswer(PageAnswer):
     """A page of tool calls."""
 
-    tool_calls = ToolCallAnswer(many=True, help_text="Session with the newest activity first, in it newest first.")
-    cursor = serializers.CharField(allow_null=True, help_text="Leads to the next page; null: this is the last.")
+    results = ToolCallAnswer(many=True, help_text="Session with the newest activity first, in it newest first.")
 
 
 class ExchangeAnswer(Answer):

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from history.api.answers.base import Answer
+from history.api.answers.base import Answer, PageAnswer
 from history.api.fields import Time
 from history.models import Message
 
@@ -73,10 +73,9 @@ class FacetAnswer(CountAnswer):
     value = serializers.CharField()
 
 
-class SearchAnswer(Answer):
+class SearchAnswer(PageAnswer):
     """A page of hits."""
 
-    hits = HitAnswer(many=True, help_text="Newest first.")
-    cursor = serializers.IntegerField(allow_null=True, help_text="Leads to the next page; null: this is the last.")
+    results = HitAnswer(many=True, help_text="Newest first.")
     count = CountAnswer(allow_null=True)
     facets = serializers.DictField(child=FacetAnswer(many=True), allow_null=True)

@@ -7,7 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from history.api.answers.base import Answer
+from history.api.answers.base import Answer, PageAnswer
 from history.api.fields import Time
 from history.models import Message, Session, ToolCall
 from history.transcripts.tool_call_json import call_json
@@ -68,11 +68,10 @@ class SessionAnswer(Answer):
         return session.get_absolute_url()
 
 
-class SessionsAnswer(Answer):
+class SessionsAnswer(PageAnswer):
     """A page of sessions."""
 
-    sessions = SessionAnswer(many=True, help_text="Newest activity first.")
-    cursor = serializers.CharField(allow_null=True, help_text="Leads to the next page; null: this is the last.")
+    results = SessionAnswer(many=True, help_text="Newest activity first.")
     is_cut = serializers.BooleanField(help_text="`q` was said in so many sessions that only the newest are listed.")
 
 
@@ -122,16 +121,17 @@ class MessageAnswer(Answer):
         return [call_json(call) for call in self.context["calls"].get(message.pk, ())]
 
 
-class MessagesAnswer(Answer):
-    """A page of a session, oldest first. A call and its results are always on the same page."""
+class MessagesAnswer(PageAnswer):
+    """A page of a session, oldest first: `previous` has older entries, `next` newer ones.
+
+    A call and its results are always on the same page.
+    """
 
     session_id = serializers.UUIDField()
     message_count = serializers.IntegerField(help_text="Of the whole session, not of this page.")
     version = serializers.IntegerField()
     head = serializers.IntegerField()
-    messages = MessageAnswer(many=True)
-    before = serializers.IntegerField(allow_null=True, help_text="`before=` this leads to older ones; null: none.")
-    after = serializers.IntegerField(allow_null=True, help_text="`after=` this leads to newer ones; null: none.")
+    results = MessageAnswer(many=True)
 
 
 class WholeMessageAnswer(MessageAnswer):

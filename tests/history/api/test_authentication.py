@@ -68,10 +68,10 @@ def test_a_stranger_is_told_that_there_is_nothing(session: Session, exchange: st
     for method, path in everything_of(session, exchange):
         assert api.refused(path, method=method, body={} if method == "PATCH" else None) == (404, "not_found")
         assert api.refused(path, method=method, X_Parley_Reason="I am curious") == (404, "not_found")
-    assert api.get("/sessions")["sessions"] == []
-    assert api.get("/sessions?q=loom")["sessions"] == []
-    assert api.get("/tool-calls")["tool_calls"] == []
-    assert api.get("/search?q=loom")["hits"] == []
+    assert api.get("/sessions")["results"] == []
+    assert api.get("/sessions?q=loom")["results"] == []
+    assert api.get("/tool-calls")["results"] == []
+    assert api.get("/search?q=loom")["results"] == []
     assert api.refused(f"/tool-calls?session={session.pk}") == (404, "not_found")
     session.refresh_from_db()
     assert session.hidden_at is None
@@ -80,10 +80,10 @@ def test_a_stranger_is_told_that_there_is_nothing(session: Session, exchange: st
 def test_a_key_sees_what_was_recorded_under_it(ada: User, session: Session) -> None:
     secret = secret_of(ada, "read")
     mine = recorder.start_session(owner=ada, api_key=keys.authenticate(secret), source="relay")
-    assert [told["id"] for told in Api(key=secret).get("/sessions")["sessions"]] == [str(mine.pk)]
+    assert [told["id"] for told in Api(key=secret).get("/sessions")["results"]] == [str(mine.pk)]
     assert Api(key=secret).refused(f"/sessions/{session.pk}") == (404, "not_found")
     wide = Api(key=secret_of(ada, "read", owner_wide=True))
-    assert {told["id"] for told in wide.get("/sessions")["sessions"]} == {str(mine.pk), str(session.pk)}
+    assert {told["id"] for told in wide.get("/sessions")["results"]} == {str(mine.pk), str(session.pk)}
 
 
 # Keys.
@@ -92,7 +92,7 @@ def test_a_key_sees_what_was_recorded_under_it(ada: User, session: Session) -> N
 def test_a_key_is_taken_from_either_header(ada: User, session: Session) -> None:
     secret = secret_of(ada, "read", owner_wide=True)
     for headers in ({"Authorization": f"bearer {secret}"}, {"x_api_key": secret}):
-        assert len(Api().call("GET", "/sessions", **headers).json()["sessions"]) == 1
+        assert len(Api().call("GET", "/sessions", **headers).json()["results"]) == 1
 
 
 def test_a_key_that_is_not_valid_is_refused_even_from_who_is_signed_in(ada: User) -> None:
@@ -136,18 +136,18 @@ def test_a_key_needs_no_csrf_token(ada: User, session: Session) -> None:
 
 
 def test_staff_without_rights_are_strangers(staff: User, session: Session, exchange: str) -> None:
-    assert Api(staff).get("/sessions")["sessions"] == []
+    assert Api(staff).get("/sessions")["results"] == []
     for method, path in everything_of(session, exchange):
         assert Api(staff).refused(path, method=method, body={} if method == "PATCH" else None) == (404, "not_found")
 
 
 def test_staff_with_metadata_only_see_no_text(staff: User, session: Session, exchange: str) -> None:
     api = Api(permit(staff, "view_session"))
-    assert [told["id"] for told in api.get("/sessions?owner=ada")["sessions"]] == [str(session.pk)]
+    assert [told["id"] for told in api.get("/sessions?owner=ada")["results"]] == [str(session.pk)]
     assert api.get(f"/sessions/{session.pk}")["message_count"] == 2
-    assert api.get("/sessions?q=loom")["sessions"] == []
-    assert api.get("/search?q=loom")["hits"] == []
-    (row,) = api.get("/tool-calls")["tool_calls"]
+    assert api.get("/sessions?q=loom")["results"] == []
+    assert api.get("/search?q=loom")["results"] == []
+    (row,) = api.get("/tool-calls")["results"]
     assert (row["tool_name"], row["reason_needed"]) == ("sys_monitor", True)
     assert (row["arguments"], row["result"], row["error"]) == (None, None, None)
     assert api.get(f"/exchanges/{exchange}")["error"] is None
@@ -163,19 +163,19 @@ def test_staff_with_metadata_only_see_no_text(staff: User, session: Session, exc
 def test_staff_with_the_right_to_read_say_why(staff: User, ada: User, session: Session, exchange: str) -> None:
     api = Api(permit(staff, "view_session", "read_session"))
     path = f"/sessions/{session.pk}/messages"
-    (hit,) = [hit for hit in api.get("/search?q=loom")["hits"] if hit["seq"] == 1]
+    (hit,) = [hit for hit in api.get("/search?q=loom")["results"] if hit["seq"] == 1]
     assert (hit["snippet"], hit["reason_needed"]) == (None, True)
     for reason in ({}, {"X_Parley_Reason": "hm"}):
         assert api.refused(path, **reason) == (403, "reason_needed")
     assert not AuditEvent.objects.filter(action="session.read").exists()
-    assert api.get(path, X_Parley_Reason="a complaint")["messages"][0]["content"] == "the secret loom"
+    assert api.get(path, X_Parley_Reason="a complaint")["results"][0]["content"] == "the secret loom"
     event = AuditEvent.objects.get(action="session.read")
     assert (event.actor, event.session, event.reason) == (staff.pk, session.pk, "a complaint")
-    assert api.get(path)["messages"]
-    assert api.get("/search?q=loom")["hits"][0]["snippet"]["pieces"]
-    assert api.get("/tool-calls")["tool_calls"][0]["result"] == "a secret"
+    assert api.get(path)["results"]
+    assert api.get("/search?q=loom")["results"][0]["snippet"]["pieces"]
+    assert api.get("/tool-calls")["results"][0]["result"] == "a secret"
     assert api.get(f"/exchanges/{exchange}")["error"] == "a secret error"
-    assert Api(ada).get(path)["messages"]
+    assert Api(ada).get(path)["results"]
     assert AuditEvent.objects.filter(action="session.read").count() == 1
 
 
@@ -205,9 +205,9 @@ def test_a_link_that_somebody_else_made_says_nothing_in_ones_name(staff: User, s
 
 def test_a_reason_lasts_no_longer_than_the_right_it_was_given_for(staff: User, session: Session, exchange: str) -> None:
     api = Api(permit(staff, "view_session", "read_session"))
-    assert api.get(f"/sessions/{session.pk}/messages", X_Parley_Reason="a complaint")["messages"]
+    assert api.get(f"/sessions/{session.pk}/messages", X_Parley_Reason="a complaint")["results"]
     staff.user_permissions.remove(Permission.objects.get(codename="read_session"))
-    (row,) = api.get("/tool-calls")["tool_calls"]
+    (row,) = api.get("/tool-calls")["results"]
     assert (row["arguments"], row["result"], row["reason_needed"]) == (None, None, True)
     assert api.get(f"/exchanges/{exchange}")["error"] is None
 
@@ -221,9 +221,9 @@ def test_staff_delete_by_right_and_never_rename(staff: User, session: Session) -
 
 def test_a_key_of_the_scope_admin_lists_everything_and_says_why_it_reads(staff: User, session: Session) -> None:
     api = Api(key=secret_of(staff, "read", "admin"))
-    assert len(api.get("/sessions")["sessions"]) == 1
+    assert len(api.get("/sessions")["results"]) == 1
     assert api.refused(f"/sessions/{session.pk}/messages") == (403, "reason_needed")
-    assert api.get(f"/sessions/{session.pk}/messages?reason=backup+check")["messages"]
+    assert api.get(f"/sessions/{session.pk}/messages?reason=backup+check")["results"]
 
 
 # Throttling.

@@ -124,10 +124,10 @@ def test_a_place_among_messages_that_makes_no_sense_is_400(ada: User, asked: str
     ],
 )  # fmt: skip
 def test_the_ends_of_the_calendar_are_no_error(ada: User, asked: str) -> None:
-    assert Api(ada).get(f"/sessions?{asked}")["sessions"] == []
+    assert Api(ada).get(f"/sessions?{asked}")["results"] == []
     if "cursor" not in asked:
-        assert Api(ada).get(f"/search?{asked}")["hits"] == []
-        assert Api(ada).get(f"/tool-calls?{asked}")["tool_calls"] == []
+        assert Api(ada).get(f"/search?{asked}")["results"] == []
+        assert Api(ada).get(f"/tool-calls?{asked}")["results"] == []
 
 
 def test_any_header_gets_json(ada: User) -> None:

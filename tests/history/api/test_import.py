@@ -45,7 +45,7 @@ def test_a_file_becomes_sessions_of_whoever_sends_it(ada: User, content: bytes) 
     assert (told["state"], told["counts"]["imported"], told["files"][0]["name"]) == ("done", 1, "talk.jsonl")
     (item,) = [item for item in told["items"] if item["outcome"] == "imported"]
     assert item["session"] == str(Session.objects.get(owner=ada).pk)
-    assert api.get("/sessions")["sessions"][0]["source"] == "import"
+    assert api.get("/sessions")["results"][0]["source"] == "import"
 
 
 def test_what_lies_here_and_is_not_imported_has_a_limit(ada: User, settings: Any) -> None:
@@ -129,8 +129,8 @@ def test_a_key_imports_under_itself_unless_it_sees_everything_of_its_owner(ada: 
         (item,) = [item for item in narrow.get(f"/import/{job['id']}")["items"] if item["outcome"] != "noted"]
         outcomes.append(item["outcome"])
     assert outcomes == ["imported", "already there", "imported"], "of what is not its own it does not know"
-    assert len(narrow.get("/sessions")["sessions"]) == 2, "a copy of its own"
-    assert len(wide.get("/sessions")["sessions"]) == 4
+    assert len(narrow.get("/sessions")["results"]) == 2, "a copy of its own"
+    assert len(wide.get("/sessions")["results"]) == 4
     assert narrow.refused(f"/import/{owners['id']}") == (404, "not_found")
     assert wide.get(f"/import/{job['id']}")["state"] == "done"
     assert AuditEvent.objects.filter(action="sessions.imported", key__isnull=False).count() == 3

@@ -24,9 +24,9 @@ def test_lists_serve_metadata_of_sessions_and_request_ids_of_messages(ada: Any) 
     session = recorder.start_session(owner=ada, metadata={"client_id": "laptop"})
     recorder.append_many(session, [said("hello"), answered("hi", request_id="req_1")], after=0)
     api = Api(ada)
-    assert api.get("/sessions")["sessions"][0]["metadata"] == {"client_id": "laptop"}
+    assert api.get("/sessions")["results"][0]["metadata"] == {"client_id": "laptop"}
     assert api.get(f"/sessions/{session.pk}")["metadata"] == {"client_id": "laptop"}
-    messages = api.get(f"/sessions/{session.pk}/messages")["messages"]
+    messages = api.get(f"/sessions/{session.pk}/messages")["results"]
     assert [message["request_id"] for message in messages] == ["", "req_1"]
 
 
@@ -40,12 +40,14 @@ def test_metadata_of_others_is_hidden_with_the_title(ada: Any, staff: Any) -> No
 def test_before_and_after_together_are_what_lies_between(ada: Any) -> None:
     session = chat_of(ada, *"abcdefgh")
 
-    def read(query: str) -> tuple[list[int], Any]:
-        page = Api(ada).get(f"/sessions/{session.pk}/messages?{query}")
-        return [message["seq"] for message in page["messages"]], page["after"]
+    def read(address: str) -> tuple[list[int], Any]:
+        page = Api(ada).get(address if "://" in address else f"/sessions/{session.pk}/messages?{address}")
+        return [message["seq"] for message in page["results"]], page["next"]
 
     assert read("after=2&before=6") == ([3, 4, 5], None)
-    assert read("after=2&before=6&limit=2") == ([3, 4], 4)
+    first, next_page = read("after=2&before=6&limit=2")
+    assert first == [3, 4]
+    assert read(next_page) == ([5], None)
     assert read("after=1&before=1") == ([], None)
 
 

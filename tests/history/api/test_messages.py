@@ -22,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 def numbers(page: Any) -> list[int]:
-    return [message["seq"] for message in page["messages"]]
+    return [message["seq"] for message in page["results"]]
 
 
 def talk_with_tool(owner: User) -> Session:
@@ -46,8 +46,8 @@ def test_a_conversation_has_the_form_that_programs_know(ada: User) -> None:
     session = talk_with_tool(ada)
     page = Api(ada).get(f"/sessions/{session.pk}/messages")
     assert (page["session_id"], page["message_count"], page["version"]) == (str(session.pk), 3, 5)
-    assert [message["role"] for message in page["messages"]] == ["system", "user", "assistant", "assistant"]
-    asking = page["messages"][2]
+    assert [message["role"] for message in page["results"]] == ["system", "user", "assistant", "assistant"]
+    asking = page["results"][2]
     assert (asking["content"], asking["seq"], asking["parent"], asking["kind"]) == ("I'll look.", 3, 2, "model_output")
     assert (asking["status"], asking["input_tokens"], asking["output_tokens"]) == ("complete", 70, 7)
     assert asking["metadata"] == {}
@@ -60,7 +60,7 @@ def test_a_conversation_has_the_form_that_programs_know(ada: User) -> None:
 def test_every_entry_of_the_path_can_be_asked_for(ada: User) -> None:
     session = talk_with_tool(ada)
     page = Api(ada).get(f"/sessions/{session.pk}/messages?all=true")
-    assert [message["kind"] for message in page["messages"]] == [
+    assert [message["kind"] for message in page["results"]] == [
         "system_instruction_set", "model_input", "model_output", "tool_results", "model_output",
     ]  # fmt: skip
 
@@ -70,14 +70,18 @@ def test_the_newest_twenty_come_first_and_pages_lead_both_ways(ada: User) -> Non
     api, path = Api(ada), f"/sessions/{session.pk}/messages"
     newest = api.get(path)
     assert numbers(newest) == list(range(41, 61))
-    assert (newest["before"], newest["after"]) == (41, None)
+    assert newest["previous"] == f"http://testserver/api/history{path}?before=41"
+    assert newest["next"] is None
+    assert numbers(api.get(newest["previous"])) == list(range(21, 41))
     older = api.get(f"{path}?before=41&limit=5")
     assert numbers(older) == list(range(36, 41))
-    assert (older["before"], older["after"]) == (36, 40)
+    assert numbers(api.get(older["previous"])) == list(range(31, 36))
+    assert numbers(api.get(older["next"])) == list(range(41, 46))
     newer = api.get(f"{path}?after=40&limit=5")
     assert numbers(newer) == list(range(41, 46))
     first = api.get(f"{path}?after=0&limit=3")
-    assert (numbers(first), first["before"], first["after"]) == ([1, 2, 3], None, 3)
+    assert (numbers(first), first["previous"]) == ([1, 2, 3], None)
+    assert numbers(api.get(first["next"])) == [4, 5, 6]
     assert numbers(api.get(f"{path}?after=60")) == []
 
 
@@ -91,8 +95,8 @@ def test_another_branch_is_a_parameter_and_moves_nothing(ada: User) -> None:
     session = chat_of(ada, "one", "two")
     recorder.edit(session, seq=1, entry=said("another one"))
     api, path = Api(ada), f"/sessions/{session.pk}/messages"
-    assert [message["content"] for message in api.get(path)["messages"]] == ["another one"]
-    assert [message["content"] for message in api.get(f"{path}?leaf=2")["messages"]] == ["one", "two"]
+    assert [message["content"] for message in api.get(path)["results"]] == ["another one"]
+    assert [message["content"] for message in api.get(f"{path}?leaf=2")["results"]] == ["one", "two"]
     assert api.refused(f"{path}?leaf=99") == (404, "not_found")
     session.refresh_from_db()
     assert api.get(path)["head"] == session.head
@@ -105,7 +109,7 @@ def test_a_page_costs_the_same_few_queries_however_long_it_is(ada: User, django_
         recorder.append_many(session, entries, after=session.head)
     api = Api(ada)
     with django_assert_max_num_queries(9):
-        assert len(api.get(f"/sessions/{session.pk}/messages?limit=60")["messages"]) == 40
+        assert len(api.get(f"/sessions/{session.pk}/messages?limit=60")["results"]) == 40
 
 
 def test_asking_again_reads_no_message(ada: User, django_assert_max_num_queries: Any) -> None:
@@ -121,7 +125,7 @@ def test_a_very_long_text_says_so_and_can_be_read_whole(ada: User) -> None:
     text = "loom " * LONG_TEXT
     session = chat_of(ada, text)
     api = Api(ada)
-    (told,) = api.get(f"/sessions/{session.pk}/messages")["messages"]
+    (told,) = api.get(f"/sessions/{session.pk}/messages")["results"]
     assert (told["is_cut"], len(told["content"])) == (True, LONG_TEXT)
     whole = api.get(f"/sessions/{session.pk}/messages/1")
     assert whole["entry"]["parts"] == [{"type": "text", "text": text}]
@@ -141,8 +145,8 @@ def test_whatever_a_model_wrote_as_arguments_can_be_sent(ada: User, arguments: s
     asked = answered("", call("c1", arguments=arguments))
     recorder.append_many(session, [said("a\0b \ud800"), asked, results(result("c1", "\ud800\0"))], after=0)
     api = Api(ada)
-    assert api.get(f"/sessions/{session.pk}/messages")["messages"][1]["tool_calls"][0]["tool_name"] == "sys_monitor"
-    assert api.get("/tool-calls")["tool_calls"][0]["is_cut"] == (len(arguments) > 2_000)
+    assert api.get(f"/sessions/{session.pk}/messages")["results"][1]["tool_calls"][0]["tool_name"] == "sys_monitor"
+    assert api.get("/tool-calls")["results"][0]["is_cut"] == (len(arguments) > 2_000)
     assert api.get(f"/sessions/{session.pk}/messages/2")["entry"]["parts"]
 
 
@@ -151,5 +155,5 @@ def test_a_text_that_was_dropped_says_when(ada: User, settings: Any) -> None:
     settings.CHAT_HISTORY_BODY_DAYS = 1
     retention.purge(dry_run=False, now=timezone.now() + timedelta(days=2))
     page = Api(ada).get(f"/sessions/{session.pk}/messages")
-    assert all(message["dropped_at"] for message in page["messages"])
+    assert all(message["dropped_at"] for message in page["results"])
     assert "secret" not in str(page)

@@ -31,7 +31,7 @@ def talk_with_tools(owner: User, *names: str, at: datetime = DAY, failed: bool =
 
 
 def tools(page: Any) -> list[str]:
-    return [row["tool_name"] for row in page["tool_calls"]]
+    return [row["tool_name"] for row in page["results"]]
 
 
 def test_calls_across_sessions_are_rows(ada: User, bob: User) -> None:
@@ -40,7 +40,7 @@ def test_calls_across_sessions_are_rows(ada: User, bob: User) -> None:
     later = talk_with_tools(ada, "sys_monitor", at=DAY + timedelta(days=1), failed=True)
     page = Api(ada).get("/tool-calls")
     assert tools(page) == ["sys_monitor", "current_time", "search_history"]
-    first, *_, last = page["tool_calls"]
+    first, *_, last = page["results"]
     assert (first["session_id"], first["seq"], first["index"], first["status"]) == (str(later.pk), 2, 0, "failed")
     assert (first["error"], first["answered_by"], first["reason_needed"]) == ("no such host", 3, False)
     assert (last["session_id"], last["index"], last["arguments"]) == (str(session.pk), 0, {"metric": "cpu"})
@@ -72,11 +72,12 @@ def test_pages_of_rows_lead_on_through_sessions_large_and_small(ada: User, monke
     whole = tools(Api(ada).get("/tool-calls?limit=200"))
     assert len(whole) == 21
     seen: list[Any] = []
-    cursor: Any = ""
-    while cursor is not None:
-        page = Api(ada).get(f"/tool-calls?limit=4{cursor and f'&cursor={cursor}'}")
+    address: Any = "/tool-calls?limit=4"
+    while address:
+        page = Api(ada).get(address)
+        assert page["previous"] is None
         seen += tools(page)
-        cursor = page["cursor"]
+        address = page["next"]
     assert seen == whole
 
 
@@ -89,7 +90,7 @@ def test_a_filter_that_leaves_little_says_where_to_read_on(ada: User, monkeypatc
         talk_with_tools(ada, "common", at=DAY + timedelta(hours=hour))
     page = Api(ada).get("/tool-calls?tool=rare")
     assert tools(page) == []
-    assert tools(Api(ada).get(f"/tool-calls?tool=rare&cursor={page['cursor']}")) == ["rare"]
+    assert tools(Api(ada).get(page["next"])) == ["rare"]
 
 
 def test_rows_cost_the_same_few_queries_however_many(ada: User, django_assert_max_num_queries: Any) -> None:
@@ -97,13 +98,13 @@ def test_rows_cost_the_same_few_queries_however_many(ada: User, django_assert_ma
         talk_with_tools(ada, "alpha", "beta", at=DAY + timedelta(hours=number))
     api = Api(ada)
     with django_assert_max_num_queries(6):
-        assert len(api.get("/tool-calls")["tool_calls"]) == 40
+        assert len(api.get("/tool-calls")["results"]) == 40
 
 
 def test_a_long_result_is_cut_and_says_so(ada: User) -> None:
     session = talk_with_tools(ada, "alpha")
     by_hand(ToolCall.objects.filter(session=session)).update(result="x" * 2_001)
-    (row,) = Api(ada).get("/tool-calls")["tool_calls"]
+    (row,) = Api(ada).get("/tool-calls")["results"]
     assert (len(row["result"]), row["is_cut"]) == (2_000, True)
 
 
@@ -140,8 +141,8 @@ def test_search_finds_messages_and_shows_why(ada: User, bob: User) -> None:
     session = chat_of(ada, "Where are the punched cards?", "The punched cards are in the cellar.")
     chat_of(bob, "My punched cards")
     page = Api(ada).get("/search?q=%22punched+cards%22&count=true&facets=true")
-    assert [hit["seq"] for hit in page["hits"]] == [2, 1]
-    hit = page["hits"][1]
+    assert [hit["seq"] for hit in page["results"]] == [2, 1]
+    hit = page["results"][1]
     assert (hit["session_id"], hit["title"], hit["role"]) == (str(session.pk), session.title, "user")
     assert {"text": "punched cards", "is_match": True} in hit["snippet"]["pieces"]
     assert hit["url"] == f"/s/{session.pk}/?at=1#m1"
@@ -154,19 +155,20 @@ def test_search_is_narrowed_by_any_of_several_values(ada: User) -> None:
     chat_of(ada, "loom one", title="first", agent="planner")
     second = chat_of(ada, "loom two", title="second", source="import")
     api = Api(ada)
-    assert len(api.get("/search?q=loom&source=chat&source=import")["hits"]) == 2
-    assert [hit["title"] for hit in api.get(f"/search?q=loom&session={second.pk}")["hits"]] == ["second"]
-    assert [hit["title"] for hit in api.get("/search?source=import")["hits"]] == ["second"]
-    assert api.get("/search?q=loom&owner=nobody")["hits"] == []
-    assert api.get("/search?q=loom&owner=ada&role=assistant")["hits"] == []
+    assert len(api.get("/search?q=loom&source=chat&source=import")["results"]) == 2
+    assert [hit["title"] for hit in api.get(f"/search?q=loom&session={second.pk}")["results"]] == ["second"]
+    assert [hit["title"] for hit in api.get("/search?source=import")["results"]] == ["second"]
+    assert api.get("/search?q=loom&owner=nobody")["results"] == []
+    assert api.get("/search?q=loom&owner=ada&role=assistant")["results"] == []
 
 
 def test_pages_of_hits_lead_on(ada: User) -> None:
     chat_of(ada, *(f"loom {number}" for number in range(9)))
     seen: list[Any] = []
-    cursor: Any = ""
-    while cursor is not None:
-        page = Api(ada).get(f"/search?q=loom&limit=4{cursor and f'&cursor={cursor}'}")
-        seen += [hit["seq"] for hit in page["hits"]]
-        cursor = page["cursor"]
+    address: Any = "/search?q=loom&limit=4"
+    while address:
+        page = Api(ada).get(address)
+        assert page["previous"] is None
+        seen += [hit["seq"] for hit in page["results"]]
+        address = page["next"]
     assert seen == list(range(9, 0, -1))

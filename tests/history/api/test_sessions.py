@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def titles(page: Any) -> list[str]:
-    return [session["title"] for session in page["sessions"]]
+    return [session["title"] for session in page["results"]]
 
 
 def at(session: Session, moment: datetime) -> None:
@@ -30,7 +30,7 @@ def at(session: Session, moment: datetime) -> None:
 
 def test_a_list_has_what_lists_show_and_no_text(ada: User) -> None:
     session = chat_of(ada, "Where is my loom?", "In the cellar.", agent="assistant")
-    (told,) = Api(ada).get("/sessions")["sessions"]
+    (told,) = Api(ada).get("/sessions")["results"]
     assert told["id"] == str(session.pk)
     assert told["title"] == "Where is my loom?"
     assert (told["owner"], told["key"], told["source"]) == ("ada", None, "chat")
@@ -45,12 +45,13 @@ def test_pages_lead_on_until_the_last_and_miss_nothing(ada: User) -> None:
     for number in range(7):
         at(chat_of(ada, f"number {number}"), datetime(2026, 11, 1, tzinfo=UTC) + timedelta(hours=number // 2))
     seen: list[Any] = []
-    cursor: Any = ""
-    while cursor is not None:
-        page = Api(ada).get(f"/sessions?limit=3{cursor and f'&cursor={cursor}'}")
-        assert len(page["sessions"]) <= 3
+    address: Any = "/sessions?limit=3"
+    while address:
+        page = Api(ada).get(address)
+        assert page["previous"] is None
+        assert len(page["results"]) <= 3
         seen += titles(page)
-        cursor = page["cursor"]
+        address = page["next"]
     assert sorted(seen) == [f"number {number}" for number in range(7)]
     assert seen[0] == "number 6"
 
@@ -99,7 +100,7 @@ def test_a_list_costs_the_same_few_queries_however_long_it_is(ada: User, django_
     for number in range(30):
         chat_of(ada, f"number {number}", api_key=key, source="relay")
     with django_assert_max_num_queries(4) as context:
-        assert len(api.get("/sessions")["sessions"]) == 30
+        assert len(api.get("/sessions")["results"]) == 30
     assert not any("history_message" in query["sql"] for query in context.captured_queries)
 
 
@@ -182,8 +183,8 @@ def test_delete_puts_it_into_the_trash(ada: User) -> None:
     api = Api(ada)
     done = api.call("DELETE", f"/sessions/{session.pk}")
     assert (done.status_code, done.content) == (204, b"")
-    assert api.get("/sessions")["sessions"] == []
-    assert api.get("/search?q=unicorn")["hits"] == []
+    assert api.get("/sessions")["results"] == []
+    assert api.get("/search?q=unicorn")["results"] == []
     for path in (f"/sessions/{session.pk}", f"/sessions/{session.pk}/messages"):
         assert api.refused(path) == (404, "not_found")
     assert api.refused(f"/sessions/{session.pk}", method="DELETE") == (404, "not_found")
@@ -225,5 +226,5 @@ def test_staff_delete_somebody_elses_for_a_reason_and_nothing_that_is_held(ada: 
 def test_a_tool_call_leaves_its_count_in_the_list(ada: User) -> None:
     session = recorder.start_session(owner=ada)
     recorder.append_many(session, [said("load?"), answered("", call("c1")), results(result("c1"))], after=0)
-    (told,) = Api(ada).get("/sessions")["sessions"]
+    (told,) = Api(ada).get("/sessions")["results"]
     assert (told["message_count"], told["tool_call_count"], told["error_count"]) == (2, 1, 0)

@@ -85,7 +85,7 @@ def test_the_examples_of_the_docs_run_with_a_key_made_on_the_page(house: House, 
         f"http://127.0.0.1:{server.port}/api/history/sessions", headers={"Authorization": f"Bearer {key}"}
     )
     with urlopen(listing, timeout=30) as response:
-        assert json.load(response)["sessions"]
+        assert json.load(response)["results"]
 
 
 # Closing and coming back.

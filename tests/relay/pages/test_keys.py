@@ -123,7 +123,7 @@ def test_scopes_and_reach_are_chosen_on_the_form(reader: Client, ada: Any) -> No
     # What the examples of docs/rest.md and docs/websocket.md need.
     chat_of(ada, "Hello", "Hi")
     listed = Client().get("/api/history/sessions", headers={"Authorization": f"Bearer {secret}"})
-    assert len(listed.json()["sessions"]) == 1
+    assert len(listed.json()["results"]) == 1
     page = read(reader, f"/keys/{made.prefix}/")
     assert "all sessions of its owner" in page
     assert re.search(r'value="write"[^>]* checked', page)
