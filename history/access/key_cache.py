@@ -87,7 +87,7 @@ def hash_of(raw: str) -> bytes:
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).digest()
 
 
-def holds(api_key: ApiKey, scope: str) -> bool:
+def has_scope(api_key: ApiKey, scope: str) -> bool:
     """Whether the key has this scope now. `admin` counts only as long as its owner is staff."""
     return scope in api_key.scopes and (scope != "admin" or api_key.owner.is_staff)
 
@@ -242,7 +242,7 @@ class KeyRing:
             raise RevokedKey(f"The owner of the API key {api_key.prefix} is not active any more: ask for another key.")
         if api_key.expires_at is not None and api_key.expires_at <= self._now():
             raise ExpiredKey(f"The API key {api_key.prefix} has expired: ask its owner for a new one.")
-        if scope is not None and not holds(api_key, scope):
+        if scope is not None and not has_scope(api_key, scope):
             raise ScopeMissing(f"The API key {api_key.prefix} lacks the scope '{scope}': use a key that has it.")
         return api_key
 

@@ -186,7 +186,7 @@ def find(prefix: str) -> ApiKey | None:
     return ApiKey.objects.select_related("owner").filter(prefix=prefix_of(prefix) or prefix).first()
 
 
-def listed(*, include_ended: bool = False) -> QuerySet[ApiKey]:
+def list_keys(*, include_ended: bool = False) -> QuerySet[ApiKey]:
     """Keys by age, oldest first; without those that are revoked or expired, unless asked for."""
     keys = ApiKey.objects.select_related("owner").order_by("created_at", "pk")
     if include_ended:

@@ -24,7 +24,7 @@ from django.db import connection
 from django.db.models import Model, Q, QuerySet
 from django.utils import timezone
 
-from history.access.key_cache import holds
+from history.access.key_cache import has_scope
 from history.models import ApiKey, Session, SessionQuerySet
 
 Viewer = AbstractBaseUser | AnonymousUser | ApiKey
@@ -83,25 +83,25 @@ def reach_of(viewer: Viewer, purpose: Purpose) -> Reach | None:
         return _reach_of_key(viewer, purpose)
     if not viewer.is_authenticated:
         return None
-    if may_with_others(viewer, purpose):
+    if can_access_others(viewer, purpose):
         return Reach()
     return None if purpose is Purpose.HOLD else Reach(owner_id=viewer.pk)
 
 
 def _reach_of_key(key: ApiKey, purpose: Purpose) -> Reach | None:
-    if not holds(key, SCOPES[purpose]):
+    if not has_scope(key, SCOPES[purpose]):
         return None
-    if holds(key, "admin") and purpose is not Purpose.WRITE:
+    if has_scope(key, "admin") and purpose is not Purpose.WRITE:
         return Reach()
-    return Reach(owner_id=key.owner_id) if sees_all_of_owner(key) else Reach(api_key_id=key.pk)
+    return Reach(owner_id=key.owner_id) if can_see_all_of_owner(key) else Reach(api_key_id=key.pk)
 
 
-def sees_all_of_owner(key: ApiKey) -> bool:
+def can_see_all_of_owner(key: ApiKey) -> bool:
     """Or only what was recorded under it."""
-    return key.owner_wide or holds(key, "admin")
+    return key.owner_wide or has_scope(key, "admin")
 
 
-def may_with_others(viewer: Viewer, purpose: Purpose) -> bool:
+def can_access_others(viewer: Viewer, purpose: Purpose) -> bool:
     """Whether they have this right over everybody's sessions."""
     if isinstance(viewer, ApiKey):
         return reach_of(viewer, purpose) == Reach()
@@ -114,7 +114,7 @@ def sessions_for(viewer: Viewer, purpose: Purpose) -> SessionQuerySet:
     reach = reach_of(viewer, purpose)
     if reach is None:
         return Session.objects.none()
-    rows = served(reach, sees_held=_sees_held(viewer, purpose), moment=timezone.now())
+    rows = visible_sessions(reach, sees_held=_sees_held(viewer, purpose), moment=timezone.now())
     return rows if reach != Reach() or purpose is Purpose.EXPORT else rows.with_titles(_title_rule(viewer))
 
 
@@ -146,7 +146,7 @@ def find(viewer: Viewer, session_id: UUID | str, purpose: Purpose) -> Session | 
     return sessions_for(viewer, purpose).filter(pk=name).first()
 
 
-def may(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
+def can_access(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
     """The same rule for a session that is at hand."""
     reach = reach_of(viewer, purpose)
     if reach is None or not reach.covers(session):
@@ -156,7 +156,7 @@ def may(viewer: Viewer, purpose: Purpose, session: Session) -> bool:
     return is_kept and is_shown
 
 
-def served(reach: Reach, *, sees_held: bool, moment: datetime) -> SessionQuerySet:
+def visible_sessions(reach: Reach, *, sees_held: bool, moment: datetime) -> SessionQuerySet:
     return Session.objects.filter(*_rule(reach, sees_held=sees_held, moment=moment))
 
 
@@ -171,7 +171,7 @@ def _rule(reach: Reach, *, sees_held: bool, moment: datetime, prefix: str = "") 
 def _sees_held(viewer: Viewer, purpose: Purpose) -> bool:
     """Whether they see what its owner has hidden, as long as it is under hold. No key does."""
     is_person = not isinstance(viewer, ApiKey) and purpose is not Purpose.WRITE
-    return is_person and may_with_others(viewer, Purpose.HOLD)
+    return is_person and can_access_others(viewer, Purpose.HOLD)
 
 
 def _has(user: Any, right: str) -> bool:
@@ -197,7 +197,7 @@ def sql_for(viewer: Viewer, purpose: Purpose, columns: tuple[str, ...]) -> tuple
 
 @cache
 def _compiled(kind: Reach, sees_held: bool, columns: tuple[str, ...], vendor: str) -> tuple[str, tuple[Any, ...]]:
-    rows = served(kind, sees_held=sees_held, moment=_SOME_TIME).order_by().values(*columns)
+    rows = visible_sessions(kind, sees_held=sees_held, moment=_SOME_TIME).order_by().values(*columns)
     sql, parameters = rows.query.sql_with_params()
     time = connection.ops.adapt_datetimefield_value(_SOME_TIME)
     marks = tuple(_SOME_TIME if value == time else value for value in parameters)

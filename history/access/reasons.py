@@ -16,7 +16,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from history.access import audit
-from history.access.permissions import Purpose, Viewer, find, may, may_with_others
+from history.access.permissions import Purpose, Viewer, can_access, can_access_others, find
 from history.errors import HistoryError
 from history.models import ApiKey, AuditEvent, Session
 
@@ -63,11 +63,11 @@ def open_each(
 ) -> None:
     """Several at once, for the same reason: all of them or none."""
     sessions = list(sessions)
-    if not all(may(viewer, purpose, session) for session in sessions):
+    if not all(can_access(viewer, purpose, session) for session in sessions):
         raise NotPermitted(f"no right to {purpose} this session")
     others = [session.pk for session in sessions if not is_own(viewer, session)]
     if others and reason.strip():
-        audit.record_each(ACTIONS[purpose], others, reason=checked(reason), **_who(viewer))
+        audit.record_each(ACTIONS[purpose], others, reason=check_reason(reason), **_who(viewer))
     elif others:
         known = _events(viewer, others, purpose)
         if shut := next((session for session in others if session not in known), None):
@@ -76,21 +76,21 @@ def open_each(
         session.reveal_title()
 
 
-def checked(reason: str) -> str:
+def check_reason(reason: str) -> str:
     reason = reason.strip()
     if not SHORTEST <= len(reason) <= LONGEST:
         raise ReasonNeeded(f"a reason has {SHORTEST} to {LONGEST} characters")
     return reason
 
 
-def opened(viewer: Viewer, sessions: Iterable[Session | UUID]) -> set[UUID]:
+def readable_without_reason(viewer: Viewer, sessions: Iterable[Session | UUID]) -> set[UUID]:
     """Which of these somebody may be shown without being asked: their own, and those they gave a reason for."""
     ids = {one.pk if isinstance(one, Session) else one for one in sessions}
     if not ids:
         return set()
     own = Session.objects.filter(pk__in=ids, owner_id=person_of(viewer)).values_list("pk", flat=True)
     # A reason lasts no longer than the right that it was given for.
-    others = _events(viewer, ids, Purpose.READ) if may_with_others(viewer, Purpose.READ) else set()
+    others = _events(viewer, ids, Purpose.READ) if can_access_others(viewer, Purpose.READ) else set()
     return set(own) | others
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from history.access.permissions import Purpose, Viewer, may_with_others
+from history.access.permissions import Purpose, Viewer, can_access_others
 from history.access.reasons import opened_by_reason, person_of
 from history.models import Session
 
@@ -37,6 +37,6 @@ class TitleRule:
         return Q(owner_id=person_of(self.viewer)) | Q(pk__in=self._opened(None))
 
     def _opened(self, ids: Sequence[UUID] | None) -> set[UUID]:
-        if ids == [] or not may_with_others(self.viewer, Purpose.READ):
+        if ids == [] or not can_access_others(self.viewer, Purpose.READ):
             return set()
         return opened_by_reason(self.viewer, ids)

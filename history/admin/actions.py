@@ -23,7 +23,7 @@ from django.utils.translation import gettext_lazy as _
 
 from history import retention
 from history.access import audit
-from history.access.permissions import Purpose, may_with_others, sessions_for
+from history.access.permissions import Purpose, can_access_others, sessions_for
 from history.access.reason_field import ReasonField
 from history.db.transactions import writing
 from history.errors import HistoryError
@@ -147,17 +147,17 @@ class SessionActions(admin.ModelAdmin[Session]):
         return self._ask_or_do(request, queryset, DELETE)
 
     def has_export_permission(self, request: HttpRequest) -> bool:
-        return may_with_others(request.user, Purpose.EXPORT)
+        return can_access_others(request.user, Purpose.EXPORT)
 
     def has_hold_permission(self, request: HttpRequest) -> bool:
-        return may_with_others(request.user, Purpose.HOLD)
+        return can_access_others(request.user, Purpose.HOLD)
 
     def has_discard_permission(self, request: HttpRequest) -> bool:
         """Not Django's own deletion, which would take rows one by one and past the trash."""
-        return may_with_others(request.user, Purpose.DELETE)
+        return can_access_others(request.user, Purpose.DELETE)
 
     def has_archive_permission(self, request: HttpRequest) -> bool:
-        may_list = may_with_others(request.user, Purpose.LIST)
+        may_list = can_access_others(request.user, Purpose.LIST)
         return may_list and request.user.has_perm("history.change_session")
 
     def _ask_or_do(self, request: HttpRequest, queryset: QuerySet[Session], deed: Deed) -> HttpResponseBase | None:

@@ -15,7 +15,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import ngettext
 
-from history.access.permissions import Purpose, may_with_others, rows_for
+from history.access.permissions import Purpose, can_access_others, rows_for
 from history.admin.looking import LookingAdmin, recent
 from history.models import ApiKey, AuditEvent, ShareLink
 from history.transcripts import share_links
@@ -97,7 +97,7 @@ class ShareLinkAdmin(LookingAdmin[ShareLink]):
         return rows_for(request.user, Purpose.LIST, ShareLink.objects.all()).order_by("-created_at", "-pk")
 
     def has_view_permission(self, request: HttpRequest, obj: ShareLink | None = None) -> bool:
-        return may_with_others(request.user, Purpose.LIST) and request.user.has_perm("history.view_sharelink")
+        return can_access_others(request.user, Purpose.LIST) and request.user.has_perm("history.view_sharelink")
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("history.change_sharelink")

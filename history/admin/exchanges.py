@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import mark_safe
 from django.utils.translation import gettext_lazy as _
 
-from history.access.permissions import Purpose, may_with_others, rows_for
+from history.access.permissions import Purpose, can_access_others, rows_for
 from history.admin.looking import LookingAdmin, recent
 from history.models import Exchange
 from history.templatetags.reading import dollars, duration, end_words, recognised, thousands
@@ -84,7 +84,7 @@ class ExchangeAdmin(LookingAdmin[Exchange]):
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Exchange | None = None) -> bool:
-        return may_with_others(request.user, Purpose.LIST)
+        return can_access_others(request.user, Purpose.LIST)
 
     # When.
 

@@ -17,7 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from history.access import audit
-from history.access.permissions import Purpose, find, may_with_others
+from history.access.permissions import Purpose, can_access_others, find
 from history.admin.actions import WhyForm
 from history.errors import HistoryError, NoSuchEntry
 from history.models import Session
@@ -48,7 +48,7 @@ class SessionForks(admin.ModelAdmin[Session]):
         return [path("<uuid:session_id>/fork/", view, name="history_session_fork"), *super().get_urls()]
 
     def has_fork_permission(self, request: HttpRequest) -> bool:
-        return may_with_others(request.user, Purpose.LIST) and request.user.has_perm("history.change_session")
+        return can_access_others(request.user, Purpose.LIST) and request.user.has_perm("history.change_session")
 
     def fork(self, request: HttpRequest, session_id: UUID) -> HttpResponse:
         session = find(request.user, session_id, Purpose.LIST)

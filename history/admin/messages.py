@@ -14,8 +14,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
-from history.access.permissions import Purpose, may_with_others, rows_for
-from history.access.reasons import open_for_reading, opened
+from history.access.permissions import Purpose, can_access_others, rows_for
+from history.access.reasons import open_for_reading, readable_without_reason
 from history.admin.looking import LookingAdmin, M, recent
 from history.markdown import render
 from history.models import Message, Session, ToolCall
@@ -34,7 +34,7 @@ class ReadingAdmin(LookingAdmin[M]):
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: M | None = None) -> bool:
-        return may_with_others(request.user, Purpose.READ)
+        return can_access_others(request.user, Purpose.READ)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> M | None:
         found = super().get_object(request, object_id, from_field)
@@ -45,7 +45,7 @@ class ReadingAdmin(LookingAdmin[M]):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """Which of the rows on this page may show their text, asked once."""
         found = super().get_changelist_instance(request)
-        shown = opened(request.user, {row.session_id for row in found.result_list})
+        shown = readable_without_reason(request.user, {row.session_id for row in found.result_list})
         for row in found.result_list:
             row.is_open = row.session_id in shown
         return found
@@ -88,7 +88,7 @@ class CallsInline(admin.TabularInline[ToolCall, Message]):
     can_delete = False
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_with_others(request.user, Purpose.READ)
+        return can_access_others(request.user, Purpose.READ)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False

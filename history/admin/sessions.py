@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
-from history.access.permissions import Purpose, may, may_with_others, sessions_for
+from history.access.permissions import Purpose, can_access, can_access_others, sessions_for
 from history.admin.actions import SessionActions
 from history.admin.forking import SessionForks
 from history.admin.looking import LOOKED_AT, LookingAdmin, recent
@@ -64,7 +64,7 @@ class ByState(admin.SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, Any]]:
         words = [("held", _("under hold")), ("archived", _("archived"))]
-        sees_held = may_with_others(request.user, Purpose.HOLD)
+        sees_held = can_access_others(request.user, Purpose.HOLD)
         return [*words, ("deleted", _("deleted by its owner, under hold"))] if sees_held else words
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Session]) -> QuerySet[Session]:
@@ -133,7 +133,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Session | None = None) -> bool:
-        return may_with_others(request.user, Purpose.LIST)
+        return can_access_others(request.user, Purpose.LIST)
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Session], search_term: str
@@ -142,7 +142,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
             return queryset, False
         ids = {session.pk for session in sessions_beginning_with(queryset, search_term.strip())}
         ids |= set(ids_titled(self.get_queryset(request), search_term, among=TITLES))
-        if may_with_others(request.user, Purpose.READ):
+        if can_access_others(request.user, Purpose.READ):
             ids |= set(found_sessions(request.user, search_term))
         return queryset.filter(pk__in=ids), False
 
@@ -202,7 +202,7 @@ class SessionAdmin(SessionActions, SessionForks, LookingAdmin[Session]):
         calls = ToolCall.objects.of(session).order_by("-id").defer("arguments", "result", "error")
         return {
             "calls": calls[:CALLS],
-            "may_read": may(request.user, Purpose.READ, session),
+            "may_read": can_access(request.user, Purpose.READ, session),
             "may_fork": self.has_fork_permission(request),
             "may_see_audit": request.user.has_perm("history.view_auditevent"),
             "audit_address": f"{reverse('admin:history_auditevent_changelist')}?session={session.pk}",

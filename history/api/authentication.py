@@ -14,7 +14,7 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from history.access import keys
-from history.access.key_cache import ApiKeyError, ScopeMissing, holds
+from history.access.key_cache import ApiKeyError, ScopeMissing, has_scope
 from history.api.errors import KeyRefused, PermissionRefused
 from history.models import ApiKey
 
@@ -55,7 +55,7 @@ class MayAsk(BasePermission):
         if not request.user.is_authenticated:
             return False
         scope = view.scopes.get("GET" if request.method == "HEAD" else request.method)
-        if scope and isinstance(request.auth, ApiKey) and not holds(request.auth, scope):
+        if scope and isinstance(request.auth, ApiKey) and not has_scope(request.auth, scope):
             words = f"The API key {request.auth.prefix} lacks the scope '{scope}': use a key that has it."
             raise KeyRefused(ScopeMissing(words))
         return True

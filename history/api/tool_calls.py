@@ -38,7 +38,7 @@ class ToolCalls(ApiView):
         page = list_calls(_sessions(request, asked), filters=filters, after=asked["cursor"], limit=asked["limit"])
         next_page = page_link(request, cursor=page.next_after and str(page.next_after))
         told = {"next": next_page, "previous": None, "results": page.calls}
-        readable = reasons.opened(viewer_of(request), {call.session_id for call in page.calls})
+        readable = reasons.readable_without_reason(viewer_of(request), {call.session_id for call in page.calls})
         return tagged(request, ToolCallsAnswer(told, context={"opened": readable}).data)
 
 

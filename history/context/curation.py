@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from history.context.entries import ContextEntry, Role
-from history.context.repair import Code, Remark, unpaired
+from history.context.repair import Code, Remark, find_unpaired
 from history.entries import OtherPart, Text
 
 
@@ -19,7 +19,7 @@ def validate(entries: Sequence[ContextEntry]) -> None:
     for entry in entries:
         if entry.role not in tuple(Role):
             raise InvalidContextError(f"Role must be one of {', '.join(Role)}, but got {entry.role}.")
-    if problems := unpaired(entries):
+    if problems := find_unpaired(entries):
         raise InvalidContextError("; ".join(problems))
 
 

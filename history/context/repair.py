@@ -306,7 +306,7 @@ def with_opening(entries: Sequence[ContextEntry], *, remarks: list[Remark]) -> t
     return (ContextEntry(role=Role.MODEL_INPUT, parts=(Text(text=OPENING),)), *entries)
 
 
-def unpaired(entries: Sequence[ContextEntry]) -> tuple[str, ...]:
+def find_unpaired(entries: Sequence[ContextEntry]) -> tuple[str, ...]:
     """What a vendor would refuse: each call or result without its counterpart directly beside it, in words."""
     problems = []
     before: list[str] = []

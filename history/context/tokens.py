@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from history.entries import Media, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
+from history.entries import Media, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
 # What a message costs beyond its content, and what a tool or a call costs beyond its texts.
 MESSAGE_OVERHEAD = 4
@@ -145,7 +145,7 @@ def estimate_media(media: Media) -> int:
 
 
 def _compact(part: OtherPart) -> str:
-    return json.dumps(thawed(part.data), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(thaw(part.data), ensure_ascii=False, separators=(",", ":"))
 
 
 def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
@@ -154,7 +154,7 @@ def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
         TOOL_OVERHEAD
         + estimate_text(tool.name)
         + estimate_text(tool.description)
-        + estimate_text(json.dumps(thawed(tool.parameters), ensure_ascii=False, separators=(",", ":")))
+        + estimate_text(json.dumps(thaw(tool.parameters), ensure_ascii=False, separators=(",", ":")))
         for tool in tools
     )
 
@@ -181,7 +181,7 @@ def calibrate(estimate: int, *, factor: float) -> int:
     return math.ceil(estimate * factor)
 
 
-def calibrated(previous: float, *, samples: int, estimated: int, actual: int) -> float:
+def updated_factor(previous: float, *, samples: int, estimated: int, actual: int) -> float:
     """The factor after one more count: ``estimated`` without any factor, ``actual`` as the vendor reports it.
 
     The first counts move it fast, later ones slowly; one absurd count cannot throw it far.

@@ -66,12 +66,12 @@ def _defaults(
     return constants, list(made.items()), relations, frozenset(field.attname for field in fields)
 
 
-def fitting(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
+def fit_values(model: type[models.Model], values: Mapping[str, Any]) -> dict[str, Any]:
     """Values that every database accepts: text is cleaned and cut to the length of its column."""
     return {name: _fit_value(model, name, value) for name, value in values.items()}
 
 
-def fitting_text(model: type[models.Model], name: str, text: str) -> str:
+def fit_text(model: type[models.Model], name: str, text: str) -> str:
     """Clean one text and cut it to the length of its column."""
     return clean(text[: _max_length(model, name)]) if text else ""
 
@@ -80,7 +80,7 @@ def _fit_value(model: type[models.Model], name: str, value: Any) -> Any:
     kind = _column_type(model, name)
     if kind == "json":
         return clean_deep(value)
-    return fitting_text(model, name, value) if kind == "text" and isinstance(value, str) else value
+    return fit_text(model, name, value) if kind == "text" and isinstance(value, str) else value
 
 
 @cache

@@ -24,7 +24,7 @@ from history.entries import (
     ToolRequest,
     ToolResult,
     text_of,
-    thawed,
+    thaw,
 )
 
 Json = dict[str, Any]
@@ -214,7 +214,7 @@ class Writing:
             if HOSTED not in tool.extra:
                 yield tool, None
             elif tool.extra.get(HOSTED_BY) == self.dialect:
-                yield tool, thawed(tool.extra[HOSTED])
+                yield tool, thaw(tool.extra[HOSTED])
             else:
                 yield from ((function, None) for function in self.in_place_of(tool, taken, told))
 
@@ -307,7 +307,7 @@ def data_url(media_type: str, content: bytes) -> str:
 
 def schema_of(tool: ToolDefinition) -> dict[str, Any]:
     """A tool's parameters; vendors insist on an object, OpenAI also on its properties where there are none."""
-    return {"type": "object", "properties": {}, **thawed(tool.parameters)}
+    return {"type": "object", "properties": {}, **thaw(tool.parameters)}
 
 
 def stand_ins(tools: Sequence[ToolDefinition]) -> dict[str, StandIn]:

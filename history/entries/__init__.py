@@ -51,7 +51,7 @@ from history.entries.parts import (
     UsageSource,
     text_of,
 )
-from history.entries.values import EMPTY, MAX_LEVELS, EntryError, Value, frozen, nothing, now, thawed
+from history.entries.values import EMPTY, MAX_LEVELS, EntryError, Value, frozen, nothing, now, thaw
 
 __all__ = [
     "CONVERSATION",
@@ -103,5 +103,5 @@ __all__ = [
     "now",
     "read_entry",
     "text_of",
-    "thawed",
+    "thaw",
 ]

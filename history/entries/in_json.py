@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from history.entries.kinds import KINDS, Entry, UnknownEntry
 from history.entries.parts import PARTS, Media, OtherPart, Part, Reasoning, Text, ToolRequest
-from history.entries.values import EMPTY, EntryError, Value, nothing, thawed
+from history.entries.values import EMPTY, EntryError, Value, nothing, thaw
 
 SCHEMA_VERSION = 1
 
@@ -23,7 +23,7 @@ def kind_of(entry: Entry) -> str:
 
 def entry_to_json(entry: Entry) -> dict[str, Any]:
     if isinstance(entry, UnknownEntry):
-        return dict(thawed(entry.data))
+        return dict(thaw(entry.data))
     return {"kind": entry.kind, "v": SCHEMA_VERSION, **_value_to_json(entry)}
 
 
@@ -91,7 +91,7 @@ def _value_to_json(value: Value) -> dict[str, Any]:
         if item is not default and item != default:
             written[name] = item if isinstance(item, str) else _to_json(item)
     for name, item in value.extra.items():
-        written.setdefault(name, thawed(item))
+        written.setdefault(name, thaw(item))
     return written
 
 
@@ -100,12 +100,12 @@ def _to_json(item: Any) -> Any:
         return [_to_json(one) for one in item]
     if isinstance(item, Value):
         if isinstance(item, OtherPart):
-            return thawed(item.data)
+            return thaw(item.data)
         written = _value_to_json(item)
         return {"type": item.type, **written} if isinstance(item, Text | Media | Reasoning | ToolRequest) else written
     if isinstance(item, datetime):
         return item.isoformat()
-    return thawed(item)
+    return thaw(item)
 
 
 def _value_from_json(cls: type[T], data: Mapping[str, Any], place: str) -> T:

@@ -45,12 +45,12 @@ def _below(levels: int) -> int:
     return levels - 1
 
 
-def thawed(value: Any) -> Any:
+def thaw(value: Any) -> Any:
     """Plain dicts and lists again, ready for a JSON encoder."""
     if isinstance(value, Mapping):
-        return {key: thawed(item) for key, item in value.items()}
+        return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [thawed(item) for item in value]
+        return [thaw(item) for item in value]
     return value
 
 

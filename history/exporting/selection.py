@@ -15,8 +15,16 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from history.access import audit
-from history.access.permissions import Purpose, Reach, Viewer, may_with_others, reach_of, served, sessions_for
-from history.access.reasons import NotPermitted, checked, open_each
+from history.access.permissions import (
+    Purpose,
+    Reach,
+    Viewer,
+    can_access_others,
+    reach_of,
+    sessions_for,
+    visible_sessions,
+)
+from history.access.reasons import NotPermitted, check_reason, open_each
 from history.errors import HistoryError
 from history.exporting.cursors import ExportCursor, Mark
 from history.models import ApiKey, Exchange, Session
@@ -50,7 +58,7 @@ class Selection:
 def exportable(viewer: Viewer | None) -> QuerySet[Session]:
     """What somebody may export; None is the operator, who has the database anyway."""
     if viewer is None:
-        return served(Reach(), sees_held=True, moment=timezone.now())
+        return visible_sessions(Reach(), sees_held=True, moment=timezone.now())
     return sessions_for(viewer, Purpose.EXPORT)
 
 
@@ -65,7 +73,7 @@ class Chosen:
     """The ids of an export, fixed when it begins."""
 
     def __init__(self, viewer: Viewer | None, selection: Selection, *, cursor: ExportCursor, reason: str) -> None:
-        self.viewer, self.selection, self.reason = viewer, selection, checked(reason) if reason.strip() else ""
+        self.viewer, self.selection, self.reason = viewer, selection, check_reason(reason) if reason.strip() else ""
         if len(selection.sessions or ()) > MOST_NAMED:
             raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or narrow by filters instead")
         rows = selected(viewer, selection)
@@ -136,7 +144,7 @@ def loose_exchanges(chosen: Chosen, *, since: Mark | None) -> QuerySet[Exchange]
 
 
 def has_everything(viewer: Viewer | None) -> bool:
-    return viewer is None or may_with_others(viewer, Purpose.EXPORT)
+    return viewer is None or can_access_others(viewer, Purpose.EXPORT)
 
 
 def person_of(viewer: Viewer | None) -> int | None:

@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from history.access.permissions import Viewer, sees_all_of_owner
+from history.access.permissions import Viewer, can_see_all_of_owner
 from history.errors import HistoryError
 from history.models import ApiKey, ImportJob
 from history.record import writer
@@ -80,7 +80,7 @@ def jobs_of(viewer: Viewer) -> QuerySet[ImportJob]:
     if not isinstance(viewer, ApiKey):
         return ImportJob.objects.filter(owner=viewer.pk)
     mine = ImportJob.objects.filter(owner=viewer.owner_id)
-    return mine if sees_all_of_owner(viewer) else mine.filter(api_key=viewer)
+    return mine if can_see_all_of_owner(viewer) else mine.filter(api_key=viewer)
 
 
 def limit() -> int:

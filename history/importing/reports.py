@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from history.formats.base import Note
-from history.text.lazy import apart
+from history.text.lazy import lazy_to_json
 
 
 class ImportOutcome(StrEnum):
@@ -64,7 +64,7 @@ class ImportItem:
 
 
 def _apart(**texts: str) -> dict[str, Any]:
-    found = {name: kept for name, text in texts.items() if (kept := apart(text))}
+    found = {name: kept for name, text in texts.items() if (kept := lazy_to_json(text))}
     return {"apart": found} if found else {}
 
 

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from django.db import DataError, IntegrityError
 
 from history.access import audit
-from history.access.permissions import sees_all_of_owner
+from history.access.permissions import can_see_all_of_owner
 from history.db.packing import EntryTooLarge
 from history.entries import EntryError, ModelInput
 from history.errors import HistoryError, HistoryOff
@@ -109,7 +109,7 @@ def _tell(owner: Any, api_key: ApiKey | None, report: ImportReport) -> None:
 class _Import:
     def __init__(self, owner: Any, *, api_key: ApiKey | None, dry_run: bool, restore_owners: bool) -> None:
         self.owner = owner
-        self.under = None if api_key is None or sees_all_of_owner(api_key) else api_key
+        self.under = None if api_key is None or can_see_all_of_owner(api_key) else api_key
         self.recording = api_key.recording if api_key else "full"
         self.dry_run, self.restore_owners = dry_run, restore_owners
         self.on_bytes: OnBytes = lambda count: None

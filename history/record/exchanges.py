@@ -28,12 +28,12 @@ from django.utils import timezone
 
 from history import redaction
 from history.answers.assembly import Assembler
-from history.context.tokens import calibrated
+from history.context.tokens import updated_factor
 from history.db import bulk, packing
 from history.db.in_list import among
 from history.db.large_values import execute_bound
 from history.db.transactions import writing
-from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thawed
+from history.entries import Entry, HeadMoved, ModelOutput, Status, entry_to_json, read_entry, thaw
 from history.errors import HistoryOff, NoSuchEntry
 from history.models import Blob, Exchange, Message, Session, TokenCalibration
 from history.record import counters, daily_counts, projections, recorder, writer
@@ -100,7 +100,7 @@ def open_exchange(
     """Write down that a call is about to be made, and from what; long inputs are kept as blobs."""
     refuse_when_off()
     version = session.version if session else 0
-    fitting = bulk.fitting(Exchange, fields)
+    fitting = bulk.fit_values(Exchange, fields)
     exchange = Exchange(session=session, owner=owner, after=after, history_version=version, **fitting)
     redactors = _redactors_of(exchange)
     kept = redaction.redacted_json(inputs or {}, redactors) if redactors else {}
@@ -180,7 +180,11 @@ def finish(
     with writing(), _locked_and_counted(exchange):
         swept = _swept_answer(exchange) if output and silent_since is None else None
         ended = _endable(exchange, silent_since, is_swept=swept is not None).update(
-            ended_at=timezone.now(), end_reason=end_reason, partial="", cost=cost or 0, **bulk.fitting(Exchange, fields)
+            ended_at=timezone.now(),
+            end_reason=end_reason,
+            partial="",
+            cost=cost or 0,
+            **bulk.fit_values(Exchange, fields),
         )
         if not ended:
             if silent_since is None:
@@ -188,7 +192,7 @@ def finish(
             return None
         appended = _append_answer(exchange, output, end_reason, swept=swept or 0) if output else None
         if output and output.usage:
-            usage = packing.clean_json(thawed(entry_to_json(output)["usage"]))
+            usage = packing.clean_json(thaw(entry_to_json(output)["usage"]))
             Exchange.objects.filter(pk=exchange.pk).update(usage=usage)
             _calibrate(exchange, output)
         if exchange.session_id and (cost or appended is None):
@@ -402,7 +406,9 @@ def _calibrate(exchange: Exchange, output: ModelOutput) -> None:
     if usage is None or usage.source != "provider" or not exchange.estimated_tokens or not usage.input_tokens:
         return
     known, _ = TokenCalibration.objects.select_for_update().get_or_create(model=exchange.model)
-    actual = projections.bounded(usage.input_tokens)
-    known.factor = calibrated(known.factor, samples=known.samples, estimated=exchange.estimated_tokens, actual=actual)
+    actual = projections.clamp_count(usage.input_tokens)
+    known.factor = updated_factor(
+        known.factor, samples=known.samples, estimated=exchange.estimated_tokens, actual=actual
+    )
     known.samples += 1
     known.save()

@@ -30,7 +30,7 @@ from history.entries import (
     Text,
     ToolRequest,
     ToolResults,
-    thawed,
+    thaw,
 )
 
 SIZE = 16
@@ -120,7 +120,7 @@ def _of_other(part: Media | OtherPart) -> Any:
 
 
 def _kept(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in thawed(said).items() if name not in _MOVING}
+    return {name: value for name, value in thaw(said).items() if name not in _MOVING}
 
 
 def _without_thinking(text: str) -> str:

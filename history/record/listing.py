@@ -108,7 +108,7 @@ def list_sessions(
     return SessionPage(page, ListCursor(page[-1].last_activity_at, page[-1].pk) if more else None)
 
 
-def titled(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
+def find_by_title(sessions: QuerySet[Session], typed: str, *, limit: int, among: int = LOOKED_THROUGH) -> list[Session]:
     """Those whose title has all the words, newest first."""
     ids = list(islice(ids_titled(sessions, typed, among=among), limit))
     found = Session.objects.select_related("owner", "api_key").in_bulk(ids)

@@ -24,7 +24,7 @@ from history.entries import (
     ToolResults,
     UnknownEntry,
     kind_of,
-    thawed,
+    thaw,
 )
 from history.models import Message, ToolCall
 
@@ -45,7 +45,7 @@ def columns_of(entry: Entry) -> dict[str, Any]:
         **_texts(entry, "agent"),
         "is_internal": entry.is_internal,
         "created_at": entry.at,
-        "metadata": clean_json(thawed(entry.metadata)) if entry.metadata else {},
+        "metadata": clean_json(thaw(entry.metadata)) if entry.metadata else {},
     }
     if isinstance(entry, ModelOutput):
         columns |= _answer_columns(entry)
@@ -59,17 +59,17 @@ def _answer_columns(entry: ModelOutput) -> dict[str, Any]:
     return {
         **_texts(entry, "provider", "model", "end_reason", "request_id"),
         "status": entry.status,
-        "input_tokens": bounded(usage.input_tokens) if usage else 0,
-        "output_tokens": bounded(usage.output_tokens) if usage else 0,
+        "input_tokens": clamp_count(usage.input_tokens) if usage else 0,
+        "output_tokens": clamp_count(usage.output_tokens) if usage else 0,
         "usage_source": usage.source if usage else "",
-        "latency": finite(entry.latency),
-        "duration": finite(entry.duration),
+        "latency": finite_or_none(entry.latency),
+        "duration": finite_or_none(entry.duration),
     }
 
 
 def _texts(entry: Entry, *names: str) -> dict[str, str]:
     """Columns that are called like the fields of the entry."""
-    return {name: bulk.fitting_text(Message, name, getattr(entry, name)) for name in names}
+    return {name: bulk.fit_text(Message, name, getattr(entry, name)) for name in names}
 
 
 def stored_kind(entry: Entry) -> str:
@@ -127,7 +127,7 @@ def errors_left(*, kind: str, status: str, metadata: Mapping[str, Any]) -> int:
 def call_columns(request: ToolRequest, *, status: str) -> dict[str, Any]:
     return {
         "call_id": stored_id(request.call_id),
-        "name": bulk.fitting_text(ToolCall, "name", request.name),
+        "name": bulk.fit_text(ToolCall, "name", request.name),
         "arguments": clean(request.arguments[:LONG_TEXT]),
         "status": status,
     }
@@ -139,7 +139,7 @@ def same_id(one: str, other: str) -> bool:
 
 
 def stored_id(call_id: str) -> str:
-    return bulk.fitting_text(ToolCall, "call_id", call_id)
+    return bulk.fit_text(ToolCall, "call_id", call_id)
 
 
 def outcome_columns(result: ToolResult) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def outcome_columns(result: ToolResult) -> dict[str, Any]:
         "result": clean(result.text[:LONG_TEXT]),
         "error": clean(result.error[:LONG_TEXT]),
         "started_at": result.started_at,
-        "duration": finite(result.duration),
+        "duration": finite_or_none(result.duration),
     }
 
 
@@ -163,9 +163,9 @@ NO_OUTCOME: dict[str, Any] = {
 }
 
 
-def finite(number: float | None) -> float | None:
+def finite_or_none(number: float | None) -> float | None:
     return number if number is None or math.isfinite(number) else None
 
 
-def bounded(number: int) -> int:
+def clamp_count(number: int) -> int:
     return max(0, min(number, 2_147_483_647))

@@ -87,7 +87,7 @@ def start_session(
         created_at=begun,
         last_activity_at=min(begun, now),
         stored_at=now,
-        **bulk.fitting(Session, fields),
+        **bulk.fit_values(Session, fields),
     )
     session.expires_at = expiry_of(session)
     with writing():
@@ -209,7 +209,7 @@ def rename(session: Session, *, title: str, by: Any = None) -> None:
 def assign(session: Session, *, agent: str) -> None:
     """From now on this agent answers here, unless a message asks for another."""
     mode = session.api_key.recording if session.api_key else "full"
-    session.agent = bulk.fitting_text(Session, "agent", writer.kept_fields({"agent": agent}, recording=mode)["agent"])
+    session.agent = bulk.fit_text(Session, "agent", writer.kept_fields({"agent": agent}, recording=mode)["agent"])
     with writing():
         writer.change(session.pk, agent=session.agent, marked_at=timezone.now())
 

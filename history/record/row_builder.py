@@ -43,7 +43,7 @@ NOT_ANSWERED = "The user did not answer this and sent another message instead."
 
 
 @dataclass(frozen=True, slots=True)
-class Footing:
+class Position:
     """What an entry stands on: all that it needs to know of the one that it follows."""
 
     fingerprint: bytes
@@ -58,7 +58,7 @@ class DraftRow:
     message: Message
     entry: Entry
     packed: packing.Packed
-    footing: Footing
+    position: Position
     files: Mapping[str, tuple[bytes, str]] = field(default_factory=dict)  # to be stored: hash → bytes, media type
 
 
@@ -114,40 +114,40 @@ class Draft:
         self.scope = fingerprints.scope_of(api_key_id=self.session.api_key_id, owner_id=self.session.owner_id)
         self.mode, self.redactors = mode, redaction.redactors_for(mode)
         self.is_strict = not self.as_it_came and self.session.source in STRICT_SOURCES
-        self.footings: dict[int, Footing] = {}
+        self.positions: dict[int, Position] = {}
 
     def add(self, entry: Entry, *, after: int, prepared: Prepared | None = None) -> None:
         """One more entry. In our own sessions, calls that stand open before it are answered first."""
-        footing = self.footing_of(after)
+        position = self.position_of(after)
         if isinstance(entry, ToolResults):
-            entry = self._paired(entry, footing)
+            entry = self._paired(entry, position)
             if prepared is not None and isinstance(prepared.entry, ToolResults):
-                prepared = replace(prepared, entry=self._paired(prepared.entry, footing))
-        elif entry.kind in CONVERSATION and footing.open_calls and self.is_strict:
-            after = self._put(_skipped(footing, at=entry.at), after=after, footing=footing)
-            footing = self.footings[after]
-        self.leaf = self._put(entry, after=after, footing=footing, prepared=prepared)
+                prepared = replace(prepared, entry=self._paired(prepared.entry, position))
+        elif entry.kind in CONVERSATION and position.open_calls and self.is_strict:
+            after = self._put(_skipped(position, at=entry.at), after=after, position=position)
+            position = self.positions[after]
+        self.leaf = self._put(entry, after=after, position=position, prepared=prepared)
         self.asked_for.append(len(self.rows) - 1)
 
     def add_move(self, entry: HeadMoved, *, prepared: Prepared | None = None) -> None:
         """The fact that the head was moved; `storage.move_head` has moved it already."""
-        self.footings.clear()
-        self._put(entry, after=entry.to, footing=self.footing_of(entry.to), prepared=prepared)
+        self.positions.clear()
+        self._put(entry, after=entry.to, position=self.position_of(entry.to), prepared=prepared)
         self.asked_for.append(len(self.rows) - 1)
         self.leaf = entry.to
 
     def pending(self) -> list[DraftRow]:
         return self.rows[self.flushed :]
 
-    def footing_of(self, seq: int) -> Footing:
-        if seq not in self.footings:
-            self.footings[seq] = look_up(self.session, seq)
-        return self.footings[seq]
+    def position_of(self, seq: int) -> Position:
+        if seq not in self.positions:
+            self.positions[seq] = load_position(self.session, seq)
+        return self.positions[seq]
 
-    def _put(self, entry: Entry, *, after: int, footing: Footing, prepared: Prepared | None = None) -> int:
+    def _put(self, entry: Entry, *, after: int, position: Position, prepared: Prepared | None = None) -> int:
         """Make the row; returns where the next entry goes."""
         session, seq = self.session, self.session.version + 1
-        fingerprint = fingerprints.fingerprint(entry, after=footing.fingerprint, scope=self.scope)
+        fingerprint = fingerprints.fingerprint(entry, after=position.fingerprint, scope=self.scope)
         stored, cleaned = (entry, EMPTY) if self.as_it_came else self._redacted(entry, prepared)
         columns = projections.columns_of(stored)
         packed, salt = packing.pack(stored), seals.new_salt()
@@ -170,14 +170,14 @@ class Draft:
             **columns,
         )
         files = _files_of(stored, {**self.given, **cleaned}) if packed.attachments else {}
-        self.rows.append(DraftRow(message, stored, packed, footing, files))
+        self.rows.append(DraftRow(message, stored, packed, position, files))
         _count(session, stored, columns)
         session.version, session.last_seal = seq, seal
         if is_leaf:
             return after
-        self.footings[seq] = following(footing, stored, seq=seq, fingerprint=fingerprint)
+        self.positions[seq] = next_position(position, stored, seq=seq, fingerprint=fingerprint)
         if moves:
-            advance(session, footing=self.footings[seq], seq=seq, is_message=is_message(message))
+            advance(session, position=self.positions[seq], seq=seq, is_message=is_message(message))
         return seq
 
     def _redacted(self, entry: Entry, prepared: Prepared | None) -> tuple[Entry, Mapping[str, bytes]]:
@@ -186,11 +186,11 @@ class Draft:
             prepared = prepare(entry, recording=self.mode, given=self.given)
         return prepared.entry, prepared.files
 
-    def _paired(self, entry: ToolResults, footing: Footing) -> ToolResults:
+    def _paired(self, entry: ToolResults, position: Position) -> ToolResults:
         if self.as_it_came:
             return entry
         try:
-            return _in_order(entry, footing.open_calls)
+            return _in_order(entry, position.open_calls)
         except PairingError as misfit:
             if self.is_strict:
                 raise
@@ -207,16 +207,16 @@ def is_message(message: Message) -> bool:
     return message.kind in MESSAGES and not message.is_internal
 
 
-def advance(session: Session, *, footing: Footing, seq: int, is_message: bool) -> None:
+def advance(session: Session, *, position: Position, seq: int, is_message: bool) -> None:
     """The head is entry `seq` now, which came after the old one."""
-    stand_at(session, footing=footing, seq=seq)
+    set_head(session, position=position, seq=seq)
     session.message_count += is_message
 
 
-def stand_at(session: Session, *, footing: Footing, seq: int) -> None:
+def set_head(session: Session, *, position: Position, seq: int) -> None:
     session.head = seq
-    session.head_fingerprint = footing.fingerprint
-    session.head_has_open_calls = bool(footing.open_calls)
+    session.head_fingerprint = position.fingerprint
+    session.head_has_open_calls = bool(position.open_calls)
 
 
 def _count(session: Session, entry: Entry, columns: Mapping[str, Any]) -> None:
@@ -233,13 +233,13 @@ def _count(session: Session, entry: Entry, columns: Mapping[str, Any]) -> None:
         session.title = title_from(entry.text)
 
 
-def following(footing: Footing, entry: Entry, *, seq: int, fingerprint: bytes) -> Footing:
+def next_position(position: Position, entry: Entry, *, seq: int, fingerprint: bytes) -> Position:
     """What the next entry needs to know. Entries that are not part of the conversation let open calls stand."""
     if isinstance(entry, ModelOutput):
-        return Footing(fingerprint, tuple((call.call_id, call.name) for call in entry.tool_requests), seq)
+        return Position(fingerprint, tuple((call.call_id, call.name) for call in entry.tool_requests), seq)
     if entry.kind in CONVERSATION:
-        return Footing(fingerprint)
-    return replace(footing, fingerprint=fingerprint)
+        return Position(fingerprint)
+    return replace(position, fingerprint=fingerprint)
 
 
 def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResults:
@@ -258,20 +258,20 @@ def _in_order(entry: ToolResults, calls: Sequence[tuple[str, str]]) -> ToolResul
     return entry if tuple(ordered) == entry.results else replace(entry, results=tuple(ordered))
 
 
-def _skipped(footing: Footing, *, at: datetime) -> ToolResults:
+def _skipped(position: Position, *, at: datetime) -> ToolResults:
     results = tuple(
         ToolResult(call_id=call_id, name=name, status="skipped", error=NOT_ANSWERED)
-        for call_id, name in footing.open_calls
+        for call_id, name in position.open_calls
     )
     return ToolResults(results=results, at=at, is_internal=True)
 
 
-def look_up(session: Session, seq: int) -> Footing:
+def load_position(session: Session, seq: int) -> Position:
     """What follows an entry that is stored already stands on this; the head's is known from the session row."""
     if seq == session.head and not session.head_has_open_calls:
-        return Footing(session.head_fingerprint)
+        return Position(session.head_fingerprint)
     if seq == 0 or seq == session.trimmed_through:
-        return Footing(fingerprints.START)
+        return Position(fingerprints.START)
     step = _row(session, seq)
     if step is None or step["kind"] in LEAVES:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq} to continue after")
@@ -279,9 +279,9 @@ def look_up(session: Session, seq: int) -> Footing:
     while step and step["kind"] not in CONVERSATION:
         step = _row(session, step["parent_seq"])
     if step is None or step["kind"] != ModelOutput.kind:
-        return Footing(fingerprint)
+        return Position(fingerprint)
     calls = ToolCall.objects.filter(message_id=step["id"]).order_by("index").values_list("call_id", "name")
-    return Footing(fingerprint, tuple(calls), step["seq"])
+    return Position(fingerprint, tuple(calls), step["seq"])
 
 
 def _row(session: Session, seq: int) -> dict[str, Any] | None:

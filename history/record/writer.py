@@ -20,7 +20,7 @@ from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, Blob, Messa
 from history.models.append_only import writable
 from history.record import daily_counts, paths, projections
 from history.record.expiry import set_expiries
-from history.record.row_builder import Draft, DraftRow, look_up, stand_at
+from history.record.row_builder import Draft, DraftRow, load_position, set_head
 from history.record.search_rows import rows_for, scope_of
 from history.record.selectors import entries_of
 from history.redaction.walker import Redactors
@@ -117,7 +117,7 @@ def change(session_id: UUID, **columns: Any) -> None:
 def kept_title(title: str, *, api_key: ApiKey | None) -> str:
     """A title written by a user, on one line, redacted as the key records."""
     fields = kept_fields({"title": " ".join(title.split())}, recording=api_key.recording if api_key else "full")
-    return str(bulk.fitting(Session, fields)["title"])
+    return str(bulk.fit_values(Session, fields)["title"])
 
 
 def kept_fields(fields: Mapping[str, Any], *, recording: str) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _insert_blobs(blobs: Sequence[Blob]) -> None:
 
 
 def new_blob(name: str, content: bytes, *, media_type: str) -> Blob:
-    kind = bulk.fitting_text(Blob, "media_type", media_type)
+    kind = bulk.fit_text(Blob, "media_type", media_type)
     return Blob(sha256=name, data=content, size=len(content), media_type=kind)
 
 
@@ -196,7 +196,7 @@ def move_head(session: Session, *, to: int) -> None:
         writable(joined).update(on_path=True)
     _project_outcomes(session, since=_conversation_before(session, joins))
     session.head, session.head_has_open_calls = to, True  # true until looked at
-    stand_at(session, footing=look_up(session, to), seq=to)
+    set_head(session, position=load_position(session, to), seq=to)
 
 
 # Blobs.
@@ -240,8 +240,8 @@ def _store_calls(pending: Sequence[DraftRow]) -> None:
     for row in pending:
         if isinstance(row.entry, ModelOutput) and row.entry.tool_requests:
             made[row.message.session_id, row.message.seq] = _calls_of(row.message, row.entry)
-        elif isinstance(row.entry, ToolResults) and row.footing.output:
-            fresh = made.get((row.message.session_id, row.footing.output))
+        elif isinstance(row.entry, ToolResults) and row.position.output:
+            fresh = made.get((row.message.session_id, row.position.output))
             calls = fresh if fresh is not None else _stored_calls(row)
             # A call on the path waits for results on the path.
             waiting = [call for call in calls if row.message.on_path or not call.message.on_path]
@@ -270,7 +270,7 @@ def _calls_of(message: Message, entry: ModelOutput) -> list[ToolCall]:
 
 
 def _stored_calls(row: DraftRow) -> list[ToolCall]:
-    calls = ToolCall.objects.of(row.message.session).filter(message__seq=row.footing.output)
+    calls = ToolCall.objects.of(row.message.session).filter(message__seq=row.position.output)
     return list(calls.order_by("index").select_related("message").defer("message__body", "message__content"))
 
 

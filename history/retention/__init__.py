@@ -96,7 +96,7 @@ def erase(session: Session, *, actor: Any, reason: str) -> removal.Removed:
     below = Session.objects.filter(pk__in=[opened.pk for opened in _opened_from(session)])
     ids = removal.mark(me, why="erased", reason=reason, **_who(actor))
     # Whoever removes it already may have stopped half-way. One that is not marked was held just now.
-    if not ids and me.exists() and not removal.marked().filter(pk=session.pk).exists():
+    if not ids and me.exists() and not removal.sessions_being_removed().filter(pk=session.pk).exists():
         raise UnderHold(f"session {session.pk} is under hold: release it first")
     ids = [session.pk]
     while more := removal.mark(below, why="erased", reason=reason, **_who(actor)):
@@ -133,7 +133,7 @@ def _change(session: Session, action: str, *, only_if: Q, to: dict[str, Any], by
 
 def _refuse_when_going(session: Session) -> bool:
     """False, if nothing was changed for another reason."""
-    if removal.marked().filter(pk=session.pk).exists():
+    if removal.sessions_being_removed().filter(pk=session.pk).exists():
         raise BeingRemoved(f"session {session.pk} is being removed")
     return False
 

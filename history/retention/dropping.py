@@ -21,7 +21,7 @@ from history.models import Exchange, Message, Session, ToolCall
 from history.models.append_only import writable
 from history.record import projections
 from history.retention import removal, turns
-from history.retention.plans import TrimPlan, outline_of, unchanged
+from history.retention.plans import TrimPlan, lock_if_unchanged, outline_of
 from history.retention.trimming import failures_in
 
 
@@ -60,7 +60,7 @@ def drop(plan: TrimPlan, *, now: datetime) -> Iterator[tuple[int, int]]:
 def _tell_drop(plan: TrimPlan, rows: QuerySet[Message]) -> bool:
     """Whether there is anything to drop."""
     with writing():
-        session = unchanged(plan)
+        session = lock_if_unchanged(plan)
         if session is None:
             return False
         count = rows.count()

@@ -19,11 +19,11 @@ LIVES_FOR = timedelta(hours=1)  # a copy, after its last sign of life
 
 
 def expired(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    return free(scope).filter(scope.policy.expired(now))
+    return removable_sessions(scope).filter(scope.policy.expired(now))
 
 
 def trashed(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    hidden = free(scope).filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
+    hidden = removable_sessions(scope).filter(hidden_at__lte=now - timedelta(hours=settings.PARLEY_TRASH_HOURS))
     return hidden.exclude(pk__in=expired(scope, now).values("pk"))
 
 
@@ -58,13 +58,13 @@ def loose_exchanges(now: datetime) -> Iterator[QuerySet[Exchange]]:
             yield ended.filter(scope.keys)
 
 
-def free(scope: RetentionScope) -> QuerySet[Session]:
+def removable_sessions(scope: RetentionScope) -> QuerySet[Session]:
     """Whole sessions that no hold and no removal has a hand on."""
     return scope.sessions().filter(Q(hidden_at=None) | Q(hidden_at__gt=COPY_UNFINISHED), hold=False)
 
 
-def staying(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
-    return free(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
+def remaining_sessions(scope: RetentionScope, now: datetime) -> QuerySet[Session]:
+    return removable_sessions(scope).filter(hidden_at=None).exclude(pk__in=expired(scope, now).values("pk"))
 
 
 def align_expiry(scope: RetentionScope, *, told: Callable[[], None]) -> None:
@@ -81,7 +81,7 @@ def align_expiry(scope: RetentionScope, *, told: Callable[[], None]) -> None:
 
 def stale_expiry(scope: RetentionScope) -> tuple[QuerySet[Session], Any]:
     """The sessions whose time is not what it should be, and what that is."""
-    rows, right = free(scope), scope.policy.expiry(F)
+    rows, right = removable_sessions(scope), scope.policy.expiry(F)
     if right is None:
         return rows.exclude(expires_at=None), None
     return rows.filter(Q(expires_at=None) | Q(expires_at__lt=right) | Q(expires_at__gt=right)), right

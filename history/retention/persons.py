@@ -51,7 +51,7 @@ def held_sessions_of(owner: Any) -> QuerySet[Session]:
 def _marked(owner: Any, *, reason: str) -> Iterator[Sequence[UUID]]:
     """Those that are to go, some at a time; also those whose removal somebody began and did not finish."""
     own = Session.objects.filter(owner=owner)
-    if begun := list(removal.marked().filter(owner=owner).values_list("pk", flat=True)):
+    if begun := list(removal.sessions_being_removed().filter(owner=owner).values_list("pk", flat=True)):
         yield begun
     while ids := removal.mark(own, why="erased", reason=reason):
         yield ids

@@ -37,7 +37,7 @@ def outline_of(session: Session) -> turns.Outline:
     return outline
 
 
-def unchanged(plan: TrimPlan) -> Session | None:
+def lock_if_unchanged(plan: TrimPlan) -> Session | None:
     """The session under a lock; None when it has gone on since the plan was made, or is held."""
     locked = Session.objects.select_for_update().filter(pk=plan.session_id, version=plan.version, hold=False)
     return locked.first()

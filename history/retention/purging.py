@@ -111,7 +111,7 @@ def purge_due() -> PurgeReport:
 
 
 def _remove_due(run: _Purge) -> None:
-    while ids := list(removal.marked().values_list("pk", flat=True)[: removal.GROUP]):
+    while ids := list(removal.sessions_being_removed().values_list("pk", flat=True)[: removal.GROUP]):
         run.note(resumed=len(ids))
         _finish(run, ids)
     _remove_all(run, due.unfinished(run.now), why="unfinished")
@@ -164,14 +164,14 @@ def _drop_all(run: _Purge, scope: RetentionScope) -> None:
 
 def _trims(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if limit := scope.policy.max_messages:
-        for session in run.staying(trimming.too_long(due.staying(scope, run.now), limit=limit)):
+        for session in run.staying(trimming.too_long(due.remaining_sessions(scope, run.now), limit=limit)):
             yield trimming.plan_trim(session, limit=limit)
 
 
 def _drops(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
     if days := scope.policy.keep_body_days:
         before = run.now - timedelta(days=days)
-        for session in run.staying(dropping.with_old_texts(due.staying(scope, run.now), before=before)):
+        for session in run.staying(dropping.with_old_texts(due.remaining_sessions(scope, run.now), before=before)):
             yield dropping.plan_drop(session, before=before)
 
 
@@ -179,7 +179,7 @@ def _drops(run: _Purge, scope: RetentionScope) -> Iterator[TrimPlan]:
 
 
 def _count_due(run: _Purge) -> None:
-    _count_sessions(run, removal.marked(), why="resumed")
+    _count_sessions(run, removal.sessions_being_removed(), why="resumed")
     _count_sessions(run, due.unfinished(run.now), why="unfinished")
     for scope in scopes():
         _count_sessions(run, due.expired(scope, run.now), why="expired")

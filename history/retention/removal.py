@@ -54,7 +54,7 @@ def _mark(session: Session, *, why: str, reason: str, who: dict[str, int | None]
     return session.pk
 
 
-def marked() -> QuerySet[Session]:
+def sessions_being_removed() -> QuerySet[Session]:
     return Session.objects.filter(hidden_at=REMOVAL_STARTED)
 
 
@@ -103,7 +103,7 @@ def _remove_sessions(ids: Sequence[UUID]) -> Removed:
     """The sessions' own rows, and what a writer that knew nothing of it has appended meanwhile."""
     removed = Removed()
     with writing():
-        going = marked().filter(pk__in=ids).order_by("pk").select_for_update()
+        going = sessions_being_removed().filter(pk__in=ids).order_by("pk").select_for_update()
         locked = list(going.values_list("pk", flat=True))
         for late in batches(Message.objects.filter(session_id__in=locked)):
             removed += remove_messages(late)

@@ -18,7 +18,7 @@ from history.entries import CONVERSATION, MESSAGES, ToolResults
 from history.models import Exchange, Message, Session, ToolCall
 from history.record import daily_counts, projections
 from history.retention import removal, turns
-from history.retention.plans import TrimPlan, entries_through, outline_of, unchanged
+from history.retention.plans import TrimPlan, entries_through, lock_if_unchanged, outline_of
 from history.retention.removal import Removed
 
 STEP = 500
@@ -48,7 +48,7 @@ def trim(plan: TrimPlan) -> Iterator[Removed]:
 def _trim_once(plan: TrimPlan, cut: int, *, leaving: Sequence[int]) -> Removed | None:
     """One whole step; None when the session has gone on since the plan was made: the next purge plans anew."""
     with writing():
-        session = unchanged(plan)
+        session = lock_if_unchanged(plan)
         if session is None or session.trimmed_through >= cut:  # by another purge, which had the same plan
             return None
         rows = entries_through(session.pk, cut, leaving=leaving)

@@ -26,7 +26,7 @@ Held = tuple[int, int, int, int]  # the entries that set the instruction, tools,
 NOTHING: Held = (0, 0, 0, 0)
 
 
-def numbers() -> array[int]:
+def int_array() -> array[int]:
     return array("q")
 
 
@@ -37,9 +37,9 @@ class Outline:
     trimmed_through: int = 0
     head: int = 0
     anchor: Held = NOTHING  # what an earlier trim left standing
-    seqs: array[int] = field(default_factory=numbers)
-    parents: array[int] = field(default_factory=numbers)  # of leaves: 0, for nothing is read through them
-    starts: array[int] = field(default_factory=numbers)  # where the turn of each entry begins
+    seqs: array[int] = field(default_factory=int_array)
+    parents: array[int] = field(default_factory=int_array)  # of leaves: 0, for nothing is read through them
+    starts: array[int] = field(default_factory=int_array)  # where the turn of each entry begins
     counted: bytearray = field(default_factory=bytearray)  # 1: part of the conversation
     holding: list[Held] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)  # seq → index, of everything that can be a parent

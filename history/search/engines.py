@@ -55,7 +55,7 @@ FTS5 = QuerySyntax(term=_fts5_term, all_of=" AND ", any_of=" OR ", but_not=" NOT
 TSQUERY = QuerySyntax(term=_tsquery_term, all_of=" & ", any_of=" | ", but_not=" & !")
 
 
-def written(query: Query, dialect: QuerySyntax) -> str:
+def engine_query(query: Query, dialect: QuerySyntax) -> str:
     """The query as the engine reads it. At least one group is needed: nothing can be taken away from nothing."""
     needed = dialect.every(dialect.some(_needed(term, dialect) for term in group) for group in query.needed)
     if not query.excluded:
@@ -97,7 +97,7 @@ class Batch:
     is_last: bool
 
 
-def newest(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:
+def newest_rows(query: Query, joined: Joined, *, below: int, limit: int) -> Batch:
     """Among the rows that decide about a message, the newest under `below`, with what was asked for of each."""
     return (_newest_on_postgres if _is_postgres() else _newest_on_sqlite)(query, joined, below, limit)
 
@@ -124,12 +124,12 @@ def _holding(terms: Iterable[Term], where: str, first: int, last: int) -> list[i
 
 def _newest_on_sqlite(query: Query, joined: Joined, below: int, limit: int) -> Batch:
     hits = f"SELECT rowid AS id FROM {INDEX} WHERE {INDEX} MATCH %s AND rowid < %s AND rowid {DECIDES}"  # noqa: S608
-    found = _rows(_newest_of(hits, joined), [written(query, FTS5), below, limit, *joined.parameters])
+    found = _rows(_newest_of(hits, joined), [engine_query(query, FTS5), below, limit, *joined.parameters])
     return Batch(found, is_last=len(found) < limit)
 
 
 def _newest_on_postgres(query: Query, joined: Joined, below: int, limit: int) -> Batch:
-    asked = [written(query, TSQUERY), below, limit, *joined.parameters]
+    asked = [engine_query(query, TSQUERY), below, limit, *joined.parameters]
     for recent in _worth_looking_through(asked[0], limit):
         found = _among_recent(recent, joined, asked)
         if len(found) == limit:

@@ -18,14 +18,14 @@ from uuid import UUID
 from django.db import connection
 
 from history.access.permissions import Purpose, Reach, Viewer, reach_of, sql_for
-from history.access.reasons import opened
+from history.access.reasons import readable_without_reason
 from history.db.packing import MissingBlob
 from history.models import Message, SearchRow, neutral_name
 from history.record import search_rows
 from history.record.projections import searched_text
 from history.record.selectors import entries_of
 from history.search import engines
-from history.search.queries import Group, Query, Term, understood
+from history.search.queries import Group, Query, Term, parse_query
 from history.search.snippets import Snippet, beginning_of, snippet_of
 
 MANY = 2_000
@@ -159,7 +159,7 @@ def search(
     """Messages that the viewer may see and that match, newest recorded first; `before` continues a page."""
     asked = asked_by(viewer, query, filters)
     if asked is None:
-        return Results(query=understood(query))
+        return Results(query=parse_query(query))
     found, read_on = _page(asked, before, max(1, min(limit, MAX_PAGE)))
     terms = asked.typed.terms
     hits = _with_visible_titles(viewer, [_hit(terms, row) for row in found])
@@ -170,7 +170,7 @@ def _with_visible_titles(viewer: Viewer, hits: Sequence[Hit]) -> tuple[Hit, ...]
     """Titles are text: those of other users' sessions are shown once they were opened with a reason."""
     if reach_of(viewer, Purpose.READ) != Reach():
         return tuple(hits)
-    shown = opened(viewer, {hit.session_id for hit in hits})
+    shown = readable_without_reason(viewer, {hit.session_id for hit in hits})
     return tuple(hit if hit.session_id in shown else replace(hit, title=neutral_name(hit.at)) for hit in hits)
 
 
@@ -179,7 +179,7 @@ def asked_by(viewer: Viewer, typed: str, filters: Filters) -> SearchRequest | No
     reach, served = reach_of(viewer, Purpose.READ), sql_for(viewer, Purpose.READ, SESSION_COLUMNS)
     if reach is None or served is None:
         return None
-    query = understood(typed)
+    query = parse_query(typed)
     if typed.strip() and not (query.needed or query.excluded):
         return None
     scope = [*_reach_groups(reach), *_filter_groups(filters)]
@@ -234,7 +234,7 @@ def rounds(asked: SearchRequest, columns: str, *, before: int | None = None, siz
     below = engines.HIGHEST if before is None else min(before * search_rows.ROWS, engines.HIGHEST)
     joined = _joined(asked, columns)
     for _ in range(ROUNDS):
-        batch = engines.newest(asked.query, joined, below=below, limit=size)
+        batch = engines.newest_rows(asked.query, joined, below=below, limit=size)
         read_on = None if batch.is_last else search_rows.message_of(batch.rows[-1][0])
         yield Round([(row[0], *row[2:]) for row in _confirmed(asked.typed, batch.rows) if row[1]], read_on)
         if read_on is None:

@@ -51,7 +51,7 @@ class Query:
         return any(len(term.words) > 1 for term in (*self.terms, *self.excluded))
 
 
-def understood(typed: str) -> Query:
+def parse_query(typed: str) -> Query:
     """Read a query. One that is too long is cut, and says so."""
     groups: list[Group] = []
     excluded: list[Term] = []

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from history import retention
-from history.access.reasons import checked, is_own
+from history.access.reasons import check_reason, is_own
 from history.models import Session
 from history.record import recorder
 
@@ -51,7 +51,7 @@ def delete(session: Session, *, by: Any, reason: str = "") -> bool:
     """
     is_theirs = by is not None and is_own(by, session)
     if by is not None and not is_theirs:
-        reason = checked(reason)
+        reason = check_reason(reason)
     if session.hold and not is_theirs:
         raise retention.UnderHold(f"session {session.pk} is under hold: release it first")
     _tell(session, "deleting")

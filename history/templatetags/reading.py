@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy, pgettext
 from history.access.keys import SCOPE_LABELS
 from history.context.compression import ProblemCode
 from history.context.compression.checks import SENTENCES
-from history.entries import Media, ToolResult, ToolResults, thawed
+from history.entries import Media, ToolResult, ToolResults, thaw
 from history.markdown import render
 from history.text import client_tags
 from history.text.client_tags import TaggedText
@@ -44,7 +44,7 @@ RECOGNISED_BY = {
 @register.filter
 def unwrapped(text: str) -> list[TaggedText]:
     """What somebody said, apart from what their program wrapped around it."""
-    return client_tags.unwrapped(text)
+    return client_tags.split_client_tags(text)
 
 
 @register.filter
@@ -189,7 +189,7 @@ def indented(arguments: str) -> str:
 
 @register.filter
 def as_json(value: Any) -> str:
-    return json.dumps(thawed(value), ensure_ascii=False, indent=2)
+    return json.dumps(thaw(value), ensure_ascii=False, indent=2)
 
 
 @register.filter

@@ -26,7 +26,7 @@ class TaggedText:
     tag: str = ""
 
 
-def unwrapped(text: str) -> list[TaggedText]:
+def split_client_tags(text: str) -> list[TaggedText]:
     """The text in order; a block that is never closed is left as it stands."""
     found: list[TaggedText] = []
     unclosed: set[str] = set()

@@ -37,14 +37,16 @@ def why_of(error: BaseException) -> str:
 # As JSON.
 
 
-def apart(text: str) -> dict[str, Any] | None:
+def lazy_to_json(text: str) -> dict[str, Any] | None:
     """The sentence and its values; None of what is no more than a text."""
     if not isinstance(text, LazyText):
         return None
-    values = {name: apart(value) or value for name, value in text.values.items()}
+    values = {name: lazy_to_json(value) or value for name, value in text.values.items()}
     return {"sentence": text.sentence, "values": values}
 
 
-def together(kept: Mapping[str, Any]) -> LazyText:
-    values = {name: together(value) if isinstance(value, Mapping) else value for name, value in kept["values"].items()}
+def lazy_from_json(kept: Mapping[str, Any]) -> LazyText:
+    values = {
+        name: lazy_from_json(value) if isinstance(value, Mapping) else value for name, value in kept["values"].items()
+    }
     return LazyText(kept["sentence"], **values)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from history.context import Snapshot
-from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thawed
+from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thaw
 from history.models import Session
 from relay.agents.settings import AgentSettings, callable_by
 from relay.tools.registry import toolbox
@@ -45,7 +45,7 @@ def offered_by(agent: AgentSettings) -> tuple[ToolDefinition, ...]:
 
 
 def _naming(tool: ToolDefinition, others: Sequence[AgentSettings]) -> ToolDefinition:
-    parameters = thawed(tool.parameters)
+    parameters = thaw(tool.parameters)
     parameters["properties"]["agent"]["enum"] = [agent.name for agent in others]
     lines = [f"- {agent.name}: {agent.purpose}" for agent in others]
     description = "\n".join([tool.description, "", "Agents that can be called:", *lines])

@@ -35,7 +35,7 @@ from history.context.compression import (
 from history.context.tokens import estimate_context
 from history.db.transactions import writing
 from history.dialects import CallOptions, Switches
-from history.entries import ModelOutput, entry_to_json, thawed
+from history.entries import ModelOutput, entry_to_json, thaw
 from history.models import Exchange, Session
 from history.record import exchanges
 from relay.agents import spending
@@ -221,7 +221,7 @@ def _end(
     usage = output.usage
     told: dict[str, Any] = {"attempts": max(1, notes.attempts), "request_hash": notes.request_hash}
     if usage:
-        told["usage"] = thawed(entry_to_json(output)["usage"])
+        told["usage"] = thaw(entry_to_json(output)["usage"])
     with writing():
         exchanges.finish(exchange, None, end_reason=end_reason, cost=cost, **told)
         if spent:

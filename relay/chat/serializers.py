@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from history.entries import ModelInput, ModelOutput, SystemInstructionSet, thawed
+from history.entries import ModelInput, ModelOutput, SystemInstructionSet, thaw
 from history.models import Message, Session, ToolCall
 from history.record.selectors import PAGE, messages_of
 from history.transcripts.tool_call_json import call_json
@@ -88,5 +88,5 @@ def message_json(message: Message, calls: list[ToolCall]) -> dict[str, Any]:
         "content": message.content,
         "timestamp": message.created_at.isoformat(),
         "tool_calls": [call_json(call) for call in calls],
-        "metadata": {**told, **thawed(message.metadata)},
+        "metadata": {**told, **thaw(message.metadata)},
     }

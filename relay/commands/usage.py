@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django_stubs_ext import StrOrPromise
 
-from history.entries import EMPTY, ToolRequest, thawed
+from history.entries import EMPTY, ToolRequest, thaw
 from relay.tools.base import Tool
 
 
@@ -25,7 +25,7 @@ class Command:
 
     def as_request(self, call_id: str) -> ToolRequest:
         """The same as a model would have asked for it."""
-        arguments = json.dumps(thawed(self.arguments), ensure_ascii=False)
+        arguments = json.dumps(thaw(self.arguments), ensure_ascii=False)
         return ToolRequest(call_id=call_id, name=self.name, arguments=arguments)
 
 

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
-from history.access.key_cache import holds
+from history.access.key_cache import has_scope
 from history.access.permissions import Purpose, find, sessions_for
 from history.access.reasons import find_opened
 from history.models import Session
@@ -35,10 +35,10 @@ class ProgramSessions(ProgramEvents):
     def mine(self) -> QuerySet[Session]:
         """What this door shows: the person's own conversations, or those of the key."""
         seen = sessions_for(self.api_key or self.user, Purpose.LIST)
-        return seen if self.api_key and holds(self.api_key, "admin") else seen.filter(owner=self.user)
+        return seen if self.api_key and has_scope(self.api_key, "admin") else seen.filter(owner=self.user)
 
     def require(self, scope: str) -> None:
-        if self.api_key is not None and not holds(self.api_key, scope):
+        if self.api_key is not None and not has_scope(self.api_key, scope):
             raise CommandRefused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
 
     async def session(self, intent: Intent, *, scope: str = "read") -> Session:

@@ -8,7 +8,7 @@ from typing import Any
 
 from history import redaction
 from history.db import bulk, packing
-from history.entries import Usage, thawed
+from history.entries import Usage, thaw
 from history.models import Exchange
 from history.redaction.walker import Redactors
 from relay.digest.answers import answered_by
@@ -35,7 +35,7 @@ def columns_of(plan: CallPlan) -> dict[str, Any]:
     """The columns that have texts, redacted: made before the transaction that writes the row."""
     record = plan.asked.record
     texts = {"provider": record.provider, "model": name_told(plan, record.model), "dialect": record.dialect}
-    return bulk.fitting(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
+    return bulk.fit_values(Exchange, {**texts, **_ending(plan), "metadata": _metadata(plan)})
 
 
 def row_of(plan: CallPlan) -> Exchange:
@@ -134,7 +134,7 @@ def _ending(plan: CallPlan) -> dict[str, Any]:
 def _usage(usage: Usage | None) -> dict[str, Any]:
     if usage is None:
         return {}
-    raw = packing.clean_json(thawed(usage.raw))
+    raw = packing.clean_json(thaw(usage.raw))
     return {name: getattr(usage, name) for name in _COUNTS} | ({"raw": raw} if raw else {})
 
 

@@ -297,7 +297,7 @@ def _new_session(plan: CallPlan, spot: Spot, session_id: UUID) -> Session:
         created_at=begun,
         last_activity_at=begun,
         stored_at=now,
-        **bulk.fitting(Session, values),
+        **bulk.fit_values(Session, values),
     )
 
 

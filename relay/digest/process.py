@@ -191,7 +191,7 @@ def _is_awaited() -> bool:
 
 
 def _has_relay_keys() -> bool:
-    return any("relay" in scopes for scopes in keys.listed().values_list("scopes", flat=True)[:MOST_KEYS])
+    return any("relay" in scopes for scopes in keys.list_keys().values_list("scopes", flat=True)[:MOST_KEYS])
 
 
 def _look_after_child() -> None:

@@ -21,7 +21,7 @@ from history import redaction
 from history.db.bulk import read as read_rows
 from history.dialects import DecodedRequest
 from history.dialects.json_access import compact
-from history.entries import Entry, SystemInstructionSet, ToolResults, ToolsOffered, thawed
+from history.entries import Entry, SystemInstructionSet, ToolResults, ToolsOffered, thaw
 from history.models import Message, Session, ToolCall
 from history.record.paths import Path
 from history.record.projections import stored_id
@@ -96,7 +96,7 @@ def _states(request: DecodedRequest, *, at: datetime) -> Iterable[SystemInstruct
         mark = {MARK: mark_of_instruction(request.system)}
         yield SystemInstructionSet(instruction=request.system, at=at, is_internal=True, metadata=mark)
     if request.tools:
-        said = compact([[tool.name, tool.description, thawed(tool.parameters)] for tool in request.tools])
+        said = compact([[tool.name, tool.description, thaw(tool.parameters)] for tool in request.tools])
         yield ToolsOffered(tools=request.tools, at=at, is_internal=True, metadata={MARK: _mark(said).hex()})
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Literal
 
-from history.access.key_cache import holds
+from history.access.key_cache import has_scope
 from history.access.permissions import Purpose, find, sessions_for
 from history.clients.programs import EXAMPLE_CLIENT
 from history.errors import HistoryError
@@ -29,7 +29,7 @@ HOW_TO_OPEN = "give read_session a reason, which its owner can see"
 
 
 def tools_for(key: ApiKey) -> Toolbox:
-    return Toolbox(tuple(tool for tool in TOOLS if holds(key, SCOPES[tool.name])))
+    return Toolbox(tuple(tool for tool in TOOLS if has_scope(key, SCOPES[tool.name])))
 
 
 @tool()

@@ -27,7 +27,7 @@ from history.dialects.failures import KIND_OF_STATUS, STATUS_OF_KIND, no_reason,
 from history.dialects.json_access import count, obj, objs, string, whole
 from history.dialects.request_decoder import arguments_text, as_other, call_id_for, from_base64
 from history.dialects.streaming import PartNames
-from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage, thawed
+from history.entries import ModelOutput, OtherPart, Part, Reasoning, Text, ToolDefinition, ToolRequest, Usage, thaw
 
 DIALECT = "gemini-generate"
 PROVIDER = "gemini"
@@ -232,7 +232,7 @@ def _part(part: Part) -> Json | None:
         case Text():
             return {"text": part.text} if part.text else None
         case OtherPart(data=data) if "executableCode" in data or "codeExecutionResult" in data:
-            return dict(thawed(data))
+            return dict(thaw(data))
         case _:
             return None
 

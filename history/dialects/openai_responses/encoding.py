@@ -15,7 +15,7 @@ from history.dialects.json_access import without_empty
 from history.dialects.openai_common import OpenAIWriting
 from history.dialects.openai_responses.replies import DIALECT, PROVIDER
 from history.dialects.types import CallOptions, Encoded, LossCode, joined
-from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thawed
+from history.entries import Media, Part, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult, thaw
 
 # After the base URL as OpenAI's own SDK has it, which ends in /v1.
 PATH = "/responses"
@@ -154,7 +154,7 @@ class _Writer(OpenAIWriting):
 
 def _reasoning(part: Reasoning) -> Json:
     """As it came: with its id, and its summary in the pieces that it had."""
-    summary = thawed(part.extra.get("summary")) or ([{"type": "summary_text", "text": part.text}] if part.text else [])
+    summary = thaw(part.extra.get("summary")) or ([{"type": "summary_text", "text": part.text}] if part.text else [])
     return {
         "type": "reasoning",
         **without_empty(id=part.extra.get("id")),

@@ -15,7 +15,7 @@ from history.formats.jsonl.reading import Laid
 from history.models import Message, ToolCall
 from history.models.append_only import writable
 from history.record import fingerprints, projections, writer
-from history.record.row_builder import Draft, DraftRow, Footing, advance, following, is_message, look_up
+from history.record.row_builder import Draft, DraftRow, Position, advance, is_message, load_position, next_position
 
 
 class Laying(Draft):
@@ -25,19 +25,19 @@ class Laying(Draft):
         session = self.session
         self.leaf = session.head
         self.scope = fingerprints.scope_of(api_key_id=session.api_key_id, owner_id=session.owner_id)
-        self.footings: dict[int, Footing] = {}
+        self.positions: dict[int, Position] = {}
         self.calls: list[tuple[Message, dict[str, Any]]] = []  # of entries without texts, to be written with them
 
     def lay(self, laid: Laid) -> None:
         if laid.seq <= self.session.trimmed_through:
-            self._put_row(laid, footing=Footing(fingerprints.START), on_path=True, moved=laid.moved)
+            self._put_row(laid, position=Position(fingerprints.START), on_path=True, moved=laid.moved)
             self._count(laid)
             return
         if laid.is_move:
             self._move(laid.parent)
-        footing = self._footing_of(laid.parent)
+        position = self._position_of(laid.parent)
         moves = laid.kind not in LEAVES and self._moves(laid)
-        row = self._put_row(laid, footing=footing, on_path=moves, moved=moves or laid.is_move)
+        row = self._put_row(laid, position=position, on_path=moves, moved=moves or laid.is_move)
         self._count(laid)
         self.session.version, self.session.last_seal = laid.seq, laid.seal
         if laid.kind not in LEAVES:
@@ -82,15 +82,15 @@ class Laying(Draft):
         session.head, session.message_count, session.head_has_open_calls = to, 0, False
         session.head_fingerprint = fingerprints.START
 
-    def _footing_of(self, seq: int) -> Footing:
+    def _position_of(self, seq: int) -> Position:
         if seq <= self.session.trimmed_through:
-            return Footing(fingerprints.START)
-        if seq not in self.footings:
+            return Position(fingerprints.START)
+        if seq not in self.positions:
             self.write()  # it may be among the rows that are not written yet
-            self.footings[seq] = look_up(self.session, seq)
-        return self.footings[seq]
+            self.positions[seq] = load_position(self.session, seq)
+        return self.positions[seq]
 
-    def _put_row(self, laid: Laid, *, footing: Footing, on_path: bool, moved: bool) -> DraftRow:
+    def _put_row(self, laid: Laid, *, position: Position, on_path: bool, moved: bool) -> DraftRow:
         message = Message(
             session=self.session,
             seq=laid.seq,
@@ -101,36 +101,36 @@ class Laying(Draft):
             salt=laid.salt,
             digest=laid.digest,
             seal=laid.seal,
-            fingerprint=self._print(laid, footing),
+            fingerprint=self._print(laid, position),
             **laid.columns,
         )
         # What has no texts is neither searched nor does it ask or answer: a gap, for the projections.
         entry = laid.entry or Gap(at=laid.created_at)
-        row = DraftRow(message, entry, Packed(laid.body or "", {}, laid.blobs), footing)
+        row = DraftRow(message, entry, Packed(laid.body or "", {}, laid.blobs), position)
         self.rows.append(row)
         self.calls += [(message, fields) for fields in laid.calls]
         return row
 
-    def _print(self, laid: Laid, footing: Footing) -> bytes:
+    def _print(self, laid: Laid, position: Position) -> bytes:
         if laid.entry is not None:
-            return fingerprints.fingerprint(laid.entry, after=footing.fingerprint, scope=self.scope)
+            return fingerprints.fingerprint(laid.entry, after=position.fingerprint, scope=self.scope)
         if laid.kind not in CONVERSATION:
-            return footing.fingerprint
+            return position.fingerprint
         return fingerprints.of_nothing_known(self.session.pk, laid.seq)
 
     def _go_on(self, laid: Laid, row: DraftRow, *, moves: bool) -> None:
         seq, print_ = laid.seq, row.message.fingerprint
         if laid.entry is not None:
-            self.footings[seq] = following(row.footing, laid.entry, seq=seq, fingerprint=print_)
+            self.positions[seq] = next_position(row.position, laid.entry, seq=seq, fingerprint=print_)
         elif laid.kind == ModelOutput.kind:
             calls = tuple((call["call_id"], call["name"]) for call in laid.calls)
-            self.footings[seq] = Footing(print_, calls, seq)
+            self.positions[seq] = Position(print_, calls, seq)
         elif laid.kind in CONVERSATION:
-            self.footings[seq] = Footing(print_)
+            self.positions[seq] = Position(print_)
         else:
-            self.footings[seq] = replace(row.footing, fingerprint=print_)
+            self.positions[seq] = replace(row.position, fingerprint=print_)
         if moves:
-            advance(self.session, footing=self.footings[seq], seq=seq, is_message=is_message(row.message))
+            advance(self.session, position=self.positions[seq], seq=seq, is_message=is_message(row.message))
 
     def _count(self, laid: Laid) -> None:
         session, columns = self.session, laid.columns

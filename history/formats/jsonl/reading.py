@@ -9,7 +9,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from history.db.bulk import fitting_text
+from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, HeadMoved
 from history.formats.base import FormatError, gettext_noop
@@ -82,7 +82,7 @@ class Payloads:
         if name != line.get("sha256"):
             words = gettext_noop("the blob %(name)s… was altered: its bytes have another hash")
             raise FormatError(words, name=str(line.get("sha256"))[:12])
-        kind = fitting_text(Blob, "media_type", str(line.get("media_type") or "text/plain"))
+        kind = fit_text(Blob, "media_type", str(line.get("media_type") or "text/plain"))
         self.fresh[name] = Blob(sha256=name, data=content, size=len(content), media_type=kind)
         self.fresh_bytes += len(content)
         self.people.gave(name)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django.db import models
 
-from history.db.bulk import fitting
+from history.db.bulk import fit_values
 from history.formats.base import FormatError, gettext_noop
 from history.formats.jsonl.lines import time_of, time_text
 from history.models import Exchange, Message, Session, ToolCall
@@ -75,7 +75,7 @@ def session_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
         "cost": cost_of(facts.get("cost", "0")),
         "metadata": mapping(facts, "metadata"),
     }
-    return fitting(Session, {**times, **texts, **others})
+    return fit_values(Session, {**times, **texts, **others})
 
 
 # Entries.
@@ -164,7 +164,7 @@ def _checked(model: type[models.Model], facts: Mapping[str, Any], names: Iterabl
         wanted = next((kinds for kind, kinds in _TYPES.items() if isinstance(column, kind)), (str,))
         if type(value) not in wanted or (type(value) is int and not 0 <= value < 2**53):
             raise FormatError(gettext_noop("%(name)s cannot be %(value)s"), name=name, value=repr(str(value)[:40]))
-    return fitting(model, found)
+    return fit_values(model, found)
 
 
 _TYPES: dict[type[models.Field[Any, Any]], tuple[type, ...]] = {

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from history.context import SYSTEM_CHANNEL
-from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thawed
+from history.entries import Gap, ModelInput, ModelOutput, Summary, SystemInstructionSet, ToolResults, thaw
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     ExportedCall,
@@ -62,7 +62,7 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
         if isinstance(entry, ModelInput):
             note_parts(entry.parts, notes, place)
             role = "system" if entry.channel == SYSTEM_CHANNEL else "user"
-            yield _message(role, entry.text, entry.at, [], thawed(entry.metadata))
+            yield _message(role, entry.text, entry.at, [], thaw(entry.metadata))
         elif isinstance(entry, SystemInstructionSet | Summary | Gap) and entry.text:
             if not isinstance(entry, SystemInstructionSet):
                 notes(
@@ -70,7 +70,7 @@ def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
                     Sentence(gettext_noop("a %(kind)s became a system message"), kind=entry.kind),
                     where=place,
                 )
-            yield _message("system", entry.text, entry.at, [], thawed(entry.metadata))
+            yield _message("system", entry.text, entry.at, [], thaw(entry.metadata))
         else:
             notes("lost", _what(entry), where=place)
     if waiting and last is not None:
@@ -104,7 +104,7 @@ def _call(call: ExportedCall, answer: ModelOutput, notes: Notes, place: str) -> 
 
 def _answer_metadata(entry: ModelOutput) -> dict[str, Any]:
     """What the format has no place for, and a reader may want."""
-    said: dict[str, Any] = dict(thawed(entry.metadata))
+    said: dict[str, Any] = dict(thaw(entry.metadata))
     said |= {"model": entry.model} if entry.model else {}
     return said | ({"status": entry.status} if entry.status != "complete" else {})
 

@@ -14,7 +14,7 @@ from history.context import Context, ContextOptions, render_context
 from history.context.entries import ContextEntry, Role
 from history.context.repair import SENTENCES as OF_REPAIRS
 from history.dialects import DIALECTS, CallOptions
-from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thawed
+from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thaw
 from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import as_json, bytes_of, note_beside
 from history.models import Session
@@ -77,7 +77,7 @@ def _body(session: Session, dialect: str, notes: Notes) -> dict[str, Any]:
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": thawed(tool.parameters)}
+    return {"name": tool.name, "description": tool.description, "parameters": thaw(tool.parameters)}
 
 
 def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, str]]:

@@ -51,7 +51,7 @@ class Command(BaseCommand):
         self.stderr.write(_("This is the only time that the key is shown: keep it in a safe place."))
 
     def list_keys(self, options: dict[str, Any]) -> None:
-        found = [_described(api_key) for api_key in keys.listed(include_ended=options["all"])]
+        found = [_described(api_key) for api_key in keys.list_keys(include_ended=options["all"])]
         if options["json"]:
             print_json(self.stdout, found)
             return

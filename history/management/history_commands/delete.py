@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from history import retention
 from history.access.permissions import Purpose
-from history.access.reasons import ReasonNeeded, checked, is_own
+from history.access.reasons import ReasonNeeded, check_reason, is_own
 from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
@@ -45,7 +45,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
 
 def _check(reason: str) -> None:
     try:
-        checked(reason)
+        check_reason(reason)
     except ReasonNeeded as error:
         raise CommandError(_("It belongs to another user: give a reason with --reason."), returncode=2) from error
 

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from history.access.permissions import Purpose, may_with_others
+from history.access.permissions import Purpose, can_access_others
 from history.models import AuditEvent, Session
 from history.pages.browse.facets import Facet, Option, Spread, facets_for, keys_for
 from history.pages.browse.query import BrowseQuery
@@ -51,7 +51,7 @@ class Browse:
 
 def browse(viewer: Any, asked: BrowseQuery) -> Browse:
     """The whole page."""
-    sees_others = may_with_others(viewer, Purpose.LIST)
+    sees_others = can_access_others(viewer, Purpose.LIST)
     counted = spread(viewer, asked)
     facets = facets_for(asked, counted, count=partial(spread, viewer), sees_others=sees_others)
     by_key = spread(viewer, asked.without("key")) if asked.key else counted
@@ -64,8 +64,8 @@ def browse(viewer: Any, asked: BrowseQuery) -> Browse:
         ranges=ranges(asked),
         deleted=tuple(just_deleted_by(viewer)),
         sees_others=sees_others,
-        reads_others=may_with_others(viewer, Purpose.READ),
-        deletes_others=may_with_others(viewer, Purpose.DELETE),
+        reads_others=can_access_others(viewer, Purpose.READ),
+        deletes_others=can_access_others(viewer, Purpose.DELETE),
     )
 
 
@@ -74,9 +74,9 @@ def browse_on(viewer: Any, asked: BrowseQuery) -> Browse:
     return Browse(
         asked=asked,
         found=find(viewer, asked),
-        sees_others=may_with_others(viewer, Purpose.LIST),
-        reads_others=may_with_others(viewer, Purpose.READ),
-        deletes_others=may_with_others(viewer, Purpose.DELETE),
+        sees_others=can_access_others(viewer, Purpose.LIST),
+        reads_others=can_access_others(viewer, Purpose.READ),
+        deletes_others=can_access_others(viewer, Purpose.DELETE),
     )
 
 

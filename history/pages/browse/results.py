@@ -11,11 +11,11 @@ from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 
 from history.access.permissions import Purpose, Viewer, sessions_for
-from history.access.reasons import opened
+from history.access.reasons import readable_without_reason
 from history.models import ApiKey, Session
 from history.pages.browse.facets import AMONG, TOOL_SESSIONS, Spread, spread_of_sessions, tools_of
 from history.pages.browse.query import BrowseQuery
-from history.record.listing import list_sessions, titled
+from history.record.listing import find_by_title, list_sessions
 from history.search import Filters, Hit, newest_hits, search
 
 PAGE = 30
@@ -100,13 +100,13 @@ def _titles(viewer: Viewer, asked: BrowseQuery) -> Sequence[Session]:
         return []
     listed = sessions_for(viewer, Purpose.LIST).exclude(source=Session.Source.NOTEBOOK)
     listed = listed.filter(asked.list_filters.conditions())
-    return titled(listed, asked.words, limit=TITLES, among=TITLES_AMONG)
+    return find_by_title(listed, asked.words, limit=TITLES, among=TITLES_AMONG)
 
 
 def _groups(viewer: Viewer, hits: Sequence[Hit]) -> Iterable[Group]:
     ids = {hit.session_id for hit in hits}
     sessions = Session.objects.select_related("owner", "api_key").in_bulk(ids)
-    shown = opened(viewer, ids)
+    shown = readable_without_reason(viewer, ids)
     of_session: dict[UUID, list[Hit]] = {}
     for hit in hits:
         of_session.setdefault(hit.session_id, []).append(hit)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from history.access.permissions import Purpose, may_with_others
+from history.access.permissions import Purpose, can_access_others
 from history.pages.charts import ChartQuery, picture_for
 
 
@@ -17,7 +17,7 @@ from history.pages.charts import ChartQuery, picture_for
 @never_cache
 @require_safe
 def charts(request: HttpRequest) -> HttpResponse:
-    sees_others = may_with_others(request.user, Purpose.LIST)
+    sees_others = can_access_others(request.user, Purpose.LIST)
     asked = ChartQuery.of(request.GET, sees_others=sees_others)
     context = {
         "picture": picture_for(request.user, asked),

@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from history.access.permissions import Purpose, may_with_others
+from history.access.permissions import Purpose, can_access_others
 from history.access.reason_field import ReasonField
 from history.access.reasons import NotPermitted, ReasonNeeded
 from history.exporting import CannotExport, Export, NothingSelected, Selection, prepare
@@ -48,7 +48,7 @@ class ExportForm(forms.Form):
 
 def _asks_reason(user: Any, selection: Selection) -> bool:
     """Whether the selection may contain sessions of other users."""
-    if selection.mine or not may_with_others(user, Purpose.EXPORT):
+    if selection.mine or not can_access_others(user, Purpose.EXPORT):
         return False
     if selection.sessions is None:
         return True

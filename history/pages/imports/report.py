@@ -17,7 +17,7 @@ from history.formats.note_texts import filled_in, level_word, note_words, worded
 from history.importing import jobs
 from history.importing.reports import ImportOutcome
 from history.models import ImportJob, Session
-from history.text.lazy import together
+from history.text.lazy import lazy_from_json
 
 NAMES = {
     ImportOutcome.REFUSED: gettext_lazy("refused"),
@@ -175,4 +175,4 @@ def _note(note: Mapping[str, Any]) -> ShownNote:
 
 def _text(row: Mapping[str, Any], name: str) -> str:
     kept = row.get("apart", {}).get(name)
-    return together(kept) if kept else str(row[name])
+    return lazy_from_json(kept) if kept else str(row[name])

@@ -21,7 +21,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
-from history.access.permissions import Purpose, find, may
+from history.access.permissions import Purpose, can_access, find
 from history.access.reason_field import ReasonField
 from history.access.reasons import NotPermitted, ReasonNeeded, find_opened, is_own
 from history.http.htmx import HtmxRequest
@@ -44,7 +44,7 @@ def open_session(request: HttpRequest, session_id: UUID) -> HttpResponse:
     session = find(request.user, session_id, Purpose.LIST)
     if session is None:
         raise Http404
-    if not may(request.user, Purpose.READ, session):
+    if not can_access(request.user, Purpose.READ, session):
         raise NotPermitted("no right to read this session")
     if is_own(request.user, session):
         return HttpResponseRedirect(session.get_absolute_url())

@@ -9,7 +9,7 @@ from typing import Any
 from history.answers.events import MediaPiece, OtherPiece
 from history.dialects import DecodedRequest, LossCode
 from history.dialects.json_access import string
-from history.entries import thawed
+from history.entries import thaw
 from relay.providers.base import CallNotes
 
 # Fields that say something to a vendor about the caller and nothing about the answer.
@@ -80,7 +80,7 @@ def _fields(extra: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_usual(name: str, value: Any) -> bool:
-    return name in USUAL and bool(thawed(value) == USUAL[name])
+    return name in USUAL and bool(thaw(value) == USUAL[name])
 
 
 def _named(code: LossCode, which: str = "") -> str:

@@ -147,7 +147,7 @@ def may_make(user: Any) -> bool:
     """Whoever has a key calls models at the expense of the house: the operator may keep that to staff."""
     if not (user.is_staff or settings.PARLEY_OWN_KEYS):
         return False
-    return keys.listed().filter(owner=user).count() < MOST_KEYS
+    return keys.list_keys().filter(owner=user).count() < MOST_KEYS
 
 
 def _expiry(days: int | None) -> Any:
@@ -158,7 +158,7 @@ def _list(
     request: HttpRequest, *, form: NewKeyForm, made: keys.NewKey | None = None, status: int = 200
 ) -> HttpResponse:
     own = standings(
-        list(keys.listed(include_ended=True).filter(owner_id=request.user.pk).order_by("-created_at", "-pk"))
+        list(keys.list_keys(include_ended=True).filter(owner_id=request.user.pk).order_by("-created_at", "-pk"))
     )
     context = {
         "active": [standing for standing in own if standing.is_active],
@@ -194,7 +194,7 @@ def clients_for(secret: str) -> list[ClientSettings]:
 def _others(user: Any) -> list[KeyUsage]:
     if not may_limit(user):
         return []
-    return standings(list(keys.listed().exclude(owner=user).order_by("owner__username", "-created_at")[:MOST_SHOWN]))
+    return standings(list(keys.list_keys().exclude(owner=user).order_by("owner__username", "-created_at")[:MOST_SHOWN]))
 
 
 # One of them.

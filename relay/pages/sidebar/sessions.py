@@ -20,7 +20,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from history.models import Session
-from history.record.listing import ListCursor, list_sessions, titled
+from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.record.selectors import sessions_deleted_by, sessions_owned_by
 from history.search import Filters, Hit, search
 from relay.live.running import answering
@@ -155,7 +155,7 @@ def find_in_rail(
 
     A session is listed by its messages or by its title, not by both; `titles_win` decides which.
     """
-    titles = [] if before is not None else titled(sessions_in_rail(person), typed, limit=TITLES)
+    titles = [] if before is not None else find_by_title(sessions_in_rail(person), typed, limit=TITLES)
     filters = Filters(owner=(person.pk,), source=tuple(str(source) for source in SOURCES))
     results = search(person, as_typed_so_far(typed), filters=filters, before=before, limit=HITS)
     mine = set(

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.utils.translation import gettext_lazy as _
 
-from history.access.reasons import opened
+from history.access.reasons import readable_without_reason
 from history.search import Filters, Hit, search
 from relay.tools.base import ToolContext, ToolError, tool
 from relay.tools.times import moment, zone_of
@@ -56,7 +56,7 @@ def search_history(
         return "Nothing was found." if is_all else "Nothing was found among the newest messages; narrow the search."
     rest = "" if is_all else "\n\nThere are more: narrow the search, or ask for more."
     how = context.how_to_open
-    readable = opened(context.user, [hit.session_id for hit in hits])
+    readable = readable_without_reason(context.user, [hit.session_id for hit in hits])
     texts = [
         _shown(hit, number, zone, shut="" if hit.session_id in readable else how) for number, hit in enumerate(hits, 1)
     ]

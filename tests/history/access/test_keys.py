@@ -26,7 +26,7 @@ from history.access.key_cache import (
     RevokedKey,
     ScopeMissing,
     UnknownKey,
-    holds,
+    has_scope,
 )
 from history.models import ApiKey, AuditEvent
 from project.accounts.models import User
@@ -220,7 +220,7 @@ def test_a_key_of_somebody_who_left_is_refused(ada: User, ring: KeyRing) -> None
 
 def test_admin_counts_only_while_the_owner_is_staff(staff: User, ring: KeyRing, clock: Clock) -> None:
     new = keys.create(name="all", owner=staff, scopes=["admin", "read"])
-    assert holds(ring.authenticate(new.secret, scope="admin"), "admin")
+    assert has_scope(ring.authenticate(new.secret, scope="admin"), "admin")
     User.objects.filter(pk=staff.pk).update(is_staff=False)
     clock.seconds += 1.0
     with pytest.raises(ScopeMissing):
@@ -487,8 +487,8 @@ def test_lists_show_keys_in_force_unless_all_are_asked_for(ada: User) -> None:
     ended = keys.create(name="ended", owner=ada).api_key
     expired = keys.create(name="old", owner=ada, expires_at=timezone.now() - timedelta(days=1)).api_key
     keys.revoke(ended, actor=ada)
-    assert list(keys.listed()) == [good]
-    assert list(keys.listed(include_ended=True)) == [good, ended, expired]
+    assert list(keys.list_keys()) == [good]
+    assert list(keys.list_keys(include_ended=True)) == [good, ended, expired]
 
 
 # The page that explains it.

@@ -41,7 +41,7 @@ def allowed(viewer: Any, session: Session) -> str:
     found = ""
     for letter, purpose in LETTERS.items():
         answers = {
-            permissions.may(viewer, purpose, session),
+            permissions.can_access(viewer, purpose, session),
             session in permissions.sessions_for(viewer, purpose),
             permissions.find(viewer, session.pk, purpose) == session,
             session.pk in by_hand(viewer, purpose),

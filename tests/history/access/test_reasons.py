@@ -10,7 +10,14 @@ from django.utils import timezone
 
 from history.access import audit, reasons
 from history.access.permissions import Purpose
-from history.access.reasons import NotPermitted, ReasonNeeded, find_opened, open_each, open_for_reading, opened
+from history.access.reasons import (
+    NotPermitted,
+    ReasonNeeded,
+    find_opened,
+    open_each,
+    open_for_reading,
+    readable_without_reason,
+)
 from history.models import AuditEvent
 from tests.factories import chat_of
 from tests.history.access.test_permissions import key_of, with_right
@@ -72,8 +79,8 @@ def test_a_reason_holds_for_that_reader_and_that_session_alone(ada: Any, auditor
     for viewer, what in ((auditor, other), (admin_user, session), (key_of(auditor, scopes=["read", "admin"]), session)):
         with pytest.raises(ReasonNeeded):
             open_for_reading(viewer, what)
-    assert opened(auditor, [session.pk, other.pk]) == {session.pk}
-    assert opened(admin_user, [session, other]) == set()
+    assert readable_without_reason(auditor, [session.pk, other.pk]) == {session.pk}
+    assert readable_without_reason(admin_user, [session, other]) == set()
 
 
 def test_who_exported_may_read_but_who_read_may_not_export(ada: Any, staff: Any) -> None:
@@ -115,5 +122,5 @@ def test_several_are_opened_for_one_reason_all_or_none(ada: Any, auditor: Any) -
         open_each(auditor, [mine, first, second])
     open_each(auditor, [mine, first, second], reason="ticket 8")
     assert [event[3:] for event in events()[1:]] == [(first.pk, "ticket 8"), (second.pk, "ticket 8")]
-    assert opened(auditor, [mine, first, second]) == {mine.pk, first.pk, second.pk}
+    assert readable_without_reason(auditor, [mine, first, second]) == {mine.pk, first.pk, second.pk}
     assert list(audit.flaws()) == []

@@ -14,7 +14,7 @@ from history.context import (
     render_context,
     summarised_ranges,
 )
-from history.context.repair import Code, repair, unpaired
+from history.context.repair import Code, find_unpaired, repair
 from history.entries import ModelOutput, Node, Retracted, Summary
 from tests.history.conformance.parley import told_in
 from tests.history.conformance.telling import told_of
@@ -77,7 +77,7 @@ def test_summaries_stand_for_entries_and_mask_results_as_the_plain_rule_says(pat
 @given(paths(), options())
 def test_any_context_pairs_completely_and_begins_with_an_input(path: tuple[Node, ...], wanted: ContextOptions) -> None:
     entries = render_context(snapshot_of(path), wanted).entries
-    assert unpaired(entries) == ()
+    assert find_unpaired(entries) == ()
     spoken = [entry for entry in entries if entry.role is not Role.SYSTEM]
     assert not spoken or spoken[0].role is Role.MODEL_INPUT
     ids = [call.call_id for entry in entries for call in entry.tool_requests]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from history.context.entries import ContextEntry, Role
-from history.context.repair import NO_RESULT, OPENING, SENTENCES, Code, Remark, repair, unpaired
+from history.context.repair import NO_RESULT, OPENING, SENTENCES, Code, Remark, find_unpaired, repair
 from history.entries import Part, Reasoning, Text, ToolRequest, ToolResult
 
 pytestmark = pytest.mark.any_database
@@ -160,10 +160,10 @@ def test_thousands_of_calls_with_one_id_cost_no_more_than_their_number() -> None
 
 
 def test_what_a_vendor_would_refuse_is_named() -> None:
-    assert unpaired((said("hi"), asked("a"))) == ("the last entry leaves ['a'] unanswered",)
-    assert len(unpaired((said("hi"), found("a")))) == 1
-    assert len(unpaired((asked("a"), said("hi"), found("a")))) == 2
-    assert unpaired((asked("a", "b"), found("b", "a")))
+    assert find_unpaired((said("hi"), asked("a"))) == ("the last entry leaves ['a'] unanswered",)
+    assert len(find_unpaired((said("hi"), found("a")))) == 1
+    assert len(find_unpaired((asked("a"), said("hi"), found("a")))) == 2
+    assert find_unpaired((asked("a", "b"), found("b", "a")))
 
 
 def test_every_code_has_a_sentence_and_a_line_in_the_documents() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.context.entries import ContextEntry, Role
-from history.context.repair import repair, unpaired
+from history.context.repair import find_unpaired, repair
 from tests.history.context.strategies import context_entries
 from tests.measures import examples
 
@@ -26,7 +26,7 @@ def test_repairing_twice_changes_nothing_and_reports_nothing(entries: list[Conte
 @MANY
 @given(context_entries())
 def test_every_call_is_answered_directly_after_it_and_nothing_else_is(entries: list[ContextEntry]) -> None:
-    assert unpaired(repair(entries)[0]) == ()
+    assert find_unpaired(repair(entries)[0]) == ()
 
 
 @MANY
@@ -34,7 +34,7 @@ def test_every_call_is_answered_directly_after_it_and_nothing_else_is(entries: l
 def test_any_cut_of_any_history_can_be_repaired(entries: list[ContextEntry], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(entries)))
     end = data.draw(st.integers(start, len(entries)))
-    assert unpaired(repair(entries[start:end])[0]) == ()
+    assert find_unpaired(repair(entries[start:end])[0]) == ()
 
 
 @MANY

@@ -18,12 +18,12 @@ from history.context.tokens import (
     MESSAGE_OVERHEAD,
     MOST_FACTOR,
     calibrate,
-    calibrated,
     estimate_context,
     estimate_entry,
     estimate_media,
     estimate_text,
     estimate_tools,
+    updated_factor,
 )
 from history.entries import Media, OtherPart, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
 from tests.measures import examples
@@ -64,7 +64,7 @@ def learnt(samples: Iterable[Any], tokenizer: str) -> float:
     factor = 1.0
     for known, sample in enumerate(samples):
         estimated, actual = estimate_text(sample["text"]), sample["counts"][tokenizer]
-        factor = calibrated(factor, samples=known, estimated=estimated, actual=actual)
+        factor = updated_factor(factor, samples=known, estimated=estimated, actual=actual)
     return factor
 
 
@@ -167,7 +167,7 @@ def test_media_count_by_type_and_size() -> None:
 
 def drift(factor: float, *, actual: int, times: int) -> Iterator[float]:
     for samples in range(times):
-        factor = calibrated(factor, samples=samples, estimated=1_000, actual=actual)
+        factor = updated_factor(factor, samples=samples, estimated=1_000, actual=actual)
         yield factor
 
 
@@ -176,18 +176,18 @@ def test_the_factor_goes_to_what_the_vendor_counts() -> None:
 
 
 def test_a_factor_that_was_learnt_is_not_thrown_over_by_one_count() -> None:
-    settled = calibrated(1.3, samples=500, estimated=1_000, actual=60_000)
+    settled = updated_factor(1.3, samples=500, estimated=1_000, actual=60_000)
     assert 1.3 < settled < 1.4
 
 
 def test_a_count_of_nothing_teaches_nothing() -> None:
-    assert calibrated(1.3, samples=3, estimated=0, actual=50) == 1.3
-    assert calibrated(1.3, samples=3, estimated=50, actual=0) == 1.3
+    assert updated_factor(1.3, samples=3, estimated=0, actual=50) == 1.3
+    assert updated_factor(1.3, samples=3, estimated=50, actual=0) == 1.3
 
 
 @given(st.floats(LEAST_FACTOR, MOST_FACTOR), st.integers(0, 10_000), st.integers(-5, 10**9), st.integers(-5, 10**9))
 def test_a_factor_stays_within_its_bounds(previous: float, samples: int, estimated: int, actual: int) -> None:
-    factor = calibrated(previous, samples=samples, estimated=estimated, actual=actual)
+    factor = updated_factor(previous, samples=samples, estimated=estimated, actual=actual)
     assert LEAST_FACTOR <= factor <= MOST_FACTOR
     assert calibrate(1_000, factor=factor) == math.ceil(1_000 * factor)
 

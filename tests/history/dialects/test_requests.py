@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from history.context import SYSTEM_CHANNEL
 from history.context.entries import Role
-from history.context.repair import unpaired
+from history.context.repair import find_unpaired
 from history.dialects import DIALECTS, DecodedRequest, DialectError, LossCode, context_of
 from history.entries import (
     Media,
@@ -110,7 +110,7 @@ JSON = st.recursive(
 def test_odd_requests_are_read_without_an_error_and_survive_storage(name: str, said: Any, around: Any) -> None:
     field = {"openai-responses": "input", "gemini-generate": "contents"}.get(name, "messages")
     decoded = read(name, {**around, field: said})
-    assert unpaired(context_of(decoded).entries) == ()
+    assert find_unpaired(context_of(decoded).entries) == ()
 
 
 # OpenAI Chat.

@@ -10,7 +10,7 @@ import pytest
 from history.answers.assembly import Assembler
 from history.answers.events import Ended, Event, ToolCallPiece
 from history.context import ContextOptions, Snapshot, render_context
-from history.context.repair import unpaired
+from history.context.repair import find_unpaired
 from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.entries import Entry, ModelInput, ModelOutput, Node, Text, ToolResult, ToolResults
 from tests.history.dialects.samples import ANTHROPIC, AT, CHAT, GEMINI, NAMES, STREAMS, TOOLS, answer
@@ -84,7 +84,7 @@ def test_a_mixed_session_is_in_order_of_time_and_fit_for_every_vendor(name: str)
     said = [entry for entry in decoded.entries if isinstance(entry, ModelOutput)]
     assert [len(entry.tool_requests) for entry in said] == [2, 2, 2]
     assert len({call.call_id for entry in said for call in entry.tool_requests}) == 6
-    assert unpaired(context.entries) == ()
+    assert find_unpaired(context.entries) == ()
     signature = "c2ln" in json.dumps(encoded.body)
     assert signature == (name == "gemini-generate")
 

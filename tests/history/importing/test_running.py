@@ -15,7 +15,7 @@ from django.db import connections
 
 from history import importing, retention
 from history.context import ContextOptions, render_context
-from history.context.repair import unpaired
+from history.context.repair import find_unpaired
 from history.dialects import DIALECTS, CallOptions
 from history.entries import ModelOutput, Summary, ToolResults
 from history.errors import HistoryOff
@@ -416,7 +416,7 @@ def test_what_was_imported_is_a_context_that_every_vendor_takes(bring: Any, dial
     bring("messy.jsonl", lines(*MESSY))
     session = only_session()
     context = render_context(snapshot(session), ContextOptions(max_turns=None))
-    assert unpaired(context.entries) == ()
+    assert find_unpaired(context.entries) == ()
     body = DIALECTS[dialect].encode(context, CallOptions(model="model-1", max_tokens=100)).body
     headers = {"anthropic-version": "2023-06-01"}
     signatures = {"c2ln"}

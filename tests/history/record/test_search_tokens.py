@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.record.search_tokens import WORD_CHARS, fold, fold_unevenly, places_of, words_of
-from history.search.queries import QUERY_WORDS, Query, Term, understood
+from history.search.queries import QUERY_WORDS, Query, Term, parse_query
 from history.search.snippets import beginning_of, snippet_of
 
 pytestmark = pytest.mark.any_database
@@ -67,7 +67,7 @@ def test_the_same_letters_are_the_same_word_however_they_are_composed() -> None:
 def test_long_words_are_cut_alike_wherever_they_stand() -> None:
     assert words_of("x" * 1000) == ["x" * WORD_CHARS]
     assert words_of("é" + "x" * 1000) == ["e" + "x" * (WORD_CHARS - 1)]
-    assert understood("x" * 1000).terms == (Term(("x" * WORD_CHARS,)),)
+    assert parse_query("x" * 1000).terms == (Term(("x" * WORD_CHARS,)),)
 
 
 @settings(deadline=None)
@@ -132,11 +132,11 @@ def phrase(*words: str, prefix: bool = False) -> Term:
     ],
 )  # fmt: skip
 def test_a_query_is_understood(typed: str, query: Query) -> None:
-    assert understood(typed) == query
+    assert parse_query(typed) == query
 
 
 def test_a_query_that_is_too_long_is_cut_and_says_so() -> None:
-    query = understood("word " * 10_000)
+    query = parse_query("word " * 10_000)
     assert query.is_cut
     assert 0 < len(query.needed) <= QUERY_WORDS
 
@@ -144,7 +144,7 @@ def test_a_query_that_is_too_long_is_cut_and_says_so() -> None:
 @settings(deadline=None)
 @given(st.one_of(texts, st.text(st.sampled_from('ab"-* OR支付():^{}'))))
 def test_no_text_is_an_error(typed: str) -> None:
-    query = understood(typed)
+    query = parse_query(typed)
     assert all(term.words for term in (*query.terms, *query.excluded))
 
 
@@ -152,7 +152,7 @@ def test_no_text_is_an_error(typed: str) -> None:
 
 
 def marked(text: str, typed: str) -> list[str]:
-    snippet = snippet_of(text, understood(typed).terms)
+    snippet = snippet_of(text, parse_query(typed).terms)
     return [] if snippet is None else [piece for piece, is_match in snippet.pieces if is_match]
 
 
@@ -179,13 +179,13 @@ def test_a_snippet_marks_what_was_found(text: str, typed: str, matches: list[str
 @pytest.mark.parametrize("typed", ["aa", "aaa*", '"aa b"', "zz"])
 def test_a_word_of_a_megabyte_costs_no_more_than_a_megabyte_of_words(typed: str) -> None:
     began = time.process_time()
-    snippet_of("a" * 1_000_000, understood(typed).terms)
+    snippet_of("a" * 1_000_000, parse_query(typed).terms)
     assert time.process_time() - began < 5
 
 
 def test_a_snippet_shows_the_surroundings_of_the_first_match_only() -> None:
     text = "before " * 500 + "needle " + "after " * 500 + "needle"
-    snippet = snippet_of(text, understood("needle").terms)
+    snippet = snippet_of(text, parse_query("needle").terms)
     assert snippet is not None
     assert snippet.is_cut_before
     assert snippet.is_cut_after
@@ -205,7 +205,7 @@ def test_a_hit_without_words_shows_its_beginning() -> None:
 @settings(deadline=None)
 @given(texts, texts)
 def test_the_pieces_of_a_snippet_are_the_text_itself(text: str, typed: str) -> None:
-    snippet = snippet_of(text, understood(typed).terms) if understood(typed).terms else beginning_of(text)
+    snippet = snippet_of(text, parse_query(typed).terms) if parse_query(typed).terms else beginning_of(text)
     if snippet is not None:
         assert snippet.text in text
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from history.text.client_tags import TaggedText, unwrapped
+from history.text.client_tags import TaggedText, split_client_tags
 
 
 def test_blocks_on_lines_of_their_own_are_taken_out_in_their_order() -> None:
     text = "<system-reminder>\nBe brief.\n</system-reminder>\nFix it.\n<environment_context>/home</environment_context>"
-    assert unwrapped(text) == [
+    assert split_client_tags(text) == [
         TaggedText("Be brief.", tag="system-reminder"),
         TaggedText("\nFix it.\n"),
         TaggedText("/home", tag="environment_context"),
@@ -20,13 +20,13 @@ def test_what_somebody_writes_about_a_tag_stays_in_their_sentence() -> None:
         "<b>bold</b>",
         "<instructions>mine</instructions>",
     ):
-        assert unwrapped(text) == [TaggedText(text)]
+        assert split_client_tags(text) == [TaggedText(text)]
 
 
 def test_a_block_that_is_never_closed_is_shown_as_it_stands() -> None:
     text = "<system-reminder>\n" * 2_000 + "said"
-    assert unwrapped(text) == [TaggedText(text)]
+    assert split_client_tags(text) == [TaggedText(text)]
 
 
 def test_nothing_is_nothing() -> None:
-    assert unwrapped("") == []
+    assert split_client_tags("") == []

@@ -9,7 +9,7 @@ from django.utils.translation import override
 
 from history.formats.base import FormatError, Note
 from history.formats.note_texts import note_words, worded
-from history.text.lazy import LazyText, apart, together, why_of
+from history.text.lazy import LazyText, lazy_from_json, lazy_to_json, why_of
 
 LINE = LazyText("line %(number)s", number=7)
 LEFT_OUT = LazyText(
@@ -25,11 +25,11 @@ def test_a_sentence_is_english_by_itself_and_translated_with_what_was_filled_in(
 
 def test_it_survives_being_kept_as_json() -> None:
     for text in (LEFT_OUT, LazyText(LEFT_OUT.sentence, problem=LazyText("this line is not valid JSON"))):
-        kept = together(json.loads(json.dumps(apart(text))))
+        kept = lazy_from_json(json.loads(json.dumps(lazy_to_json(text))))
         assert kept == text
         with override("zh-hans"):
             assert worded(kept) == worded(text)
-    assert apart("no sentence") is None
+    assert lazy_to_json("no sentence") is None
 
 
 def test_a_sentence_that_is_filled_into_another_is_translated_too() -> None:

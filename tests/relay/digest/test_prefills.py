@@ -16,7 +16,7 @@ import pytest
 from history import verification
 from history.access import keys
 from history.context import ContextOptions, render_context
-from history.entries import OtherPart, Text, thawed
+from history.entries import OtherPart, Text, thaw
 from history.linting import lint_session
 from history.models import Message
 from history.record.snapshots import snapshot
@@ -264,8 +264,7 @@ def paused() -> Any:
 class TestAnAnswerOfOurs:
     def blocks(self, output: Any) -> list[dict[str, Any]]:
         return [
-            {"type": "text", "text": part.text} if isinstance(part, Text) else thawed(part.data)
-            for part in output.parts
+            {"type": "text", "text": part.text} if isinstance(part, Text) else thaw(part.data) for part in output.parts
         ]
 
     def paused_and_resumed(self, relay: Relay) -> AnthropicSdk:

@@ -18,7 +18,7 @@ from pytest_django.asserts import assertRedirects
 from history import retention
 from history.models import AuditEvent, Session
 from history.record import recorder
-from history.record.listing import titled
+from history.record.listing import find_by_title
 from history.sessions.sources import origin_of
 from history.templatetags.marks import short_day, short_time
 from relay.live.running import answering
@@ -513,12 +513,12 @@ def test_every_part_of_the_list_has_its_index(ada: Any) -> None:
 
 def test_titles_are_found_whatever_their_capitals_newest_first(ada: Any) -> None:
     sessions = [chat_of(ada, "hello", title=title) for title in ("ÄRGER im Büro", "ärger zu Hause", "Ruhe")]
-    assert [session.title for session in titled(sessions_in_rail(ada), "Ärger", limit=8)] == [
+    assert [session.title for session in find_by_title(sessions_in_rail(ada), "Ärger", limit=8)] == [
         "ärger zu Hause",
         "ÄRGER im Büro",
     ]
-    assert titled(sessions_in_rail(ada), "büro är", limit=8) == [sessions[0]]
-    assert titled(sessions_in_rail(ada), '-büro OR "*', limit=8) == []
+    assert find_by_title(sessions_in_rail(ada), "büro är", limit=8) == [sessions[0]]
+    assert find_by_title(sessions_in_rail(ada), '-büro OR "*', limit=8) == []
 
 
 def test_a_session_whose_messages_are_found_is_not_listed_by_its_title_too(ada: Any) -> None:

@@ -19,7 +19,7 @@ from history.context.compression import (
     entries_of_plan,
     make_plan,
 )
-from history.context.repair import unpaired
+from history.context.repair import find_unpaired
 from history.context.summaries import pieces_of
 from history.context.turns import may_begin_turn
 from history.dialects import DIALECTS, CallOptions
@@ -83,7 +83,7 @@ def test_the_result_is_valid_for_every_vendor_and_contains_the_current_task(
     assert make_plan(snapshot_of(path), options, policy) == plan
     before, nodes = rendered(path), carried_out(path, plan, policy, accepts)
     told = rendered(nodes)
-    assert unpaired(told.entries) == ()
+    assert find_unpaired(told.entries) == ()
     if task := task_of(before, path):
         assert [entry for entry in before.entries if entry.origin == task] == [
             entry for entry in told.entries if entry.origin == task
