@@ -28,7 +28,7 @@ from history.access.reason_field import ReasonField
 from history.db.transactions import writing
 from history.errors import HistoryError
 from history.exporting import Selection, begin
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 from history.models import Exchange, Session, ShareLink
 from history.sessions import actions as changes
 

@@ -18,7 +18,7 @@ from history.api.query import ExportAsked, list_filters
 from history.api.schema import documented
 from history.api.views import ApiView, reason_of, viewer_of
 from history.exporting import CannotExport, Export, NothingSelected, Selection, begin
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 
 JSON = "application/json"
 TYPES = sorted({"application/zip", "application/gzip", *(one.media_type for one in EXPORTERS.values())} - {JSON})

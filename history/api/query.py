@@ -25,7 +25,7 @@ from history.api.fields import (
     Title,
     YesOrNo,
 )
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 from history.models import Message, Session, ToolCall
 from history.record.listing import ListFilters
 

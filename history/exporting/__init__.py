@@ -1,4 +1,4 @@
-"""Taking the record out: a selection of sessions, in a format, as a stream of bytes that needs no memory.
+"""Export of sessions in any format, as a stream of bytes in bounded memory.
 
     export = await prepare(viewer, Selection(mine=True), "jsonl", since=cursor)   # refuses before the first byte
     async for chunk in export: ...                                               # or: for chunk in export.pieces()
@@ -9,8 +9,7 @@
 """
 
 from history.exporting.cursors import ExportCursor, horizon
-from history.exporting.exports import Export, begin, prepare, stream
-from history.exporting.reports import ExportReport
+from history.exporting.exports import Export, ExportReport, begin, prepare, stream
 from history.exporting.selection import CannotExport, NothingSelected, Selection
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Many files as one zip, written as it goes: nothing is ever sought back to.
+"""Zip archive written as a stream, without seeking back.
 
 What grows with the number of files is the table of contents, which a zip has at its end.
 """

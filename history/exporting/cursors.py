@@ -1,8 +1,8 @@
-"""Where an export ended, so that the next one brings what is new, and one that was cut off goes on.
+"""Cursors of incremental exports: where the last export ended.
 
 A cursor is a moment, and a place in the audit chain for what was deleted. Everything that became visible later has
 changed after that moment: the moment lies before the oldest transaction that was running when it was taken. (Numbers
-would not do. On PostgreSQL they are given out in one order and become visible in another.) Whatever was changed just
+would not do. On PostgreSQL they are given out in one order and become visible in another.) What was changed just
 before may come twice; nothing is left out.
 
 One that stands inside an export besides says how far that one came (`after`) and where it began (`ends`): so a download

@@ -1,11 +1,11 @@
-"""One export, from what somebody asks for to the last byte."""
+"""An export of sessions: permission check, audit event and stream of bytes."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -14,12 +14,17 @@ from django.utils import timezone
 from history.access.permissions import Viewer
 from history.exporting.archives import ZipStream
 from history.exporting.cursors import ExportCursor, Mark, horizon
-from history.exporting.reports import ExportReport
-from history.exporting.selection import CannotExport, Chosen, Selection, has_everything, loose_exchanges
-from history.exporting.threads import in_a_thread
-from history.exporting.tombstones import deleted_since
-from history.formats.all_exporters import EXPORTERS, Exporter
-from history.formats.base import Notes
+from history.exporting.selection import (
+    CannotExport,
+    ChosenSessions,
+    Selection,
+    deleted_since,
+    has_everything,
+    loose_exchanges,
+)
+from history.exporting.threads import stream_from_thread
+from history.formats.base import Note, Notes
+from history.formats.exporters import EXPORTERS, Exporter
 from history.formats.jsonl import JsonlWriter
 from history.formats.jsonl.lines import time_text
 from history.models import Session
@@ -28,10 +33,26 @@ PIECE = 65_536
 REPORT = "loss-report.json"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportReport:
+    """`cursor` is where the next export goes on; empty where none was asked for."""
+
+    format: str
+    sessions: int
+    bytes: int
+    notes: tuple[Note, ...] = ()
+    cursor: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"notes": [asdict(note) for note in self.notes]}
+
+
 class Export:
     """Made once, read once: `async for`, or `pieces()` where there is no event loop."""
 
-    def __init__(self, exporter: Exporter, chosen: Chosen, *, cursor: ExportCursor | None, compress: bool) -> None:
+    def __init__(
+        self, exporter: Exporter, chosen: ChosenSessions, *, cursor: ExportCursor | None, compress: bool
+    ) -> None:
         self.exporter, self.chosen, self.cursor, self.compress = exporter, chosen, cursor, compress
         self.notes = Notes()
         self.done = 0  # sessions
@@ -67,7 +88,7 @@ class Export:
         return ExportReport(format=self.exporter.name, sessions=self.done, bytes=self.bytes, notes=notes, cursor=ends)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return in_a_thread(self.pieces())
+        return stream_from_thread(self.pieces())
 
     def pieces(self) -> Generator[bytes, None, None]:
         """The bytes, some tens of kilobytes at a time."""
@@ -153,7 +174,7 @@ def begin(
     if exporter is None:
         raise CannotExport(f"there is no format {format!r}: take one of {', '.join(EXPORTERS)}")
     cursor = None if since is None else _cursor(since)
-    chosen = Chosen(viewer, selection, cursor=cursor or ExportCursor(), reason=reason)
+    chosen = ChosenSessions(viewer, selection, cursor=cursor or ExportCursor(), reason=reason)
     if compress and not exporter.one_file and len(chosen) != 1:
         compress = False  # a zip is compressed already
     chosen.tell(format=format, **{} if since is None else {"since": since})

@@ -1,13 +1,16 @@
-"""Which sessions are exported: what somebody asked for, as far as they may have it, and their reason where needed.
+"""Selection of the sessions to export, limited to what the viewer may export.
 
-The ids are listed once, in their order, sixteen bytes each; the sessions themselves are read as the export comes to
-them, and asked for again under the same rule: what was deleted meanwhile is left out.
+The ids are listed once, in order, sixteen bytes each. The sessions are read in batches during the export under the same
+rule, so that sessions deleted in the meantime are left out.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from typing import Any
 from uuid import UUID
 
@@ -27,11 +30,13 @@ from history.access.permissions import (
 from history.access.reasons import NotPermitted, check_reason, open_each
 from history.errors import HistoryError
 from history.exporting.cursors import ExportCursor, Mark
-from history.models import ApiKey, Exchange, Session
+from history.models import ApiKey, AuditEvent, Exchange, Session
 from history.record.listing import ListFilters
 
 BATCH = 50
 MOST_NAMED = 5_000
+EVENT_PAGE = 500
+DELETING = ("hide", "remove")
 
 
 class CannotExport(HistoryError):
@@ -44,7 +49,7 @@ class NothingSelected(CannotExport):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Everything that somebody may export, unless it is narrowed: to these sessions, to their own, by filters."""
+    """All sessions that the viewer may export, or fewer: named sessions, own sessions, filters."""
 
     sessions: tuple[UUID, ...] | None = None
     mine: bool = False
@@ -55,37 +60,37 @@ class Selection:
         return self.sessions is None and not self.mine and self.filters == ListFilters()
 
 
-def exportable(viewer: Viewer | None) -> QuerySet[Session]:
-    """What somebody may export; None is the operator, who has the database anyway."""
+def exportable_sessions(viewer: Viewer | None) -> QuerySet[Session]:
+    """Sessions that the viewer may export. None is the operator, who may export all."""
     if viewer is None:
         return visible_sessions(Reach(), sees_held=True, moment=timezone.now())
     return sessions_for(viewer, Purpose.EXPORT)
 
 
-def selected(viewer: Viewer | None, selection: Selection) -> QuerySet[Session]:
-    rows = exportable(viewer).filter(selection.filters.conditions())
+def selected_sessions(viewer: Viewer | None, selection: Selection) -> QuerySet[Session]:
+    rows = exportable_sessions(viewer).filter(selection.filters.conditions())
     if selection.mine:
         rows = rows.filter(owner_id=person_of(viewer))
     return rows if selection.sessions is None else rows.filter(pk__in=selection.sessions)
 
 
-class Chosen:
+class ChosenSessions:
     """The ids of an export, fixed when it begins."""
 
     def __init__(self, viewer: Viewer | None, selection: Selection, *, cursor: ExportCursor, reason: str) -> None:
         self.viewer, self.selection, self.reason = viewer, selection, check_reason(reason) if reason.strip() else ""
         if len(selection.sessions or ()) > MOST_NAMED:
             raise CannotExport(f"name at most {MOST_NAMED:,} sessions, or narrow by filters instead")
-        rows = selected(viewer, selection)
+        rows = selected_sessions(viewer, selection)
         if cursor.since.at is not None:
             rows = rows.filter(changed_at__gte=cursor.since.at)
         if cursor.after is not None:
             rows = rows.filter(pk__gt=cursor.after)
         self._ids = b"".join(pk.bytes for pk in _ids_of(rows))
         self._refuse_what_is_not_theirs()
-        if not self.reason:  # without one, all that is somebody else's must have been opened before
+        if not self.reason:  # without one, sessions of other users must have been opened before
             for batch in self._batches():
-                self._open(list(exportable(viewer).filter(pk__in=batch).only(*_RIGHTS)))
+                self._open(list(exportable_sessions(viewer).filter(pk__in=batch).only(*_RIGHTS)))
 
     def __len__(self) -> int:
         return len(self._ids) // 16
@@ -93,7 +98,9 @@ class Chosen:
     def __iter__(self) -> Iterator[Session]:
         """The sessions as they are now, each opened with the reason that was given."""
         for batch in self._batches():
-            rows = exportable(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk")
+            rows = (
+                exportable_sessions(self.viewer).filter(pk__in=batch).select_related("owner", "api_key").order_by("pk")
+            )
             found = list(rows.annotate(has_exchanges=Exists(Exchange.objects.filter(session=OuterRef("pk")))))
             if self.reason:
                 self._open(found)
@@ -118,9 +125,9 @@ class Chosen:
             yield [UUID(bytes=batch[place : place + 16]) for place in range(0, len(batch), 16)]
 
     def _refuse_what_is_not_theirs(self) -> None:
-        """Whoever names a session is told when they do not get it; a cursor may have left it out."""
+        """Raise where a named session is missing or not permitted; a cursor may have left it out."""
         wanted = set(self.selection.sessions or ())
-        missing = wanted - set(exportable(self.viewer).filter(pk__in=wanted).values_list("pk", flat=True))
+        missing = wanted - set(exportable_sessions(self.viewer).filter(pk__in=wanted).values_list("pk", flat=True))
         if not missing:
             return
         if self.viewer is not None and sessions_for(self.viewer, Purpose.LIST).filter(pk__in=missing).exists():
@@ -131,7 +138,7 @@ class Chosen:
 _RIGHTS = ("owner", "api_key", "hold", "hidden_at", "expires_at")
 
 
-def loose_exchanges(chosen: Chosen, *, since: Mark | None) -> QuerySet[Exchange]:
+def loose_exchanges(chosen: ChosenSessions, *, since: Mark | None) -> QuerySet[Exchange]:
     """Calls that belong to no session, which go with an export that is narrowed by nothing but whose it is."""
     viewer, selection = chosen.viewer, chosen.selection
     reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
@@ -158,7 +165,7 @@ def _ids_of(rows: QuerySet[Session]) -> Iterator[UUID]:
 def was_selected(
     viewer: Viewer | None, selection: Selection, gone: UUID, *, owner: int | None, key: int | None
 ) -> bool:
-    """Whether a session that is gone was one that they might have exported; what filters say of it nobody knows."""
+    """Whether the viewer might have exported a deleted session. Filters cannot be applied to it."""
     reach = Reach() if viewer is None else reach_of(viewer, Purpose.EXPORT)
     if reach is None or (reach.api_key_id is not None and key != reach.api_key_id):
         return False
@@ -167,3 +174,30 @@ def was_selected(
     if selection.mine and owner != person_of(viewer):
         return False
     return selection.sessions is None or gone in selection.sessions
+
+
+# Sessions that were deleted since an earlier export.
+
+
+def deleted_since(chosen: ChosenSessions, *, since: Mark, until: Mark) -> Iterator[tuple[UUID, datetime]]:
+    """Each session once, at the last time that it was deleted; such as came back are none."""
+    if since.at is None:
+        return
+    events = AuditEvent.objects.filter(seq__gt=since.event, seq__lte=until.event, action__in=DELETING)
+    walk = events.exclude(session=None).order_by("seq").iterator(chunk_size=EVENT_PAGE)
+    while page := list(islice(walk, EVENT_PAGE)):
+        last = {event.session: event for event in page if event.session}
+        there = {row.pk: row for row in Session.objects.filter(pk__in=last).only("owner", "api_key")}
+        served = set(exportable_sessions(chosen.viewer).filter(pk__in=last).values_list("pk", flat=True))
+        for gone, event in last.items():
+            whose = _whose(event, there.get(gone))
+            if gone not in served and was_selected(chosen.viewer, chosen.selection, gone, **whose):
+                yield gone, event.at
+
+
+def _whose(event: AuditEvent, row: Session | None) -> dict[str, int | None]:
+    """From its row as long as that is there, then from the event of its removal."""
+    if row is not None:
+        return {"owner": row.owner_id, "key": row.api_key_id}
+    details = json.loads(event.details or "{}")
+    return {"owner": details.get("owner"), "key": details.get("by_key")}

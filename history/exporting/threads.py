@@ -1,7 +1,7 @@
-"""A generator that asks the database, for the event loop: one thread and one connection as long as it lasts.
+"""Async stream from a generator that queries the database in one thread.
 
-Django would read a plain generator to its end before the first byte leaves. Here every step is taken in the thread when
-somebody is ready for it, and whoever stops asking (a client that went away) ends it.
+Django would read a plain generator to its end before the first byte leaves. Here each step runs in the thread
+when the client is ready for it. When the client disconnects, the generator is closed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextvars import copy_context
 from django.db import connections
 
 
-async def in_a_thread(pieces: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
-    context = copy_context()  # the language of whoever asked, for one
+async def stream_from_thread(pieces: Generator[bytes, None, None]) -> AsyncIterator[bytes]:
+    context = copy_context()  # among others, the language of the user
     loop, pool = asyncio.get_running_loop(), ThreadPoolExecutor(max_workers=1, thread_name_prefix="export")
     try:
         while (piece := await loop.run_in_executor(pool, lambda: context.run(_next, pieces))) is not None:

@@ -1,1 +1,1 @@
-"""Other people's files, and ours: one module per format. docs/import.md and docs/export.md list them."""
+"""File formats for import and export, one module each; see docs/import.md and docs/export.md."""

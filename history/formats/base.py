@@ -1,10 +1,10 @@
-"""What every format has in common: a conversation as a reader gives it, and notes on what it cost to read it.
+"""Types shared by all formats: conversation, node, note and format error.
 
 A reader gives what the source says, in entries of ours; it stores nothing and knows no Django. Nodes stand after their
 parents (`parent` is a place in the list, None: the start), so that a tree can be written down from first to last. An
 entry that names other entries by number (a summary) counts nodes from 1: node 0 is entry 1.
 
-What a source has no ids for gets ids made from what it says (`chained`), so that reading the same file twice gives the
+What a source has no ids for gets ids made from what it says (`chain_id`), so that reading the same file twice gives the
 same ones, and a file that has grown begins with the ones that are known.
 """
 
@@ -30,7 +30,7 @@ def gettext_noop(text: str) -> str:
 
 
 class FormatError(SaidError):
-    """This cannot be read as what it seems to be; the text says why, for whoever brought it."""
+    """The file cannot be read in the detected format. The text tells the user why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +116,6 @@ class UnreadableConversation:
     title: str = ""
 
 
-def chained(before: str, said: str) -> str:
+def chain_id(before: str, said: str) -> str:
     """An id for what has none: made from what it says and from the id of what came before."""
     return hashlib.sha256(f"{before}\0{said}".encode("utf-8", "surrogatepass")).hexdigest()[:32]

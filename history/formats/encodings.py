@@ -1,4 +1,4 @@
-"""In which letters a file is written. JSON is UTF-8; what is not is read as what it most likely is, and that is said.
+"""Character encoding of a file: detection and conversion to UTF-8.
 
 A mark at the beginning decides; without one, zeros between the letters mean UTF-16, and bytes that are no UTF-8 mean
 Windows-1252 (which has Latin-1 in it) if there are more of them than of UTF-8's own. Pure; a file is read once for it,
@@ -38,7 +38,7 @@ class Encoding:
 UTF_8 = Encoding("utf-8")
 
 
-def encoding_of(stream: BinaryIO) -> Encoding:
+def detect_encoding(stream: BinaryIO) -> Encoding:
     head = stream.read(CHUNK)
     for mark, name in _MARKS:
         if head.startswith(mark):
@@ -76,7 +76,7 @@ def _eight_bits(head: bytes, stream: BinaryIO) -> Encoding:
     return Encoding("utf-8", REPLACED)
 
 
-def as_utf_8(open_file: Callable[[], BinaryIO], encoding: Encoding) -> Callable[[], BinaryIO]:
+def open_as_utf_8(open_file: Callable[[], BinaryIO], encoding: Encoding) -> Callable[[], BinaryIO]:
     """The same file, always UTF-8 without a mark."""
     if encoding == UTF_8:
         return open_file

@@ -1,4 +1,4 @@
-"""Files that hold many conversations: one that cannot be read is named, and the others are read all the same."""
+"""Files with many conversations; an unreadable one is reported and skipped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from history.text.lazy import LazyText, why_of
 Convert = Callable[[Mapping[str, Any]], Iterator[Conversation]]
 
 
-def each(source: Source, convert: Convert) -> Iterator[Conversation | UnreadableConversation]:
+def read_each(source: Source, convert: Convert) -> Iterator[Conversation | UnreadableConversation]:
     """The conversations of a file of lines, of one list, or of one object."""
     for place, value, problem in _values(source):
         if problem or not isinstance(value, Mapping):
@@ -38,7 +38,7 @@ def _values(source: Source) -> Iterator[tuple[str, Any, str]]:
 def _converted(
     value: Mapping[str, Any], convert: Convert, place: str
 ) -> Iterator[Conversation | UnreadableConversation]:
-    """Foreign data may be wrong in ways that nobody thought of; that is the end of this conversation alone."""
+    """Unexpected errors in foreign data end this conversation alone, not the file."""
     title = _named(value) or place
     if is_too_deep(value):
         yield UnreadableConversation(why=gettext_noop("it is nested too deeply to be read"), title=title)

@@ -1,4 +1,4 @@
-"""What modules that know no language have said (`history.text.lazy`), in the language of whoever reads it."""
+"""Translation of notes and lazy texts (`history.text.lazy`) for the current reader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def worded(text: str) -> str:
 
 
 def filled_in(text: str) -> str:
-    """What may be anybody's words: only what says of itself that it is a sentence is translated."""
+    """Translate lazy texts only; plain strings may be user content."""
     return worded(text) if isinstance(text, LazyText) else text
 
 

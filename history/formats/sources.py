@@ -1,6 +1,6 @@
-"""A file as readers see it: lines, the items of one long list, or one document; never more of it than has to be.
+"""Input file of an import: lines, items of a list, or one document.
 
-What is larger than anybody's conversation is refused in words before it fills the memory: a line, a document, the
+Input that is too large is refused with an error before it fills the memory: a line, a document, the
 number of values in one of them, how deeply they are nested. Pure but for reading streams.
 """
 
@@ -18,7 +18,7 @@ import ijson
 
 from history.dialects.json_access import MAX_DEPTH, obj, parsed
 from history.formats.base import FormatError, Notes, gettext_noop
-from history.formats.encodings import Encoding, as_utf_8, encoding_of
+from history.formats.encodings import Encoding, detect_encoding, open_as_utf_8
 from history.text.lazy import LazyText, why_of
 
 MEGABYTE = 1024 * 1024
@@ -81,13 +81,13 @@ class Source:
     @cached_property
     def encoding(self) -> Encoding:
         with closing(self.open_file()) as stream:
-            found = encoding_of(stream)
+            found = detect_encoding(stream)
         if found.problem:
             self.notes("repaired", found.problem)
         return found
 
     def open(self) -> BinaryIO:
-        return as_utf_8(self.open_file, self.encoding)()
+        return open_as_utf_8(self.open_file, self.encoding)()
 
     @cached_property
     def sample(self) -> Sample:
@@ -147,7 +147,7 @@ def raw_lines(stream: Any) -> Iterator[bytes]:
             continue
         while raw and not raw.endswith(b"\n"):
             raw = stream.readline(MEGABYTE)
-        yield b"\0"  # a line that is no JSON, whatever it was
+        yield b"\0"  # not valid JSON, so that it is reported
 
 
 def _line(number: int, raw: bytes) -> Line:

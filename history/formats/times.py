@@ -1,4 +1,4 @@
-"""Times as others write them: ISO 8601 with and without a zone, seconds or milliseconds since 1970. Pure."""
+"""Parser for times in imported files: ISO 8601, seconds or milliseconds since 1970."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from history.entries import now
 
-# Before there were such conversations, and later than anybody's clock: such a time is a mistake.
+# Times outside these years are treated as mistakes.
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 _MILLISECONDS = 1e11
 

@@ -1,7 +1,7 @@
-"""Entries by the ids of their source, put into an order in which parents stand before their children.
+"""Tree of imported entries, ordered with parents before their children.
 
 Files name parents that they do not hold, that stand further down, or that lead round in a circle. Then the part that
-hangs on such a parent is an island: it is joined to what stands before it in the file by a Gap that everybody can see.
+hangs on such a parent is an island: it is joined to what stands before it in the file by a visible Gap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from history.dialects.json_access import compact
 from history.entries import LEAVES, Entry, Gap, Summary, entry_to_json
-from history.formats.base import Notes, SourceNode, chained, gettext_noop
+from history.formats.base import Notes, SourceNode, chain_id, gettext_noop
 
 ISLAND = gettext_noop("An entry's parent is missing from the file: what follows was joined here.")
 
@@ -47,7 +47,7 @@ class Tree:
         order = _Order(self)
         for name in self.items:
             order.place(name)
-        return order.nodes, order.places.get(self.leaf, last_place(order.nodes))
+        return order.nodes, order.places.get(self.leaf, find_last_place(order.nodes))
 
 
 class _Order:
@@ -69,7 +69,7 @@ class _Order:
             self._put(waits, self._numbered(self.tree.items[waits]), parent)
 
     def _gap(self, name: str, missing: str) -> int:
-        """In the place of the parent that is missing; whatever else hangs on it hangs here."""
+        """Put a gap in the place of a missing parent; its other children follow the gap, too."""
         entry = self.tree.items[name].entry
         last = len(self.nodes) - 1 if self.nodes else None
         self.tree.notes("repaired", ISLAND, where=name)
@@ -90,23 +90,23 @@ class _Order:
         return replace(item.entry, first=1, last=last + 1)
 
 
-def last_place(nodes: Sequence[SourceNode]) -> int | None:
+def find_last_place(nodes: Sequence[SourceNode]) -> int | None:
     """The last node that something can follow."""
     return next((place for place in range(len(nodes) - 1, -1, -1) if nodes[place].entry.kind not in LEAVES), None)
 
 
-def with_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
+def add_ids(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:
     """Entries of a source without ids: each gets one made from all that was said up to it."""
     named: list[tuple[str, Entry]] = []
     last = ""
     for entry in entries:
         said = {name: value for name, value in entry_to_json(entry).items() if name != "at"}
-        last = chained(last, compact(said))
+        last = chain_id(last, compact(said))
         named.append((last, entry))
     return named
 
 
-def chain(entries: Sequence[tuple[str, Entry]]) -> list[SourceNode]:
+def chain_nodes(entries: Sequence[tuple[str, Entry]]) -> list[SourceNode]:
     """Entries that simply follow each other."""
     return [
         SourceNode(entry=entry, parent=place - 1 if place else None, source_id=name)

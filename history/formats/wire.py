@@ -1,4 +1,4 @@
-"""What a vendor's own wire format says, read by that vendor's dialect and given the times and names of the file.
+"""Messages in a vendor's wire format inside a file, decoded by its dialect.
 
 A dialect reads whole requests, and a file gives a few items at a time, so the names of tools that were called further
 up are remembered here.

@@ -1,4 +1,4 @@
-"""Conversations of other products, and our own exports, into the record.
+"""Import of conversations of other products and of Parley exports.
 
 `run` takes files (`files_at` for paths, `uploaded` for what was sent to us), unpacks them, recognises each by what it
 says, and stores conversation by conversation. It may be run again at any time: what is there already is left alone, and

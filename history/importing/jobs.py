@@ -1,6 +1,6 @@
-"""Imports that were asked for on a page or over REST: files in the data directory, and a row that says how far it is.
+"""Import jobs of the page and the REST API: uploads and progress.
 
-Whoever sends files gets a job at once and may close the tab: the background work of the process that has the files
+A user who uploads files gets a job at once and may close the tab: the background work of the process that has the files
 takes the job and runs it (`history.importing.turns`). A job whose runner died shows no sign of life any more; it may be
 run again, because importing twice changes nothing.
 """
@@ -31,11 +31,11 @@ UNFINISHED = 4  # times the limit of one
 
 
 class UploadTooLarge(HistoryError):
-    """What was sent is more than the house takes at once."""
+    """The upload is larger than the server accepts."""
 
 
 class TooMany(HistoryError):
-    """Whoever sends this has too much lying here that is not imported yet."""
+    """The user has too many uploads that are not imported yet."""
 
 
 class Misplaced(HistoryError):
@@ -142,7 +142,7 @@ def is_interrupted(job: ImportJob) -> bool:
 
 
 def tidy() -> None:
-    """Files that nobody asked for any more, and reports that are old."""
+    """Remove abandoned uploads and old reports."""
     now = timezone.now()
     for job in ImportJob.objects.filter(created_at__lt=now - KEPT_FILES):
         shutil.rmtree(folder_of(job), ignore_errors=True)

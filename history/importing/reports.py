@@ -1,4 +1,4 @@
-"""What became of each conversation and each file."""
+"""Import report: the outcome of each conversation and file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ImportItem:
         }
 
     def as_kept(self) -> dict[str, Any]:
-        """For whoever reads it later, in whatever language: besides, the sentences that were filled in."""
+        """The report as JSON, with the parameters of its texts, so that it can be translated later."""
         kept = self.as_json()
         notes = [
             told | _apart(what=note.what, where=note.where)

@@ -1,4 +1,4 @@
-"""The run of an import: every file is recognised, read and stored, and whatever happens to one is told and no more."""
+"""Run of an import: detect, read and store each file; errors stay local to it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(
     """Import all that is in these files for `owner`, and tell of each item as it is done.
 
     `on_bytes` is told how much of the files was read since the last time. Sessions of our own exports become the
-    owner's; with `restore_owners`, which is the operator's, each goes to whoever has its owner's name here. What a key
+    owner's; with `restore_owners`, which is the operator's, each goes to the user with its owner's name. What a key
     imports that does not see all of its owner's sessions is recorded under it, and nothing else is touched.
     """
     report = ImportReport()
@@ -86,7 +86,7 @@ def steps(
     restore_owners: bool = False,
     dry_run: bool = False,
 ) -> Iterator[Step]:
-    """The same, step by step. In between nothing is locked, so somebody else's import can go on."""
+    """The same, step by step. Nothing is locked between steps, so imports of other users can run."""
     refuse_when_off()
     import_ = _Import(owner, api_key=api_key, dry_run=dry_run, restore_owners=restore_owners)
     import_.on_bytes = on_bytes
@@ -116,7 +116,7 @@ class _Import:
         self.children: list[tuple[str, Any, str]] = []  # (client, session, source id of its parent)
 
     def file(self, piece: UnpackedFile) -> Iterator[Step]:
-        """Everything in one file; whatever goes wrong is an item, too."""
+        """Everything in one file; errors become items, too."""
         try:
             for inner in unpacked(piece):
                 yield from self._piece(inner)
@@ -134,7 +134,7 @@ class _Import:
             raise
         except REFUSALS as error:
             yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why_of(error))
-        except Exception as error:  # a reader met what nobody had thought of: that file is refused, the others go on
+        except Exception as error:  # unexpected error of a reader: refuse this file, continue with the others
             logger.exception("An imported file could not be read.")
             why = LazyText(gettext_noop("It is not written as expected (%(error)s)."), error=str(error))
             yield ImportItem(outcome=ImportOutcome.REFUSED, file=piece.name, why=why)

@@ -1,4 +1,4 @@
-"""One conversation of a source into the record, once, however often it is brought.
+"""Storage of an imported conversation; repeated imports add only what is new.
 
 The session's id is made from its owner, the product and the source's id, so the same conversation finds its session;
 one that its owner deleted does not stand in the way of importing it anew. A key that sees only its own sessions
@@ -26,7 +26,7 @@ from history.db.packing import dump
 from history.db.transactions import writing
 from history.entries import Entry, HeadMoved, ModelOutput, Numbering, Reasoning, entry_to_json
 from history.formats.base import Conversation, SourceNode
-from history.formats.trees import last_place
+from history.formats.trees import find_last_place
 from history.importing.reports import ImportOutcome
 from history.models import ApiKey, Message, Session
 from history.record import recorder, writer
@@ -38,7 +38,7 @@ MARK = "import"
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredConversation:
     session_id: UUID
     outcome: ImportOutcome
     entries: int
@@ -50,7 +50,7 @@ def id_for(owner: Any, *, client: str, source_id: str, attempt: int = 0, under: 
 
 
 def find(owner: Any, *, client: str, source_id: str, under: ApiKey | None) -> tuple[UUID, Session | None]:
-    """The session of a conversation, or the id that it will have: the first that nobody deleted."""
+    """The session of a conversation, or the id that it will have: the first that was not deleted."""
     attempt = 0
     while True:
         name = id_for(owner, client=client, source_id=source_id, attempt=attempt, under=under)
@@ -62,33 +62,33 @@ def find(owner: Any, *, client: str, source_id: str, under: ApiKey | None) -> tu
 
 def store(
     conversation: Conversation, *, owner: Any, under: ApiKey | None = None, recording: str = "full"
-) -> Generator[None, None, Stored]:
+) -> Generator[None, None, StoredConversation]:
     """Import it, or what of it is not there yet. Other writers may continue between the batches of a long one.
 
     `recording` is the mode of the key that sends it, also where the session is not recorded under that key.
     """
     try:
         return (yield from _store_together(conversation, owner=owner, under=under, recording=recording))
-    except IntegrityError:  # somebody else has just begun with the same one
+    except IntegrityError:  # another import has just begun the same session
         return (yield from _store_together(conversation, owner=owner, under=under, recording=recording))
 
 
 def _store_together(
     conversation: Conversation, *, owner: Any, under: ApiKey | None, recording: str
-) -> Generator[None, None, Stored]:
+) -> Generator[None, None, StoredConversation]:
     is_short = len(conversation.nodes) <= BATCH
     with writing() if is_short else nullcontext():
         return (yield from _store(conversation, owner=owner, under=under, recording=recording))
 
 
-def look(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> Stored:
+def look(conversation: Conversation, *, owner: Any, under: ApiKey | None = None) -> StoredConversation:
     """What `store` would do; nothing is written."""
     name, session = find(owner, client=conversation.client, source_id=conversation.source_id, under=under)
     growth = _Growth(conversation)
     if session:
         growth.learn(session, version=session.version)
     fresh = sum(growth.is_fresh(place) for place in growth.places(session))
-    return Stored(name, _outcome(session, fresh), fresh)
+    return StoredConversation(name, _outcome(session, fresh), fresh)
 
 
 def link(owner: Any, *, child: UUID, client: str, parent_id: str, under: ApiKey | None = None) -> bool:
@@ -103,7 +103,7 @@ def link(owner: Any, *, child: UUID, client: str, parent_id: str, under: ApiKey 
 
 def _store(
     conversation: Conversation, *, owner: Any, under: ApiKey | None, recording: str
-) -> Generator[None, None, Stored]:
+) -> Generator[None, None, StoredConversation]:
     name, session = find(owner, client=conversation.client, source_id=conversation.source_id, under=under)
     before = session
     if session is None:
@@ -117,7 +117,7 @@ def _store(
         _append(session, growth, places[start : start + BATCH])
     if growth.added:
         _stand(session, growth, stood_at)
-    return Stored(session.pk, _outcome(before, growth.added), growth.added)
+    return StoredConversation(session.pk, _outcome(before, growth.added), growth.added)
 
 
 def _outcome(before: Session | None, added: int) -> ImportOutcome:
@@ -152,9 +152,9 @@ def _append(session: Session, growth: _Growth, places: Sequence[int]) -> None:
     with writing():
         locked = writer.lock([session.pk])[session.pk]
         growth.learn(session, version=locked.version)
-        wishes = growth.wishes(session.pk, places, next_seq=locked.version + 1)
-        if wishes:
-            recorder.append_batch(wishes, files=growth.conversation.blobs)
+        appends = growth.appends(session.pk, places, next_seq=locked.version + 1)
+        if appends:
+            recorder.append_batch(appends, files=growth.conversation.blobs)
 
 
 def _known(session: Session, *, after: int = 0) -> dict[str, tuple[int, str]]:
@@ -177,7 +177,7 @@ class _Growth:
     known: dict[str, tuple[int, str]] = field(default_factory=dict)
     version: int = 0  # of the session, up to which `known` is what there is
     seqs: dict[int, int] = field(default_factory=dict)  # node → its number
-    renewed: set[int] = field(default_factory=set)  # nodes that stand anew, and whatever follows them does, too
+    renewed: set[int] = field(default_factory=set)  # nodes that are stored again, with all that follows them
     added: int = 0
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class _Growth:
         self.seqs[place] = there[0]
         return False
 
-    def wishes(self, session_id: UUID, places: Sequence[int], *, next_seq: int) -> list[Append]:
+    def appends(self, session_id: UUID, places: Sequence[int], *, next_seq: int) -> list[Append]:
         made: list[Append] = []
         for place in places:
             if self.is_fresh(place):
@@ -243,7 +243,7 @@ def _tail(nodes: Sequence[SourceNode]) -> set[int]:
 
 
 def signed_elsewhere(entry: Entry) -> Entry:
-    """Reasoning that was signed for somebody else's account: its vendor takes it back from that account alone."""
+    """Drop reasoning signed for another account: the vendor accepts it from that account only."""
     if not isinstance(entry, ModelOutput):
         return entry
     parts = tuple(
@@ -261,9 +261,9 @@ def digest_of(entry: Entry) -> str:
 
 
 def _stand(session: Session, growth: _Growth, stood_at: int) -> None:
-    """The head goes where the source stands, unless somebody went on from here in the meantime."""
+    """The head goes where the source stands, unless the session was continued here in the meantime."""
     nodes = growth.conversation.nodes
-    leaf = growth.conversation.leaf if growth.conversation.leaf is not None else last_place(nodes)
+    leaf = growth.conversation.leaf if growth.conversation.leaf is not None else find_last_place(nodes)
     if leaf is None or leaf not in growth.seqs:
         return
     to = growth.seqs[leaf]

@@ -1,4 +1,4 @@
-"""Jobs take turns: nobody's small import waits for somebody's large one.
+"""Scheduling of import jobs: small imports do not wait for large ones.
 
 One thread runs what waits in this process: one job of each person at a time, some of them together, each for a second
 before the next goes on. A turn ends between two conversations, or between two batches of a long one. One UPDATE
@@ -55,7 +55,7 @@ def work() -> None:
 
 
 def _take_up(going: deque[_Going], runner: UUID) -> int:
-    """Whoever waits and has nothing under way comes next. How many are under way then."""
+    """Start jobs of users without a running one first. Returns the number of running jobs."""
     busy = {one.job.owner_id for one in going}
     waiting = ImportJob.objects.filter(state=ImportJob.State.WAITING).exclude(owner__in=busy).order_by("created_at")
     for job in waiting[:20] if len(going) < TOGETHER else ():
@@ -114,8 +114,8 @@ class _Diary:
 
     def note(self, item: ImportItem) -> None:
         self.report.add(item)
-        room = KEPT_REFUSALS if item.outcome in (ImportOutcome.REFUSED, ImportOutcome.NOTED) else KEPT_ITEMS
-        if len(self.items) < room:
+        limit = KEPT_REFUSALS if item.outcome in (ImportOutcome.REFUSED, ImportOutcome.NOTED) else KEPT_ITEMS
+        if len(self.items) < limit:
             # Notes and reasons quote names of files, titles and values of the import.
             kept = writer.kept_fields({"item": item.as_kept()}, recording=self.recording)
             self.items.append(kept["item"])

@@ -1,8 +1,8 @@
-"""Files, folders and archives as pieces that can be read: never by writing a member under its own name.
+"""Files, folders and archives of an import, unpacked safely in bounded space.
 
 Archives are opened where they lie, and members are read as streams, so that what a member is called can do nothing. An
 archive inside an archive is put into a temporary file without a name. What says that it unpacks to far more than it
-takes is refused, and so is whatever turns out to.
+takes is refused, and so is an archive that turns out to.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, zstandard.ZstdError, gzip.Ba
 
 @dataclass(frozen=True)
 class UnpackedFile:
-    """One file to look at. `is_named`: somebody named this very file, so it is refused and not ignored."""
+    """One file to look at. `is_named`: the user named this file, so it is refused and not ignored."""
 
     name: str
     open: Callable[[], BinaryIO]
@@ -106,8 +106,8 @@ def _beginning_with(names: list[str], prefix: str) -> str | None:
 
 
 @dataclass
-class _Room:
-    """What everything in one file may unpack to, whatever is packed in what: many small bombs are a large one."""
+class _UnpackedLimit:
+    """The size that one file may unpack to, over all nested archives together."""
 
     left: int
 
@@ -117,16 +117,16 @@ class _Room:
             raise FormatError(UNPACKS_TO_TOO_MUCH)
 
 
-def unpacked(piece: UnpackedFile, *, level: int = 0, room: _Room | None = None) -> Iterator[UnpackedFile]:
+def unpacked(piece: UnpackedFile, *, level: int = 0, limit: _UnpackedLimit | None = None) -> Iterator[UnpackedFile]:
     """The piece itself, or what is in it. Raises FormatError for an archive that must not or cannot be opened."""
-    room = room or _Room(MAX_UNPACKED)
+    limit = limit or _UnpackedLimit(MAX_UNPACKED)
     head = piece.head()
     if head.startswith(ZIP):
-        yield from _members(piece, level=level, room=room)
+        yield from _members(piece, level=level, limit=limit)
     elif head.startswith((GZIP, ZSTD)):
         _check_level(level)
-        inner = _decompressed(piece, is_gzip=head.startswith(GZIP), room=room)
-        yield from unpacked(inner, level=level + 1, room=room)
+        inner = _decompressed(piece, is_gzip=head.startswith(GZIP), limit=limit)
+        yield from unpacked(inner, level=level + 1, limit=limit)
     else:
         yield piece
 
@@ -144,16 +144,16 @@ def may_hold_text(piece: UnpackedFile) -> bool:
     return b"\0" not in head or head[:2] in (b"\xff\xfe", b"\xfe\xff") or 0 in head[:4]
 
 
-def _members(piece: UnpackedFile, *, level: int, room: _Room) -> Iterator[UnpackedFile]:
+def _members(piece: UnpackedFile, *, level: int, limit: _UnpackedLimit) -> Iterator[UnpackedFile]:
     _check_level(level)
     try:
         with closing(piece.open()) as stream, _seekable(stream) as packed, zipfile.ZipFile(packed) as archive:
             members = [member for member in archive.infolist() if not member.is_dir()]
             _check(piece, members)
-            room.take(sum(member.file_size for member in members))
+            limit.take(sum(member.file_size for member in members))
             by_name = _by_name(members)
             for member in members:
-                yield from unpacked(_member(archive, member, by_name), level=level + 1, room=room)
+                yield from unpacked(_member(archive, member, by_name), level=level + 1, limit=limit)
     except DAMAGE as error:
         raise FormatError(DAMAGED, error=str(error)) from error
 
@@ -210,12 +210,12 @@ class _seekable:  # noqa: N801 - reads like a function
             self.copy.close()
 
 
-def _decompressed(piece: UnpackedFile, *, is_gzip: bool, room: _Room) -> UnpackedFile:
+def _decompressed(piece: UnpackedFile, *, is_gzip: bool, limit: _UnpackedLimit) -> UnpackedFile:
     furthest = 0  # it is opened more than once, and counts once
 
     def note(place: int) -> None:
         nonlocal furthest
-        room.take(max(0, place - furthest))
+        limit.take(max(0, place - furthest))
         furthest = max(furthest, place)
 
     def opened() -> BinaryIO:

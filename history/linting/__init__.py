@@ -1,4 +1,4 @@
-"""Would this vendor take this conversation? The rule that is broken, the place, and the version that is taken.
+"""Linter for conversations: broken vendor rules, their places and a repaired version.
 
     given (what was pasted) → a walk per language (form) and order (calls, results, turns) → judging (verdicts)
     repairing: the same through `history.context.repair` and the vendor's encoder
@@ -8,15 +8,15 @@
 """
 
 from history.linting.linter import NAMES, is_taken, lint_request, lint_session
-from history.linting.parse_input import Given, NotAConversation, given, read_text
+from history.linting.parse_input import LintInput, NotAConversation, given, read_text
 from history.linting.rules import RULES
 from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
 
 __all__ = [
     "NAMES",
     "RULES",
-    "Given",
     "LintFinding",
+    "LintInput",
     "LintReport",
     "LintSeverity",
     "NotAConversation",

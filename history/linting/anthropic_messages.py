@@ -1,4 +1,4 @@
-"""What Anthropic Messages asks of a request's form."""
+"""Checks of the request format of Anthropic Messages."""
 
 from __future__ import annotations
 

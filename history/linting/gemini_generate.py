@@ -1,4 +1,4 @@
-"""What Gemini generateContent asks of a request's form."""
+"""Checks of the request format of Gemini generateContent."""
 
 from __future__ import annotations
 

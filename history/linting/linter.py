@@ -1,4 +1,4 @@
-"""What each vendor makes of a conversation: given as a request in any of the four languages, or as a stored session."""
+"""Lint reports for a request in any dialect or a stored session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from history.context import ContextOptions, Snapshot, render_context
 from history.dialects import DIALECTS, CallOptions, DecodedRequest, DialectError, Encoded, Loss, LossCode, context_of
 from history.linting import anthropic_messages, gemini_generate, openai_chat, openai_responses
 from history.linting.order import check_order, check_tools
-from history.linting.parse_input import FIELDS, MODEL, Given, NotAConversation
+from history.linting.parse_input import FIELDS, MODEL, LintInput, NotAConversation
 from history.linting.repairing import FIELD_LEFT_OUT, RepairInput, of_loss, prepare, with_extra, written_for
 from history.linting.stored import walk_of
 from history.linting.values import LintFinding, LintReport, LintSeverity, Repair, Rule, Verdict
@@ -48,7 +48,7 @@ SAID_DIFFERENTLY = frozenset(
 _NO_TIME = datetime.fromtimestamp(0, UTC)
 
 
-def lint_request(given: Given) -> LintReport:
+def lint_request(given: LintInput) -> LintReport:
     decoded = _decoded(given)  # first: it refuses what is nested too deeply to be walked
     walk = WALKS[given.language](given.body)
     field = FIELDS[given.language]
@@ -79,7 +79,7 @@ def is_taken(dialect: str, body: Mapping[str, Any]) -> bool:
     return not any(finding.rule.severity is LintSeverity.REJECTED for finding in _own_rules(WALKS[dialect](body)))
 
 
-def _decoded(given: Given) -> DecodedRequest:
+def _decoded(given: LintInput) -> DecodedRequest:
     try:
         return DIALECTS[given.language].decode_request(given.body, at=_NO_TIME)
     except DialectError as error:
@@ -92,7 +92,7 @@ def _own_rules(walk: LintWalk) -> Iterator[LintFinding]:
     yield from check_tools(walk.tools, walk.dialect)
 
 
-def _native(given: Given, walk: LintWalk, decoded: DecodedRequest, known: RepairInput) -> Verdict:
+def _native(given: LintInput, walk: LintWalk, decoded: DecodedRequest, known: RepairInput) -> Verdict:
     """In its own language: what the vendor itself would say. What gets lost in a repair is told with the repairs."""
     known = replace(known, options=replace(known.options, form=None))
     if given.language in SAY_IT_THEMSELVES:
@@ -140,7 +140,7 @@ def _of_the_conversation(encoded: Encoded) -> Iterator[Loss]:
     return (loss for loss in encoded.losses if loss.seq or loss.code is not LossCode.STATUS_NOT_CARRIED)
 
 
-def _whole(given: Given, encoded: Encoded, extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Repair]]:
+def _whole(given: LintInput, encoded: Encoded, extra: Mapping[str, Any]) -> tuple[dict[str, Any], list[Repair]]:
     """With the fields that we have no word for, unless the vendor would refuse the request for them."""
     body, refused = _with_fields(given.language, encoded.body, list(extra.items()), [CHECKS])
     left_out = [

@@ -1,4 +1,4 @@
-"""What OpenAI Chat Completions asks of a request's form."""
+"""Checks of the request format of OpenAI Chat Completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenAI Responses asks of a request's form. What the model says in a row counts as one answer."""
+"""Checks of the request format of OpenAI Responses. What the model says in a row counts as one answer."""
 
 from __future__ import annotations
 

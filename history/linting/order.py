@@ -1,4 +1,4 @@
-"""The rules of order: every call is answered, once, directly after the message that calls; and who begins.
+"""Checks of the message order: each tool call is answered once, directly.
 
 Steps are put into groups, as the vendor would see them: for a conversation in its own language these are its messages.
 One that comes from elsewhere is grouped as it would be written there: results before what else was said in the same

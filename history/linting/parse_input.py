@@ -1,4 +1,4 @@
-"""What people paste, recognised: a request in one of four languages, the list of its messages alone, or JSON lines."""
+"""Parser for pasted conversations: requests, bare message lists or JSON lines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class NotAConversation(SaidError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A request and its language. ``is_bare``: only messages were given, so nobody misses a model or a limit."""
+class LintInput:
+    """A request and its language. ``is_bare``: only messages were given, so a missing model is not reported."""
 
     body: Mapping[str, Any]
     language: str
@@ -31,7 +31,7 @@ class Given:
         return len(items(self.body.get(FIELDS[self.language])))
 
 
-def read_text(text: str, *, language: str = "") -> list[Given]:
+def read_text(text: str, *, language: str = "") -> list[LintInput]:
     """One JSON document, or one in each line."""
     try:
         return [given(parsed(text.lstrip("\ufeff")), language=language)]
@@ -51,7 +51,7 @@ def _line(number: int, line: str) -> Any:
         raise NotAConversation(_("line %(number)s is not JSON: %(error)s"), number=number, error=str(error)) from None
 
 
-def given(value: Any, *, language: str = "") -> Given:
+def given(value: Any, *, language: str = "") -> LintInput:
     if isinstance(value, list):
         return _bare(value, language)
     if not isinstance(value, Mapping):
@@ -59,7 +59,7 @@ def given(value: Any, *, language: str = "") -> Given:
     found = language or _language_of(value)
     if not found:
         raise NotAConversation(_("a request has messages, input or contents; this one has none of them"))
-    return Given(body=value, language=found)
+    return LintInput(body=value, language=found)
 
 
 FIELDS = {
@@ -70,12 +70,12 @@ FIELDS = {
 }
 
 
-def _bare(messages: list[Any], language: str) -> Given:
+def _bare(messages: list[Any], language: str) -> LintInput:
     found = language or _language_of_messages(messages)
     body = {"model": MODEL, "max_tokens": 4096, FIELDS[found]: messages}
     if found != "anthropic-messages":
         del body["max_tokens"]
-    return Given(body=body, language=found, is_bare=True)
+    return LintInput(body=body, language=found, is_bare=True)
 
 
 def _language_of(body: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The same conversation as a vendor takes it: through `history.context.repair` and the vendor's own encoder."""
+"""Repair of a conversation for a vendor, by `history.context.repair` and its encoder."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def prepare(context: Context, options: CallOptions, *, places: Places) -> Repair
 
 
 def _that_can_be_said(context: Context, remarks: list[Remark]) -> list[ContextEntry]:
-    """Without inputs of which no vendor's encoder can say anything: nobody would see them, and who begins depends."""
+    """Drop inputs that no encoder can write: they would decide which role begins without being sent."""
     said = []
     for entry in context.entries:
         if entry.role is Role.MODEL_INPUT and all(isinstance(part, OtherPart) for part in entry.parts):
@@ -91,7 +91,7 @@ _REFUSED = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def _new_names(context: Context) -> dict[str, str]:
-    """For each name that a vendor would refuse, one that all take and nobody else has."""
+    """For each name that a vendor would refuse, a unique one that all vendors accept."""
     named = [tool.name for tool in context.tools if tool.name]
     named += [call.name for entry in context.entries for call in entry.tool_requests]
     taken = {name for name in named if TOOL_NAME.fullmatch(name)}

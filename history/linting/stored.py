@@ -1,4 +1,4 @@
-"""A stored session as steps, in the order in which a model would be told of it, before anything is repaired."""
+"""Lint steps of a stored session, before any repair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a look at a conversation gives: rules, findings with their places, a verdict per vendor."""
+"""Result types of the linter: rules, findings, verdicts and report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class LintSeverity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule of one vendor: its id, in words, and what the vendor answers to whoever breaks it (as far as known)."""
+    """One rule of one vendor: its id, in words, and the error that the vendor returns (if known)."""
 
     id: str
     severity: LintSeverity

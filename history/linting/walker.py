@@ -1,7 +1,7 @@
-"""What every walk through a conversation leaves behind: findings on its form, and the steps that it is made of.
+"""Base of the format checks: findings and steps of a conversation.
 
 A step is a call, a result or something said, with its place in what was given. Rules of order are checked on steps
-(`history.linting.order`), so that each is written once, whatever language a conversation came in.
+(`history.linting.order`), so that each is written once for all dialects.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LintWalk:
         return is_so
 
     def each(self, given: Any, place: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The objects of a list with their places; whatever else stands there is told."""
+        """The objects of a list with their places; other values are reported."""
         for number, value in enumerate(items(given)):
             if self.needs(isinstance(value, Mapping), "malformed", f"{place}[{number}]", what=place, wanted=OBJECTS):
                 yield f"{place}[{number}]", value

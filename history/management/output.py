@@ -1,4 +1,4 @@
-"""How commands print: a table on a terminal, plain columns in a pipe, JSON for programs.
+"""Output of commands: tables on a terminal, columns in a pipe, JSON.
 
 Texts come from strangers (titles, names, what a model said), so control characters never reach a terminal and markup
 is never interpreted.
@@ -51,7 +51,7 @@ def print_json(stream: Stream, value: Any) -> None:
 
 
 def as_cell(value: Any) -> str:
-    """One line of text for a table, whatever the value is."""
+    """Any value as one line of text for a table."""
     if value is None:
         return ""
     if isinstance(value, datetime):

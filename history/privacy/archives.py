@@ -1,4 +1,4 @@
-"""A folder or a zip of files that are written one after the other, in bounded memory, with a manifest at the end."""
+"""Archive of personal data: a folder or zip with a manifest, in bounded memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Encoder(DjangoJSONEncoder):
 
 @contextmanager
 def archive_at(path: Path) -> Iterator[PersonalArchive]:
-    """A zip if the name says so, else a folder that is made for it. Nobody but its owner can read it."""
+    """A zip if the name says so, else a folder that is made for it. Only its owner can read it."""
     if path.exists():
         raise CannotWrite(f"{path} is there already: name another file")
     try:
@@ -76,7 +76,7 @@ def archive_at(path: Path) -> Iterator[PersonalArchive]:
 
 
 def _zip(path: Path) -> Iterator[PersonalArchive]:
-    """Under another name until it is whole: half a zip is no use to anybody."""
+    """Under another name until it is whole: half a zip is useless."""
     unfinished = path.with_name(path.name + ".part")
     try:
         with _private(unfinished) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as whole:

@@ -1,7 +1,7 @@
 """Erasing one person: sessions for good, keys ended and stripped, the account without a name. Held sessions stay.
 
 First nothing new can come: the account is shut and the keys are revoked. Then everything goes, and the last step is the
-receipt: what was removed, what was kept and why, and where the audit chain stands. Whoever is interrupted runs it
+receipt: what was removed, what was kept and why, and where the audit chain stands. If it is interrupted, run it
 again. The chain keeps its events, which hold ids and the reasons that people gave, because it would be broken without.
 """
 
@@ -29,8 +29,8 @@ ERASED = "erased"
 UNDER_HOLD = "under hold"
 
 
-class LastOfTheHouse(HistoryError):
-    """Nobody would be left who can let others in."""
+class LastStaffMember(HistoryError):
+    """No other staff member would be left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ErasurePlan:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """To be kept by whoever asked for it. `checkpoint` is where the audit chain stood afterwards."""
+    """To be kept by the person who asked for it. `checkpoint` is where the audit chain stood afterwards."""
 
     person: dict[str, Any]
     at: datetime
@@ -97,11 +97,11 @@ def erase_person(person: AbstractUser, *, reason: str, progress: Callable[[int],
 def _check_others_are_left(person: AbstractUser) -> None:
     others = get_user_model().objects.filter(is_active=True, is_staff=True).exclude(pk=person.pk)
     if person.is_staff and person.is_active and not others.exists():
-        raise LastOfTheHouse("nobody else could let people in: make somebody else staff first")
+        raise LastStaffMember("nobody else could let people in: make somebody else staff first")
 
 
 def _shut(person: AbstractUser) -> None:
-    """From here on nobody signs in, no key opens, no share link shows anything, and what runs is stopped."""
+    """From here on the user cannot sign in, no key works, no share link shows anything, and what runs is stopped."""
     get_user_model().objects.filter(pk=person.pk).update(is_active=False)
     for key in ApiKey.objects.filter(owner=person.pk, revoked_at=None):
         keys.revoke(key, actor=None)

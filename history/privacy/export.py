@@ -1,4 +1,4 @@
-"""Everything about one person as files: for them, or for whoever must answer them."""
+"""Export of the personal data of one user as files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FORMAT, VERSION = "parley-person", 1
 Told = Callable[[int], None]
 
 
-def give_person(person: AbstractUser, path: Path, *, reason: str = "", progress: Told = lambda count: None) -> Any:
+def export_person(person: AbstractUser, path: Path, *, reason: str = "", progress: Told = lambda count: None) -> Any:
     """Write it, tell the audit chain, and return the manifest."""
     with archive_at(path) as archive:
         writer = JsonlWriter()

@@ -1,4 +1,4 @@
-"""Who keeps what about people. The record does not know the others: they say what they have, and how it goes."""
+"""Registry of personal data kept by each app: how to export and erase it."""
 
 from __future__ import annotations
 

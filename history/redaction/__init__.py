@@ -1,4 +1,4 @@
-"""What must not be stored, taken out before it is: every text of an entry, whatever its kind.
+"""Redaction of credentials and personal data before entries are stored.
 
 `redactors_for(mode)` says what a recording mode asks for, `redacted(entry, redactors)` gives the entry as it may be
 kept. Each find leaves a typed placeholder such as `[redacted:openai-key]` and is counted; an entry without a find comes
@@ -127,7 +127,7 @@ class Hook:
     def __call__(self, text: str, /) -> tuple[str, Counter[str]]:
         try:
             return self._read(self.function(text), text)
-        except Exception as error:  # noqa: BLE001 - foreign code; whatever it raised, the clear text must not be stored
+        except Exception as error:  # noqa: BLE001 - foreign code; on any error the clear text must not be stored
             # The name alone: the message of an error often quotes the text that it failed on.
             logger.error("Redaction hook %s failed with %s; the text was not stored.", self.path, type(error).__name__)
             return placeholder(HOOK_FAILED), Counter({HOOK_FAILED: 1})

@@ -1,4 +1,4 @@
-r"""What a credential looks like, and which digits are a person's: patterns that run in linear time, no Django.
+r"""Detectors of credentials and personal numbers, in linear time, without Django.
 
 Most texts hold no secret, so the text is glanced at first: does it have a run of characters that could be a token, does
 a needle of this detector occur in it at all? Only then a pattern is searched. Patterns begin with a literal (a fast

@@ -1,6 +1,6 @@
-"""Text files that an entry names, searched like any text of it and kept under the hash of what is left of them.
+"""Redaction of text files attached to an entry.
 
-Pictures, sound, PDF and whatever else is no text are not searched. What a file is, its bytes say; a claim decides only
+Images, audio, PDF and other binary files are not searched. What a file is, its bytes say; a claim decides only
 where a text is in none of the encodings that can be told apart. No Django.
 """
 

@@ -1,6 +1,6 @@
-"""One pass over an entry of any kind, in which every text is shown to the redactors. No Django.
+"""Walk over all texts of an entry for the redactors, without Django.
 
-Names (call ids, tools, models) are searched for credentials alone, so that pairing survives whatever a hook does. JSON
+Names (call ids, tools, models) are searched for credentials alone, so that a hook cannot break pairing. JSON
 inside a text stays JSON. A redacted reasoning part loses its signature, because it is no longer what the vendor signed
 and must never be sent back.
 """
@@ -68,7 +68,7 @@ def _shape(cls: type[Value]) -> tuple[tuple[str, bool], ...]:
 
 
 class RedactionWalk:
-    """One pass over one entry. Whatever is unchanged is given back as the same object."""
+    """One pass over one entry. Unchanged values are returned as the same object."""
 
     __slots__ = ("hits", "redactors")
 

@@ -1,7 +1,7 @@
-"""What is changed of a session from outside of the chat: its title and marks, or that it goes.
+"""Actions on a session outside of the chat: rename, pin, archive, delete.
 
 The chat has pages open that show it, and may be answering in it just then. The record knows nothing of that, so
-whoever wants to hear of a change says so (`listen`, once, when the application starts).
+other apps subscribe to changes (`listen`, once, when the application starts).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def change(
 def delete(session: Session, *, by: Any, reason: str = "") -> bool:
     """Into the trash. False when it was there already. Whether `by` may is for `history.access.permissions` to say.
 
-    One's own goes as one likes; under hold it is hidden, and kept. Somebody else's goes for a reason (ReasonNeeded),
-    and under hold not at all (UnderHold). The house itself, None, has its reasons and keeps to holds.
+    Owners delete their sessions freely; under hold a session is hidden and kept. Sessions of other users need a
+    reason (ReasonNeeded) and no hold (UnderHold). None is the server itself: no reason, but holds apply.
     """
     is_theirs = by is not None and is_own(by, session)
     if by is not None and not is_theirs:

@@ -1,4 +1,4 @@
-"""Where a conversation came from, told in a word and in a mark small enough for any list."""
+"""Source of a session: its name and a short mark for lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CHAT, OTHER_CLIENT, IMPORT, NOTEBOOK = "", "API", "IM", "NB"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`mark` is for the eye; `name` says the same to everybody."""
+    """`mark` is a symbol; `name` is its text."""
 
     mark: str
     name: str

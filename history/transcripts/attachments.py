@@ -1,4 +1,4 @@
-"""Attachments to look at: the bytes behind a Media part, for whoever may read the entry that names it."""
+"""Attachments: the bytes of a Media part, for users who may read its entry."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOKED_AT = 20
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """`media_type` is what the bytes say, not what anybody claimed; None: nothing that we know."""
+    """`media_type` is detected from the bytes, not from the claimed type; None if unknown."""
 
     name: str
     media_type: str | None

@@ -1,6 +1,6 @@
-"""What a relayed call tells beside its columns: which program made it, who was tried, and what did not come across.
+"""Facts of a relayed call for users: client, attempts and losses.
 
-Names, numbers and times, for whoever may list the call. What was asked and answered is in the messages, and what a
+Names, numbers and times, for users who may list the call. What was asked and answered is in the messages, and what a
 vendor said of an error is a text that takes the right to read.
 """
 

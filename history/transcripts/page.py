@@ -1,4 +1,4 @@
-"""One page of a session as a person reads it: entries in order, calls beside their results, versions, ways on."""
+"""One page of a transcript: entries, tool calls with results, versions, links."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from history.record.row_builder import is_message
 from history.record.selectors import PAGE, Page, messages_of
 from history.text.visible import has_visible_text
 from history.transcripts.previews import entries_in_brief
-from history.transcripts.unrecorded_answers import unkept_answer
+from history.transcripts.unrecorded_answers import find_unrecorded_answer
 
 SHOWN_CALLS = 200
 # How far below an entry a branch is looked at for the page around it: surely further than the page goes.
@@ -48,7 +48,7 @@ REACH = 3 * PAGE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranscriptPosition:
-    """Where somebody reads: next to an entry or at the newest, on the path to the head or to another leaf."""
+    """Reading position: next to an entry or at the newest, on the path to the head or another leaf."""
 
     before: int | None = None
     after: int | None = None
@@ -94,7 +94,7 @@ class TranscriptEntry:
     notes: tuple[TranscriptEntry, ...] = ()
     cost: Decimal | None = None
     is_retracted: bool = False
-    """A summary that somebody took back."""
+    """A summary that was retracted."""
     is_newest: bool = False
     """Nothing was said after it: a call of its tools may still get its result."""
     is_answered_unkept: bool = False
@@ -184,7 +184,7 @@ def read_page(session: Session, place: TranscriptPosition) -> Transcript:
     rows = _shown(session, page.messages, place) if page.messages else []
     rows = _numbered(rows, first=_first_number(session, page, place))
     if not page.has_newer and place.leaf is None:
-        rows = _with_newest(rows, has_unkept_answer=unkept_answer(session) is not None)
+        rows = _with_newest(rows, has_unkept_answer=find_unrecorded_answer(session) is not None)
     return Transcript(
         rows=tuple(rows if place.internal else _without_internal(rows, place)),
         place=place,
@@ -197,7 +197,7 @@ def read_page(session: Session, place: TranscriptPosition) -> Transcript:
 def read_shared(session: Session, place: TranscriptPosition, *, leaf: int, kinds: Collection[str]) -> Transcript:
     """The path to `leaf` as outsiders see it: these kinds alone, nothing internal, one version of everything.
 
-    Whatever entry the place names, nothing beside that path is shown: `messages_of` takes nobody's word for it.
+    No entry beside that path is shown, even if the position names one: `messages_of` checks it.
     """
     page = _page(session, place, leaf=leaf)
     messages = [message for message in page.messages if message.kind in kinds and not message.is_internal]
@@ -239,7 +239,7 @@ def _marks(session: Session, place: TranscriptPosition) -> dict[int, bool]:
 def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> TranscriptPosition:
     """The place with its branch: an entry beside the path is read on the newest branch that runs through it.
 
-    A leaf from which somebody has gone on since is a place on the current path like any other.
+    A leaf that was continued since is a position on the current path like any other.
     """
     at, leaf = place.at, place.leaf
     if missing := [seq for seq in (at, leaf) if seq is not None and seq not in on_path]:
@@ -255,7 +255,7 @@ def _found(session: Session, place: TranscriptPosition, on_path: Mapping[int, bo
 
 
 def _end_of_reading(session: Session, place: TranscriptPosition, on_path: Mapping[int, bool]) -> int | None:
-    """An entry on the way to the leaf that is just far enough down: nobody climbs a long branch for a page of it."""
+    """An entry on the way to the leaf that is just far enough down: a page does not read a long branch to its end."""
     named = next((seq for seq in (place.at, place.after, place.before) if seq is not None), None)
     if place.leaf is None or named is None or named not in on_path:
         return place.leaf
@@ -274,7 +274,7 @@ def _page(session: Session, place: TranscriptPosition, *, leaf: int | None) -> P
 
 
 def _newer(session: Session, place: TranscriptPosition, page: Page) -> str:
-    """The way on, to the leaf and past it: the leaf of a long branch may be only as far down as somebody looked."""
+    """The way on, to the leaf and past it: the leaf of a long branch may be only as far down as the reader looked."""
     last = page.messages[-1].seq
     if page.has_newer or (place.leaf is not None and last < place.leaf):
         return place.link(after=last)
@@ -302,7 +302,7 @@ def _with_newest(rows: Sequence[TranscriptEntry], *, has_unkept_answer: bool) ->
 
 
 def _with_compactions(session: Session, rows: Sequence[TranscriptEntry]) -> Iterator[TranscriptEntry]:
-    """What somebody says first on a branch that a program began with a summary names the branch before it."""
+    """The first message on a branch that begins with a client's summary links to the branch before it."""
     forks = {row.message.parent_seq: row.versions for row in rows if len(row.versions) > 1}
     before = compactions_in(session, forks) if forks else {}
     earlier: int | None = None
@@ -331,7 +331,7 @@ def _opened(session: Session, rows: Sequence[TranscriptEntry]) -> dict[tuple[str
 
 
 def _with_sessions(row: TranscriptEntry, opened: Mapping[tuple[str, int | None], UUID]) -> tuple[TranscriptCall, ...]:
-    """Models reuse the ids of calls, so the entry decides where somebody noted it."""
+    """Models reuse the ids of calls, so the entry decides where it was noted."""
     ids = [(call, call.request.call_id) for call in row.calls]
     return tuple(
         replace(call, opened=opened.get((name, row.message.seq)) or opened.get((name, None))) for call, name in ids
@@ -339,7 +339,7 @@ def _with_sessions(row: TranscriptEntry, opened: Mapping[tuple[str, int | None],
 
 
 def _costs(messages: Sequence[Message]) -> dict[int, Decimal]:
-    """What calls to models came to, as far as anybody knows, by the answer that they gave."""
+    """Known costs of calls to models, by the answer."""
     answers = [message.pk for message in messages if message.kind == ModelOutput.kind]
     if not answers:
         return {}

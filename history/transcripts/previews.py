@@ -1,6 +1,6 @@
-"""Entries for people to look at: long texts are there in their first part only, and say how long they are.
+"""Previews of entries: long texts are cut, with their full length.
 
-Whoever opens a page wants to see that a tool printed ten megabytes, not to wait for them. So the beginning of a blob
+A reader must see that a tool printed ten megabytes without waiting for them. So the beginning of a blob
 is cut by the database, and the rest never leaves it. Texts are also made printable here: NUL and lone surrogates, which
 the record keeps and no page can show, become U+FFFD. That leaves NUL free to mark where a text was cut.
 """

@@ -1,11 +1,11 @@
-"""Share links: one session, read by whoever holds the link, without an account.
+"""Share links: read-only access to one session without an account.
 
 A link shows the conversation as it was when the link was made, or follows it; never what is internal, the instruction
 or a log. It ends when it is revoked or expires, and is shut while its session is hidden, expired or gone.
 
 The link is not stored. Its token is computed from the row's id with the server's SECRET_KEY, so that its owner can copy
 it again, and the row has the token's hash, by which it is found: a copy of the database opens nothing. When SECRET_KEY
-changes, links in people's hands go on working, but nobody can copy them again: `token_of` gives None.
+changes, links in people's hands go on working, but they cannot be copied again: `token_of` gives None.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def links_of(session: Session) -> QuerySet[ShareLink]:
 
 
 def find_share(token: str) -> ShareLink | None:
-    """The link with its session, if both are to be seen just now. Whoever has no link learns nothing, not even why."""
+    """The link with its session, if both are to be seen just now. Without a valid link, no reason is given."""
     if not settings.PARLEY_SHARING:
         return None
     now = timezone.now()
@@ -120,7 +120,7 @@ def shared_attachment(link: ShareLink, name: str) -> Attachment | None:
 
 
 def hash_of(token: str) -> bytes:
-    # Plain SHA-256 is enough: a token has 256 bits that nobody can guess.
+    # Plain SHA-256 is enough: a token has 256 random bits.
     return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 

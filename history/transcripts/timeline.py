@@ -1,6 +1,6 @@
-"""Where the time of a session went: calls to models, tools, and waiting for people, turn by turn.
+"""Timeline of a session: time of models, tools and waiting, by turn.
 
-A turn begins with what somebody said. Its calls stand on a line of their own, measured in hundredths of the turn, so
+A turn begins with a message of a user. Its calls stand on a line of their own, measured in hundredths of the turn, so
 that a turn of seconds can be read beside one of hours. Nothing here is a text of the conversation: names, times and
 counts alone. A page shows some turns, each with so many calls and no more, however long the session is.
 """
@@ -51,7 +51,7 @@ class TimelineTurn:
     seconds: float
     spans: tuple[Span, ...]
     left_out: int = 0
-    waited: float | None = None  # for whoever spoke, since the turn before had ended
+    waited: float | None = None  # for the user, since the previous turn ended
 
     @property
     def model_seconds(self) -> float:
@@ -176,7 +176,7 @@ def _of_models(rows: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
     for row in rows:
         began, ended = row["exchange__started_at"], row["worked_until"]
         if not began and row["duration"] is None and not row["model"]:
-            continue  # a program told of it, and nobody was called here
+            continue  # reported by a program; no call was made here
         if not (began and ended):
             began, ended = row["created_at"] - timedelta(seconds=row["duration"] or 0), row["created_at"]
         yield Span(
@@ -219,7 +219,7 @@ def _placed(span: Span, *, began: datetime, whole: float) -> Span:
 
 
 def _with_waits(turns: Sequence[TimelineTurn]) -> Iterator[TimelineTurn]:
-    """How long each was waited for; of the oldest on a page nobody looks up when the turn before had ended."""
+    """How long each was waited for; not known for the oldest turn on a page."""
     yield from turns[:1]
     for earlier, later in pairwise(turns):
         ended = max([earlier.began, *(span.ended for span in earlier.spans)])

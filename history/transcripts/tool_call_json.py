@@ -1,4 +1,4 @@
-"""A tool call for programs: one plain object, the same on the socket and in the REST API."""
+"""JSON of a tool call, the same on the socket and in the REST API."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Answers that were given and not kept: where a key records requests only, the last question stands without one.
+"""Answers that were not recorded because the API key records requests only.
 
 Earlier answers come back with the next request and are entries without their words. Of the last one only the call
-tells, so whoever reads or exports the conversation is told by it.
+tells, so transcripts and exports can say so.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from history.models import Exchange, Session
 MODE = "no_replies"
 
 
-def is_without_words(entry: object) -> bool:
+def is_unrecorded(entry: object) -> bool:
     return isinstance(entry, ModelOutput) and entry.metadata.get("recording") == MODE
 
 
-def words() -> str:
+def unrecorded_text() -> str:
     return _("The reply was not kept: this key records requests only.")
 
 
-def unkept_answer(session: Session) -> ModelOutput | None:
-    """To whatever the conversation ends with; None where there was none, or it is there."""
+def find_unrecorded_answer(session: Session) -> ModelOutput | None:
+    """The unrecorded answer to the last entry; None if there is none, or it was recorded."""
     if session.source != Session.Source.RELAY:
         return None
     calls = Exchange.objects.of(session).filter(after=session.head, message=None, end_reason="done")

@@ -1,4 +1,4 @@
-"""fsck for histories: is everything there that was written, and is it what was written?
+"""Verification of the history: seals, digests and projections of all sessions.
 
 `verify` walks every session entry by entry: body against digest, digest against the chain of seals, columns against the
 body, and everything that was made from the entries (path, head, calls, counters, search rows, blob links) against the

@@ -1,4 +1,4 @@
-"""A few numbers to be kept elsewhere, and what a later look says about them.
+"""Checkpoints to be kept outside the database, and their later comparison.
 
 Every session is in it with its version and last seal, and the root is a hash over all of them, so that a root written
 on paper vouches for a file that lies anywhere. A session that is gone must have been removed by policy, and an entry
@@ -20,7 +20,7 @@ from history.verification.findings import VerificationFinding
 from history.verification.rows import excuses_for
 
 
-class Standing(NamedTuple):
+class SessionState(NamedTuple):
     """How far one session has come."""
 
     session: str
@@ -36,7 +36,7 @@ class Checkpoint:
     root: str
     audit_seq: int
     audit_seal: str
-    sessions: tuple[Standing, ...]
+    sessions: tuple[SessionState, ...]
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -52,7 +52,7 @@ class Checkpoint:
         """Raises ValueError for something that is no checkpoint."""
         try:
             standings = tuple(
-                Standing(str(pk), int(version), str(seal), *map(str, begin))
+                SessionState(str(pk), int(version), str(seal), *map(str, begin))
                 for pk, version, seal, *begin in value["sessions"]
             )
             entries, last, root, tip = value["entries"], value["last_message_id"], value["root"], value["audit"]
@@ -67,14 +67,14 @@ def checkpoint() -> Checkpoint:
     tip = AuditEvent.objects.order_by("-seq").values_list("seq", "seal").first() or (0, b"")
     rows = Session.objects.filter(version__gt=0).order_by("pk").values_list("pk", "version", "last_seal", "begin_seal")
     standings = tuple(
-        Standing(str(pk), version, seal.hex(), bytes(begin).hex())
+        SessionState(str(pk), version, seal.hex(), bytes(begin).hex())
         for pk, version, seal, begin in rows.iterator(chunk_size=2_000)
     )
     last = Message.objects.aggregate(last=Max("pk"))["last"] or 0
     return Checkpoint(Message.objects.count(), last, root_of(standings), tip[0], tip[1].hex(), standings)
 
 
-def root_of(standings: Iterable[Standing]) -> str:
+def root_of(standings: Iterable[SessionState]) -> str:
     root = sha256()
     for standing in standings:
         root.update(" ".join(str(fact) for fact in standing if fact != "").encode() + b"\n")
@@ -106,7 +106,7 @@ def _something_went_since(known: Checkpoint) -> bool:
     return AuditEvent.objects.filter(seq__gt=known.audit_seq, action__in=["remove", "trim"]).exists()
 
 
-def _compare_session(standing: Standing) -> Iterator[VerificationFinding]:
+def _compare_session(standing: SessionState) -> Iterator[VerificationFinding]:
     name, version = UUID(standing.session), standing.version
     session = Session.objects.filter(pk=name).only(*_COMPARED).first()
     if session is None:

@@ -1,4 +1,4 @@
-"""Is one entry what was written? Its body against its digest, its digest against the chain, its columns against it."""
+"""Checks of one entry: body against digest, digest against chain, columns against body."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _blob_problem(name: str) -> Problem:
 def wrong_columns(row: MessageRow, entry: Entry) -> Iterator[str]:
     said: dict[str, Any] = UNSAID | projections.columns_of(entry)
     if isinstance(entry, UnknownEntry):
-        del said["created_at"]  # whoever wrote it knew the time from elsewhere
+        del said["created_at"]  # the writer knew the time from another source
     return (name for name, value in said.items() if getattr(row, name) != value)
 
 

@@ -1,4 +1,4 @@
-"""What a look through the record can find."""
+"""Findings of a verification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was made from the entries of one session, made again and compared: path, calls, counters, search rows, links."""
+"""Check of projections: path, calls, counters, search rows and blob links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALL_COLUMNS = ("call_id", "name", "arguments", "created_at")
 OUTCOME_COLUMNS = ("status", "result", "error", "started_at", "duration")
 
 
-class Claims:
+class ProjectionsCheck:
     """Sees every entry pass by, and says in the end what does not follow from them."""
 
     def __init__(self, session: Session) -> None:
@@ -34,7 +34,7 @@ class Claims:
         self.dropped_outputs: set[int] = set()
         self.asked: dict[Slot, int] = {}  # hashes of what the rows of calls should say
         self.outcomes: dict[Slot, int] = {}
-        self.unanswered: dict[int, str] = {}  # the status of an answer's calls that nobody has answered
+        self.unanswered: dict[int, str] = {}  # the status of an answer's calls without a result
         self.searchable: set[int] = set()  # of this page
         self.blobs: dict[int, frozenset[str]] = {}
         self.lacking: list[int] = []  # entries that search does not know, or should not know: how many, and the first

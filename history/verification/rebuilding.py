@@ -1,9 +1,9 @@
-"""The projections of one session, made anew from its entries.
+"""Rebuild of the projections of one session from its entries.
 
 Nothing here decides anything: the replay says where the head is, what is on the path and which result belongs to which
 call. Rows of calls whose texts were dropped cannot be made again, and are left as they are.
 
-Thousands of entries are read for seconds, and on SQLite whoever writes keeps everybody else from writing. So they are
+Thousands of entries are read for seconds, and on SQLite a writer blocks all other writers. So they are
 replayed before any lock is taken, and what follows from them is written in short transactions; each of them looks first
 whether the session is still the one that was replayed. If not, all begins anew, the last time under one lock.
 """
@@ -35,7 +35,7 @@ Right = dict[bool, list[int]]  # what a mark should say → the rows that say ot
 
 
 class _Changed(Exception):
-    """Somebody has written to the session since its entries were replayed."""
+    """The session was changed since its entries were replayed."""
 
 
 def rebuild(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""What the entries of one session make of its projections: head, path and answered calls, replayed one by one.
+"""Replay of the entries of one session: head, path and answered calls.
 
 It follows the rules of `recorder` and `storage`, but shares no code with them: two tellings of the same story that must
 agree. Only numbers and call ids are kept, about 20 bytes for an entry.

@@ -1,4 +1,4 @@
-"""What verification reads: rows as plain values, blobs with a look at their hash, and what the audit chain excuses."""
+"""Rows that verification reads, blob checks, and removals recorded in the audit chain."""
 
 from __future__ import annotations
 

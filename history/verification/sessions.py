@@ -1,4 +1,4 @@
-"""One session from its first entry to its last, page by page: the record itself, and then what was made from it."""
+"""Check of one session, page by page: entries first, then projections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from history.models import Session
 from history.models.seals import digest_of
 from history.verification.entries import Chain, read_body, texts_left, wrong_columns
 from history.verification.findings import FindingSeverity, VerificationFinding
-from history.verification.projections_check import Claims
+from history.verification.projections_check import ProjectionsCheck
 from history.verification.rows import Blobs, Excuses, MessageRow, excuses_for, pages_of
 from history.verification.session_facts import SessionFacts
 
@@ -22,7 +22,7 @@ class SessionCheck:
         self.session = session
         self.blobs = blobs
         self.chain = Chain(session.anchor_seal)
-        self.claims = Claims(session)
+        self.claims = ProjectionsCheck(session)
         self.last = session.trimmed_through
         self.last_seal = session.anchor_seal
         self.entries = 0

@@ -1,25 +1,25 @@
-"""Parley's own format: everything that is known of a session, one JSON object a line, in both directions.
+"""Parley's own JSONL format: complete sessions, exported and restored.
 
 A file begins with a header and ends with an `end` line. Between them stand, session by session, a `session` line, its
 `entry` lines by number, its `exchange` lines by time and a `session_end` line with the checkpoint (entries, version,
 seal); a `blob` stands before the first line that needs it. Sections of others (agents) come before the `end`.
 
 What is written are facts. Columns that follow from an entry, counters, the path, calls and search rows are made again
-by whoever reads it, and fingerprints are never written at all: they are made with the key of the house that restores.
+during the restore. Fingerprints are never written: they are made with the key of the restoring server.
 Owners are told by user name, keys by prefix.
 
 The bytes are canonical (sorted keys, no spaces, times in UTC, sessions by id), so what was exported, restored and
 exported again is the same file. Bodies and salts are exactly what was sealed: seals can be verified in the file, and
 after a restore by `history verify`.
 
-    lines (bytes and values) → facts (rows and values) → writing (rows to lines)
-    restoring (lines to sessions) → reading (lines to values that were checked) → laying (rows as they were)
+    lines (bytes and values) → serialise (rows and values) → writing (rows to lines)
+    restoring (lines to sessions) → reading (lines to values that were checked) → insert_entries (rows as they were)
 """
 
 from history.formats.jsonl.lines import FORMAT, VERSION, is_header
-from history.formats.jsonl.reports import Restored
 from history.formats.jsonl.restoring import restore
 from history.formats.jsonl.sections import ExtraSection, register_section, sections
+from history.formats.jsonl.session_buffer import Restored
 from history.formats.jsonl.writing import JsonlWriter
 
 __all__ = [

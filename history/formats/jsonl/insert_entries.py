@@ -1,4 +1,4 @@
-"""Entries laid down as they were: same numbers, parents, times, salts and seals; everything else is made from them.
+"""Insertion of restored entries with their numbers, parents, times, salts and seals.
 
 The rules for head, path and calls are those of the recorder, because it is the recorder's draft that is filled; only
 what would be decided there (the number, the salt, the seal, what is redacted) stands in the file already.
@@ -11,14 +11,14 @@ from typing import Any
 
 from history.db.packing import Packed
 from history.entries import CONVERSATION, LEAVES, Gap, ModelOutput
-from history.formats.jsonl.reading import Laid
+from history.formats.jsonl.reading import RestoredEntry
 from history.models import Message, ToolCall
 from history.models.append_only import writable
 from history.record import fingerprints, projections, writer
 from history.record.row_builder import Draft, DraftRow, Position, advance, is_message, load_position, next_position
 
 
-class Laying(Draft):
+class EntryInserter(Draft):
     """A session that entries are laid down in, oldest first. It must be locked."""
 
     def __post_init__(self) -> None:
@@ -28,7 +28,7 @@ class Laying(Draft):
         self.positions: dict[int, Position] = {}
         self.calls: list[tuple[Message, dict[str, Any]]] = []  # of entries without texts, to be written with them
 
-    def lay(self, laid: Laid) -> None:
+    def lay(self, laid: RestoredEntry) -> None:
         if laid.seq <= self.session.trimmed_through:
             self._put_row(laid, position=Position(fingerprints.START), on_path=True, moved=laid.moved)
             self._count(laid)
@@ -65,7 +65,7 @@ class Laying(Draft):
         wrong = entries.filter(seq__lte=session.trimmed_through).exclude(on_path=is_anchored)
         writable(wrong).update(on_path=is_anchored)
 
-    def _moves(self, laid: Laid) -> bool:
+    def _moves(self, laid: RestoredEntry) -> bool:
         session = self.session
         if session.trimmed_through and session.head == 0 and laid.parent <= session.trimmed_through:
             return laid.moved  # where the head was before the first entry that is left, only the entry itself knows
@@ -90,7 +90,7 @@ class Laying(Draft):
             self.positions[seq] = load_position(self.session, seq)
         return self.positions[seq]
 
-    def _put_row(self, laid: Laid, *, position: Position, on_path: bool, moved: bool) -> DraftRow:
+    def _put_row(self, laid: RestoredEntry, *, position: Position, on_path: bool, moved: bool) -> DraftRow:
         message = Message(
             session=self.session,
             seq=laid.seq,
@@ -111,14 +111,14 @@ class Laying(Draft):
         self.calls += [(message, fields) for fields in laid.calls]
         return row
 
-    def _print(self, laid: Laid, position: Position) -> bytes:
+    def _print(self, laid: RestoredEntry, position: Position) -> bytes:
         if laid.entry is not None:
             return fingerprints.fingerprint(laid.entry, after=position.fingerprint, scope=self.scope)
         if laid.kind not in CONVERSATION:
             return position.fingerprint
         return fingerprints.of_nothing_known(self.session.pk, laid.seq)
 
-    def _go_on(self, laid: Laid, row: DraftRow, *, moves: bool) -> None:
+    def _go_on(self, laid: RestoredEntry, row: DraftRow, *, moves: bool) -> None:
         seq, print_ = laid.seq, row.message.fingerprint
         if laid.entry is not None:
             self.positions[seq] = next_position(row.position, laid.entry, seq=seq, fingerprint=print_)
@@ -132,7 +132,7 @@ class Laying(Draft):
         if moves:
             advance(self.session, position=self.positions[seq], seq=seq, is_message=is_message(row.message))
 
-    def _count(self, laid: Laid) -> None:
+    def _count(self, laid: RestoredEntry) -> None:
         session, columns = self.session, laid.columns
         session.input_tokens += columns.get("input_tokens", 0)
         session.output_tokens += columns.get("output_tokens", 0)

@@ -1,4 +1,4 @@
-"""One line: a JSON object in bytes that are the same whenever the object is."""
+"""Lines of JSONL files: canonical JSON objects, header and times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_line(line: bytes) -> dict[str, Any]:
     """The object of a line; where we wrote it, `body` is the text that was sealed and not what it says."""
     check_values(line)
     if line.startswith(_BODY):
-        # Nothing after the body holds words of anybody else.
+        # No user content follows the body.
         end = line.rfind(_AFTER_BODY)
         if end > 0:
             return {**_object(b"{" + line[end + 1 :]), "body": line[len(_BODY) : end].decode()}
@@ -52,7 +52,7 @@ def _object(text: bytes) -> dict[str, Any]:
 
 
 def is_header(line: bytes) -> bool:
-    """Whether a file that begins with this line is one of ours, of whatever version."""
+    """Whether a file that begins with this line is an export of Parley, of any version."""
     try:
         value = _object(line)
     except FormatError:
@@ -75,14 +75,14 @@ def time_text(moment: datetime | None) -> str | None:
 def time_of(text: Any) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
-        return likely((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
+        return check_year((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC))
     except (TypeError, ValueError, OverflowError):
         raise FormatError(gettext_noop("%(value)s is no time"), value=repr(str(text)[:40])) from None
 
 
-def likely(moment: datetime) -> datetime:
-    """Raises ValueError for a time that nobody's clock has shown. The ends of the calendar have no place in other
-    zones, and no room for what is reckoned from them: lists and purges would fail for everybody.
+def check_year(moment: datetime) -> datetime:
+    """Raise ValueError for years that cannot be right. Dates at the ends of the calendar overflow in other time
+    zones and in sums, and then lists and purges fail for all users.
     """
     if not _FIRST <= moment.year <= _LAST:
         raise ValueError(f"the year {moment.year} is out of the question")

@@ -1,4 +1,6 @@
-"""Owners, keys and ids of restored sessions: by user name and prefix for the operator, always their own for a user.
+"""Owners, keys and ids of restored sessions.
+
+The operator maps them by user name and prefix; for a user they are always their own.
 
 Restored by the operator, sessions go to the user of that name, or to the one it is mapped to, under the same ids.
 Restored by a user, everything becomes theirs: no session, key, hold or blob of another user is touched or pointed to.
@@ -30,7 +32,7 @@ REMEMBERED = 500_000
 MOST_KEYS = 100  # that one person brings along
 
 
-class People:
+class OwnerMap:
     def __init__(
         self, *, owner: Any = None, owners: Mapping[str, Any] | None = None, under: ApiKey | None = None
     ) -> None:
@@ -44,7 +46,7 @@ class People:
         return self.owner is None
 
     def named(self, name: Any) -> Any:
-        """Raises FormatError where there is nobody of that name."""
+        """Raises FormatError if there is no user of that name."""
         if self.owner is not None:
             return self.owner
         if not isinstance(name, str) or not name:
@@ -116,7 +118,7 @@ class People:
         self._given.add(bytes.fromhex(blob))
 
     def blobs(self, names: Iterable[str]) -> set[str]:
-        """Which of these are stored, and theirs to name: whoever knows a hash does not have the bytes for that."""
+        """Hashes of stored blobs that the user may refer to. Knowing a hash gives no right to its bytes."""
         stored = Blob.objects.filter(pk__in=names)
         if self.is_operator:
             return set(stored.values_list("pk", flat=True))

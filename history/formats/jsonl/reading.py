@@ -1,4 +1,4 @@
-"""Lines to values that were checked: an entry with its body, its seal and everything that its row will say."""
+"""Parser for entry and blob lines: checked values for the rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from history.db.bulk import fit_text
 from history.db.packing import MissingBlob, attachments_of, blobs_in, dump, unpack
 from history.entries import Entry, HeadMoved
 from history.formats.base import FormatError, gettext_noop
-from history.formats.jsonl.lines import likely, time_of
-from history.formats.jsonl.owners import People
-from history.formats.jsonl.serialise import call_fields, dropped_fields, hash_of, mapping, whole
+from history.formats.jsonl.lines import check_year, time_of
+from history.formats.jsonl.owners import OwnerMap
+from history.formats.jsonl.serialise import hash_of, mapping, parse_call, parse_dropped, whole
 from history.formats.sources import MAX_CONVERSATION as MAX_BLOB
 from history.formats.sources import MEGABYTE, check_values
 from history.models import Blob
@@ -24,7 +24,7 @@ from history.record import projections
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class RestoredEntry:
     """One entry as it is to be laid down. `entry` is None where its texts were dropped."""
 
     seq: int
@@ -59,8 +59,8 @@ class Payloads:
 
     KEPT = 64
 
-    def __init__(self, people: People | None = None) -> None:
-        self.people = people or People()
+    def __init__(self, people: OwnerMap | None = None) -> None:
+        self.people = people or OwnerMap()
         self.fresh: dict[str, Blob] = {}  # to be stored with the next batch
         self.fresh_bytes = 0
         self.recent: dict[str, bytes] = {}
@@ -116,7 +116,7 @@ class EntryReader:
 
     payloads: Payloads = field(default_factory=Payloads)
 
-    def read(self, line: Mapping[str, Any]) -> Laid:
+    def read(self, line: Mapping[str, Any]) -> RestoredEntry:
         """Raises FormatError for what is no entry."""
         seq, parent = whole(line, "seq"), whole(line, "parent")
         common = {
@@ -134,7 +134,7 @@ class EntryReader:
             return _dropped(line, common)
         return self._whole(line, common)
 
-    def _whole(self, line: Mapping[str, Any], common: dict[str, Any]) -> Laid:
+    def _whole(self, line: Mapping[str, Any], common: dict[str, Any]) -> RestoredEntry:
         written, salt = line.get("body"), hash_of(line, "salt", size=16)
         body = written if isinstance(written, str) else dump(written)
         if body[:1] != "{":
@@ -146,7 +146,7 @@ class EntryReader:
                 for content in blobs.values():
                     check_values(content)
             entry = unpack(body, blobs)
-            likely(entry.at)
+            check_year(entry.at)
         except MissingBlob:
             raise FormatError(gettext_noop("a text of entry %(seq)s is not in the file"), seq=common["seq"]) from None
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -154,7 +154,7 @@ class EntryReader:
         attached = attachments_of(entry)
         there = self.payloads.are_there(attached) if attached else attached
         columns = projections.columns_of(entry) | {"created_at": common["created_at"]}
-        return Laid(
+        return RestoredEntry(
             **common,
             kind=columns["kind"],
             digest=hash_of(line, "digest") or digest_of(salt, body),
@@ -167,16 +167,16 @@ class EntryReader:
         )
 
 
-def _dropped(line: Mapping[str, Any], common: dict[str, Any]) -> Laid:
+def _dropped(line: Mapping[str, Any], common: dict[str, Any]) -> RestoredEntry:
     facts = mapping(line, "dropped")
-    columns = dropped_fields(facts) | {"created_at": common["created_at"]}
+    columns = parse_dropped(facts) | {"created_at": common["created_at"]}
     calls = facts.get("calls", [])
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         raise FormatError(gettext_noop("the calls of an entry are a list of objects"))
-    return Laid(
+    return RestoredEntry(
         **common,
         kind=columns["kind"],
         digest=hash_of(line, "digest"),
         columns=columns,
-        calls=[call_fields(call) for call in calls],
+        calls=[parse_call(call) for call in calls],
     )

@@ -1,4 +1,4 @@
-"""Lines to sessions, as they come, in bounded memory: what cannot be taken is told, and never keeps the rest out."""
+"""Restore of a JSONL file in bounded memory; invalid sessions are reported and skipped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from history.errors import HistoryError
 from history.formats.base import FormatError, Note, Notes, gettext_noop
 from history.formats.jsonl import storing
 from history.formats.jsonl.lines import check_header, read_line
-from history.formats.jsonl.owners import People
-from history.formats.jsonl.reading import EntryReader, Laid, Payloads
-from history.formats.jsonl.reports import Restored
+from history.formats.jsonl.owners import OwnerMap
+from history.formats.jsonl.reading import EntryReader, Payloads, RestoredEntry
 from history.formats.jsonl.sections import sections
-from history.formats.jsonl.serialise import exchange_fields, id_of, session_fields, whole
-from history.formats.jsonl.session_buffer import Incoming, StoredSession
+from history.formats.jsonl.serialise import id_of, parse_exchange, parse_session, whole
+from history.formats.jsonl.session_buffer import Restored, SessionBuffer, StoredSession
 from history.models import COPY_UNFINISHED, REMOVAL_STARTED, ApiKey, AuditEvent, Session
 from history.record import writer
 from history.record.recorder import refuse_when_off
@@ -47,9 +46,9 @@ def restore(
 ) -> Iterator[Restored | None]:
     """Lay down what an export holds, and tell what became of each session. Raises FormatError for no export at all.
 
-    None after each batch: nothing is locked then, and somebody else may go on.
+    None after each batch: nothing is locked then, and other imports may run.
 
-    Without `owner` this is the operator's: sessions go to whoever has the owner's user name here or is named for it in
+    Without `owner` this is the operator's: sessions go to the user with the owner's name here, or as mapped in
     `owners`, and sections of others are taken. With `owner` everything becomes that person's, recorded under the key
     `under` if there is one. Doing it again changes nothing; a file that knows more of a session than we do extends it.
     What is laid down is exactly what was sealed. So a session with texts that the mode `recording` of a sending key
@@ -58,7 +57,7 @@ def restore(
     `deletions`: what the file says was deleted is put into the trash here, too.
     """
     refuse_when_off()
-    run = _Restore(People(owner=owner, owners=owners, under=under), recording=recording, deletions=deletions)
+    run = _Restore(OwnerMap(owner=owner, owners=owners, under=under), recording=recording, deletions=deletions)
     for number, line in enumerate(lines):
         if line.strip():
             yield from run.feed(line, is_first=number == 0)
@@ -68,15 +67,15 @@ def restore(
 
 
 class _Restore:
-    def __init__(self, people: People, *, recording: str, deletions: bool) -> None:
+    def __init__(self, people: OwnerMap, *, recording: str, deletions: bool) -> None:
         self.people = people
         self.recording = recording
         self.keeps_texts = redaction.stores_bodies(recording)
         self.redactors = redaction.redactors_for(recording if self.keeps_texts else "redacted")
         self.deletions = deletions
         self.reader = EntryReader(Payloads(people))
-        self.batch: list[Incoming] = []
-        self.current: Incoming | None = None
+        self.batch: list[SessionBuffer] = []
+        self.current: SessionBuffer | None = None
         self.bytes = 0
         self.has_just_stored = False
         self.waiting: dict[UUID, list[tuple[UUID, str]]] = {}  # a session that is still to come → who points to it
@@ -115,7 +114,7 @@ class _Restore:
             self._take_entry(self.current, value)
         elif kind == "exchange" and self.current is not None:
             if not (self.current.refused or self.current.broken):
-                exchange_fields(value)  # raises where it is none
+                parse_exchange(value)  # raises where it is none
                 self.current.exchanges.append(redaction.redacted_json(value, self.redactors))
         elif kind == "exchange" and value.get("session", "") is None:
             yield from self._take_loose(value)
@@ -141,7 +140,7 @@ class _Restore:
         elif not self.current.broken:
             self.current.broken = problem
 
-    def _take_entry(self, current: Incoming, value: Mapping[str, Any]) -> None:
+    def _take_entry(self, current: SessionBuffer, value: Mapping[str, Any]) -> None:
         if current.refused or current.broken:
             current.met += 1
         else:
@@ -151,7 +150,7 @@ class _Restore:
             else:
                 self._refuse(current)
 
-    def _may_keep(self, laid: Laid) -> bool:
+    def _may_keep(self, laid: RestoredEntry) -> bool:
         """Whether the recording mode lets it be stored as it was sealed."""
         if laid.entry is None or self.recording == "full":
             return True
@@ -165,7 +164,7 @@ class _Restore:
         except MissingBlob:
             return None
 
-    def _refuse(self, current: Incoming) -> None:
+    def _refuse(self, current: SessionBuffer) -> None:
         why = gettext_noop(
             "it holds texts that this key does not keep: import it with a key that records everything, or on the page"
         )
@@ -185,22 +184,22 @@ class _Restore:
             with suppress(FormatError):
                 session_id = self.people.session_id(id_of(value, "id"))
             # What follows belongs to it, and is read past.
-            self.current = Incoming(session_id, title=self._kept_title(value), refused=why_of(error))
+            self.current = SessionBuffer(session_id, title=self._kept_title(value), refused=why_of(error))
         self.batch.append(self.current)
 
     def _kept_title(self, value: Mapping[str, Any]) -> str:
         return redaction.redacted_text(str(value.get("title", "")), self.redactors)[0]
 
-    def _incoming(self, value: Mapping[str, Any]) -> Incoming:
+    def _incoming(self, value: Mapping[str, Any]) -> SessionBuffer:
         notes = Notes()
-        fields = writer.kept_fields(session_fields(value), recording=self.recording)
+        fields = writer.kept_fields(parse_session(value), recording=self.recording)
         owner = self.people.named(value.get("owner"))
         if not self.people.is_operator:
             fields |= {"hold": False, "hidden_at": None}
         if value.get("continues"):  # the column of linked sessions: release 0.1.0 exported it
             linked = self.people.session_id(id_of(value, "continues"))
             fields["metadata"] = {"continues": str(linked), **fields["metadata"]}
-        incoming = Incoming(
+        incoming = SessionBuffer(
             self.people.session_id(id_of(value, "id")),
             title=fields["title"],
             fields=fields,
@@ -219,8 +218,8 @@ class _Restore:
         incoming.begin()
         return incoming
 
-    def _look_for(self, incoming: Incoming) -> None:
-        """Is it here already, has it been, or did somebody begin to restore it?"""
+    def _look_for(self, incoming: SessionBuffer) -> None:
+        """Compare with a stored, removed or half-restored session of the same id."""
         found = Session.objects.filter(pk=incoming.id).first()
         if found is None:
             removed = AuditEvent.objects.filter(session=incoming.id, action="remove").order_by("-seq").first()
@@ -288,7 +287,7 @@ class _Restore:
         self.batch, self.bytes = [self.current] if self.current is not None else [], 0
         self.has_just_stored = True
 
-    def _store_one_by_one(self, batch: list[Incoming], blobs: list[Any]) -> None:
+    def _store_one_by_one(self, batch: list[SessionBuffer], blobs: list[Any]) -> None:
         """Something in the batch cannot be stored: find out what, and leave that out."""
         storing.store([], blobs=blobs, people=self.people)
         for incoming in batch:
@@ -298,7 +297,7 @@ class _Restore:
                 incoming.refused = LazyText(gettext_noop("it could not be stored: %(error)s"), error=why_of(error))
                 storing.clear(incoming.id)
 
-    def _link(self, incoming: Incoming) -> None:
+    def _link(self, incoming: SessionBuffer) -> None:
         for name, target in incoming.links.items():
             if not storing.link(incoming.id, name, target, self.people):
                 self.waiting.setdefault(target, []).append((incoming.id, name))

@@ -1,4 +1,4 @@
-"""What else belongs to a house: others than the record may have lines of their own in an export of everything.
+"""Extra sections of a full export, registered by other apps.
 
 The record does not know them. They say what they are called, give their lines, and take them back.
 """

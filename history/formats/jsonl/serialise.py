@@ -1,6 +1,6 @@
-"""Rows as facts, and facts as the values of rows: what is written of a session, an entry, a call to a model.
+"""Serialisation of sessions, entries, tool calls and exchanges to JSON, and back.
 
-Not written is what follows from the entries (counters, path, calls, search rows) or belongs to one house alone: ids of
+Not written is what follows from the entries (counters, path, calls, search rows) or belongs to one server alone: ids of
 rows, fingerprints, when it was stored and how long it is kept, share links.
 """
 
@@ -39,7 +39,7 @@ EXCHANGE_TIMES = ("started_at", "ended_at", "stop_requested_at")
 # Sessions.
 
 
-def session_facts(session: Session) -> dict[str, Any]:
+def serialize_session(session: Session) -> dict[str, Any]:
     """`owner` and `api_key` must be loaded."""
     return {
         "type": "session",
@@ -60,7 +60,7 @@ def session_facts(session: Session) -> dict[str, Any]:
     }
 
 
-def session_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_session(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Columns of a session, without its owner, its key and the sessions that it names. Raises FormatError."""
     source = _text(facts, "source")
     if source not in Session.Source.values:
@@ -81,7 +81,7 @@ def session_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
 # Entries.
 
 
-def entry_facts(message: Message) -> dict[str, Any]:
+def serialize_entry(message: Message) -> dict[str, Any]:
     """Everything about an entry but its body. `created_at` must stay the first name after `body`."""
     return {
         "type": "entry",
@@ -93,7 +93,7 @@ def entry_facts(message: Message) -> dict[str, Any]:
     }
 
 
-def dropped_facts(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]:
+def serialize_dropped(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]:
     """What policy has left of an entry."""
     return {
         "at": time_text(message.dropped_at),
@@ -102,13 +102,13 @@ def dropped_facts(message: Message, calls: Iterable[ToolCall]) -> dict[str, Any]
     }
 
 
-def dropped_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_dropped(facts: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(facts.get("kind"), str) or facts.get("role") not in Message.Role.values:
         raise FormatError(gettext_noop("an entry without its texts must say what kind and role it had"))
     return {**_checked(Message, facts, ROW_FACTS), "dropped_at": _time(facts, "at")}
 
 
-def call_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_call(facts: Mapping[str, Any]) -> dict[str, Any]:
     times = {name: time_of(facts[name]) for name in CALL_TIMES if facts.get(name) is not None}
     return {**_checked(ToolCall, facts, CALL_FACTS), **times}
 
@@ -121,13 +121,13 @@ def _call_facts(call: ToolCall) -> dict[str, Any]:
 # Calls to models.
 
 
-def loose_facts(exchange: Exchange) -> dict[str, Any]:
+def serialize_loose_exchange(exchange: Exchange) -> dict[str, Any]:
     """A call that belongs to no session: of a key that records times and counts only."""
     whose = {"owner": exchange.owner.get_username(), "key": exchange.api_key.prefix if exchange.api_key else None}
     return {**_own_facts(exchange), **whose, "session": None}
 
 
-def exchange_facts(exchange: Exchange, session: Session, *, message: int | None) -> dict[str, Any]:
+def serialize_exchange(exchange: Exchange, session: Session, *, message: int | None) -> dict[str, Any]:
     """`message` is the number of the entry that its answer became. Who called is told where it was not the owner."""
     facts = {**_own_facts(exchange), "message": message}
     if exchange.owner_id != session.owner_id:
@@ -143,7 +143,7 @@ def _own_facts(exchange: Exchange) -> dict[str, Any]:
     return facts | {name: time_text(getattr(exchange, name)) for name in EXCHANGE_TIMES}
 
 
-def exchange_fields(facts: Mapping[str, Any]) -> dict[str, Any]:
+def parse_exchange(facts: Mapping[str, Any]) -> dict[str, Any]:
     known = _checked(Exchange, facts, EXCHANGE_FACTS)
     times = {name: time_of(facts[name]) for name in EXCHANGE_TIMES if facts.get(name) is not None}
     if "ended_at" not in times or not known.get("end_reason"):

@@ -1,19 +1,35 @@
-"""One session on its way in: what is known of it from its first line to its last, and what is to be stored of it."""
+"""Buffer of one session that is being restored, and the result of its restore."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
-from history.formats.base import Notes, gettext_noop
-from history.formats.jsonl.reading import Laid
-from history.formats.jsonl.reports import Outcome, Restored
+from history.formats.base import Note, Notes, gettext_noop
+from history.formats.jsonl.reading import RestoredEntry
 from history.models import ApiKey, Message, Session
 from history.text.lazy import LazyText
 
 WINDOW = 500
+
+Outcome = Literal["imported", "extended", "already there", "deleted", "noted", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restored:
+    """One session of a file, or one line of another section (`session` None), and what became of it.
+
+    `extended`: it was there already, and has now what the file knew besides. `noted`: nothing was done.
+    """
+
+    session: UUID | None
+    outcome: Outcome
+    title: str = ""
+    entries: int = 0  # that were stored now
+    why: str = ""
+    notes: tuple[Note, ...] = ()
 
 
 @dataclass
@@ -26,7 +42,7 @@ class StoredSession:
     def ends_with(self, seal: bytes) -> bool:
         return bytes(self.session.last_seal) == seal
 
-    def differs(self, laid: Laid) -> bool:
+    def differs(self, laid: RestoredEntry) -> bool:
         """Whether the entry of this number is another one here. What was trimmed here cannot be asked."""
         if laid.seq <= self.session.trimmed_through:
             return False
@@ -37,7 +53,7 @@ class StoredSession:
 
 
 @dataclass
-class Incoming:
+class SessionBuffer:
     """`entries` and `exchanges` are what the next batch has to store; the rest is bookkeeping over all of it."""
 
     id: UUID
@@ -51,7 +67,7 @@ class Incoming:
     known: StoredSession | None = None
     notes: Notes = field(default_factory=Notes)
 
-    entries: list[Laid] = field(default_factory=list)
+    entries: list[RestoredEntry] = field(default_factory=list)
     exchanges: list[Mapping[str, Any]] = field(default_factory=list)
     is_begun: bool = False  # its row is stored
     is_over: bool = False  # its last line was read
@@ -70,14 +86,14 @@ class Incoming:
         return int(self.fields.get("trimmed_through", 0))
 
     def begin(self) -> None:
-        """Where the first entry of the file belongs; one that this house has no place for is refused."""
+        """Where the first entry of the file belongs; one that does not fit is refused."""
         self.last, self.last_seal = self.trimmed_through, self.fields.get("anchor_seal", b"")
         if self.known and self.trimmed_through > self.known.session.version:
             self.refused = gettext_noop(
                 "entries between what is here and what the file has were trimmed before it was exported"
             )
 
-    def add(self, laid: Laid) -> None:
+    def add(self, laid: RestoredEntry) -> None:
         """Note one entry: new, known already, or the reason why nothing more can be taken."""
         self.met += 1
         if self.refused or self.broken:
@@ -107,12 +123,12 @@ class Incoming:
             words = gettext_noop("another session with this id is here: they differ from entry %(seq)s on")
             self.refused = LazyText(words, seq=laid.seq)
 
-    def _keep(self, laid: Laid) -> None:
+    def _keep(self, laid: RestoredEntry) -> None:
         self.kept[str(laid.seq)] = laid.digest.hex()
         if self.known is None:
             self._take(laid)
 
-    def _take(self, laid: Laid) -> None:
+    def _take(self, laid: RestoredEntry) -> None:
         self.entries.append(laid)
         if laid.entry is None:
             self.dropped = [self.dropped[0] + 1, laid.seq]
@@ -133,7 +149,7 @@ class Incoming:
             self.notes("lost", gettext_noop("the checkpoint at the end of the session is not that of its entries"))
 
     def has_newer_marks(self, *, or_as_new: bool) -> bool:
-        """Whether title, agent, pin and archive were changed in the file's house after they were here."""
+        """Whether title, agent, pin and archive were changed at the source after they were changed here."""
         theirs = self.fields.get("marked_at")
         ours = self.known.session.marked_at if self.known else None
         if theirs == ours:

@@ -1,4 +1,4 @@
-"""A batch of what was read, in one transaction: sessions, entries, calls to models, and what explains what is missing.
+"""Storage of a batch of restored sessions in one transaction.
 
 A session is `COPY_UNFINISHED` until its last entry is stored: it is not shown, and if the restore is interrupted, the
 purge removes it.
@@ -18,10 +18,10 @@ from history.access import audit
 from history.db.packing import blobs_in, dump
 from history.db.transactions import writing
 from history.formats.base import FormatError, Notes, gettext_noop
-from history.formats.jsonl.insert_entries import Laying
-from history.formats.jsonl.owners import People
-from history.formats.jsonl.serialise import exchange_fields, id_of
-from history.formats.jsonl.session_buffer import Incoming
+from history.formats.jsonl.insert_entries import EntryInserter
+from history.formats.jsonl.owners import OwnerMap
+from history.formats.jsonl.serialise import id_of, parse_exchange
+from history.formats.jsonl.session_buffer import SessionBuffer
 from history.models import COPY_UNFINISHED, Blob, EarlierTry, Exchange, Message, Session
 from history.models.seals import title_mark_of
 from history.record import daily_counts, writer
@@ -31,7 +31,7 @@ FACTS = ("model", "metadata", "cost", "last_activity_at")
 MARKS = ("title", "agent", "pinned_at", "archived_at", "marked_at")
 
 
-def store(batch: Sequence[Incoming], *, blobs: Sequence[Blob], people: People) -> None:
+def store(batch: Sequence[SessionBuffer], *, blobs: Sequence[Blob], people: OwnerMap) -> None:
     """All of it or nothing."""
     with writing():
         if blobs:
@@ -58,7 +58,7 @@ def clear(session_id: UUID) -> None:
             pass
 
 
-def _begin(incoming: Incoming) -> None:
+def _begin(incoming: SessionBuffer) -> None:
     fields = {**incoming.fields, "hidden_at": COPY_UNFINISHED}
     Session(
         pk=incoming.id,
@@ -71,10 +71,10 @@ def _begin(incoming: Incoming) -> None:
     ).save(force_insert=True)
 
 
-def _lay(batch: Sequence[Incoming]) -> None:
+def _lay(batch: Sequence[SessionBuffer]) -> None:
     writing_to = [incoming for incoming in batch if incoming.entries]
     locked = writer.lock((incoming.id for incoming in writing_to), in_the_making=True) if writing_to else {}
-    layings = {pk: Laying(session) for pk, session in locked.items()}
+    layings = {pk: EntryInserter(session) for pk, session in locked.items()}
     for incoming in writing_to:
         for laid in incoming.entries:
             layings[incoming.id].lay(laid)
@@ -87,7 +87,7 @@ def _lay(batch: Sequence[Incoming]) -> None:
             layings[incoming.id].close()
 
 
-def _store_exchanges(incoming: Incoming, people: People) -> None:
+def _store_exchanges(incoming: SessionBuffer, people: OwnerMap) -> None:
     if not incoming.exchanges:
         return
     numbers = {facts["message"] for facts in incoming.exchanges if facts.get("message")}
@@ -109,7 +109,7 @@ def _store_exchanges(incoming: Incoming, people: People) -> None:
 
 
 def _store_tries(exchanges: Sequence[Exchange]) -> None:
-    """The ids of a client's earlier tries lead to the call that they became, unless they are calls of this house."""
+    """The ids of a client's earlier tries lead to the call that they became, unless this server has such calls."""
     tries = dict(pair for exchange in exchanges for pair in _tries_of(exchange))
     taken = set(Exchange.objects.filter(pk__in=tries).values_list("pk", flat=True))
     rows = [EarlierTry(pk=name, exchange_id=pk) for name, pk in tries.items() if name not in taken]
@@ -124,9 +124,9 @@ def _tries_of(exchange: Exchange) -> Iterator[tuple[UUID, UUID]]:
                 yield id_of(one, "exchange"), exchange.pk
 
 
-def store_loose(facts: Mapping[str, Any], people: People) -> bool:
+def store_loose(facts: Mapping[str, Any], people: OwnerMap) -> bool:
     """A call that belongs to no session. False: it is here already."""
-    owner, fields = people.named(facts.get("owner")), exchange_fields(facts)
+    owner, fields = people.named(facts.get("owner")), parse_exchange(facts)
     [fields["id"]] = people.exchange_ids([fields["id"]]).values()
     if Exchange.objects.filter(pk=fields["id"]).exists():
         return False
@@ -143,8 +143,8 @@ def store_loose(facts: Mapping[str, Any], people: People) -> bool:
 
 def _exchange(
     facts: Mapping[str, Any],
-    incoming: Incoming,
-    people: People,
+    incoming: SessionBuffer,
+    people: OwnerMap,
     messages: Mapping[int, int],
     ids: Mapping[UUID, UUID],
 ) -> Exchange:
@@ -155,7 +155,7 @@ def _exchange(
         incoming.notes("lost", what, where=str(facts["owner"]))
         owner = incoming.owner
     key = people.key(facts["key"], owner=owner, notes=incoming.notes) if "key" in facts else incoming.key
-    fields = exchange_fields(facts)
+    fields = parse_exchange(facts)
     fields["id"] = ids[fields["id"]]
     return Exchange(
         session_id=incoming.id,
@@ -167,10 +167,10 @@ def _exchange(
     )
 
 
-def _finish(incoming: Incoming, people: People) -> None:
-    """Its last entry is there: tell what is missing in it on purpose, and show it to whoever may see it."""
+def _finish(incoming: SessionBuffer, people: OwnerMap) -> None:
+    """Its last entry is there: record what was removed on purpose, and make the session visible."""
     if not people.is_operator and (brought := incoming.stored + len(incoming.entries)):
-        # Whoever wrote the file says who said it: that these were not recorded here stays on record.
+        # The author of the file decides what it says: the audit keeps that these were not recorded here.
         audit.record("restore", actor=incoming.owner.pk, session=incoming.id, entries=brought, through=incoming.last)
     count, through = incoming.dropped
     if count:
@@ -186,7 +186,7 @@ def _finish(incoming: Incoming, people: People) -> None:
         _follow(incoming)
 
 
-def _tell_state(incoming: Incoming) -> None:
+def _tell_state(incoming: SessionBuffer) -> None:
     """That it is held or in the trash is known from the audit chain alone."""
     if incoming.fields.get("hold"):
         audit.record("hold", session=incoming.id, restored=True)
@@ -194,7 +194,7 @@ def _tell_state(incoming: Incoming) -> None:
         audit.record("hide", session=incoming.id, restored=True, hidden_at=hidden_at.isoformat())
 
 
-def _follow(incoming: Incoming) -> None:
+def _follow(incoming: SessionBuffer) -> None:
     """What no entry says: from the file if it is further than we were, and its marks where they are the newer ones."""
     is_further = bool(incoming.entries or incoming.stored)
     names: tuple[str, ...] = FACTS if is_further else ()
@@ -208,7 +208,7 @@ def _follow(incoming: Incoming) -> None:
         audit.record("rename", session=incoming.id, restored=True, title=mark.hex())
 
 
-def link(session_id: UUID, name: str, target: UUID, people: People) -> bool:
+def link(session_id: UUID, name: str, target: UUID, people: OwnerMap) -> bool:
     """Let a session point to the one it comes from; False while that is not there."""
     there: QuerySet[Session] = Session.objects.filter(pk=target).only("owner_id", "api_key_id")
     found = there.first()

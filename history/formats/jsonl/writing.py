@@ -1,4 +1,4 @@
-"""Rows to lines: one session after the other, a page of entries at a time, each blob once."""
+"""JSONL writer: sessions page by page, each blob once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from django.db.models import Q, QuerySet
 from history.formats.base import Notes, gettext_noop
 from history.formats.jsonl.lines import HEADER, entry_line, line_of
 from history.formats.jsonl.sections import sections
-from history.formats.jsonl.serialise import dropped_facts, entry_facts, exchange_facts, loose_facts, session_facts
+from history.formats.jsonl.serialise import (
+    serialize_dropped,
+    serialize_entry,
+    serialize_exchange,
+    serialize_loose_exchange,
+    serialize_session,
+)
 from history.models import Blob, Exchange, Message, Session, ToolCall
 from history.models.seals import digest_of
 
@@ -21,7 +27,7 @@ PAGE_CHARS = 2_000_000  # of bodies, about, that are in memory at a time
 BLOB_PART = 6_000_000  # bytes of a blob in one line; divisible by three, so that no part needs to be filled up
 KNOWN_BLOBS = 200_000  # beyond so many different ones, some are written a second time
 
-COLUMNS = ("content", "fingerprint")  # that nobody needs here
+COLUMNS = ("content", "fingerprint")  # that an export does not need
 
 
 @dataclass
@@ -37,7 +43,7 @@ class JsonlWriter:
 
     def session(self, session: Session, **also: Any) -> Iterator[bytes]:
         """Everything about one session as it was when its row was read. `also` goes with its last line."""
-        yield line_of(session_facts(session))
+        yield line_of(serialize_session(session))
         last, entries = None, 0
         for page in pages_of(session):
             yield from self._entries(page)
@@ -58,7 +64,7 @@ class JsonlWriter:
         """Calls to models that belong to no session, of those that are given; such as have ended."""
         ended = rows.filter(session=None).exclude(ended_at=None).order_by("started_at", "pk")
         for exchange in self._exchange_pages(ended):
-            yield exchange if isinstance(exchange, bytes) else line_of(loose_facts(exchange))
+            yield exchange if isinstance(exchange, bytes) else line_of(serialize_loose_exchange(exchange))
 
     def deleted(self, session_id: Any, at: str) -> bytes:
         return line_of({"type": "deleted", "session": str(session_id), "at": at})
@@ -77,12 +83,12 @@ class JsonlWriter:
         calls = _calls_of([row.pk for row in page if row.body is None])
         for row in page:
             yield from self._blobs(links.get(row.pk, ()))
-            facts = entry_facts(row)
+            facts = serialize_entry(row)
             if row.body is None:
-                dropped = dropped_facts(row, calls.get(row.pk, ()))
+                dropped = serialize_dropped(row, calls.get(row.pk, ()))
                 yield line_of({**facts, "digest": row.digest.hex(), "dropped": dropped})
                 continue
-            if digest_of(row.salt or b"", row.body) != row.digest:  # altered: whoever restores it shall see that, too
+            if digest_of(row.salt or b"", row.body) != row.digest:  # altered: the restored copy must show that, too
                 facts["digest"] = row.digest.hex()
             yield entry_line(row.body, {**facts, "salt": (row.salt or b"").hex()})
 
@@ -97,7 +103,7 @@ class JsonlWriter:
                 yield exchange
                 continue
             seq = exchange.message.seq if exchange.message else None
-            yield line_of(exchange_facts(exchange, session, message=seq))
+            yield line_of(serialize_exchange(exchange, session, message=seq))
 
     def _exchange_pages(self, ended: QuerySet[Exchange]) -> Iterator[Exchange | bytes]:
         """Each with the lines of its blobs before it."""

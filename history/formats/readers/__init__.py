@@ -1,4 +1,4 @@
-"""The formats that can be imported, in the order in which they are asked whether a file is theirs.
+"""Import formats, in the order in which they are tried on a file.
 
 A format is a module with NAME, CLIENT, `recognises(sample)` and `read(source)`, a generator of conversations. The more
 particular ones come first: nearly everything has `messages`.

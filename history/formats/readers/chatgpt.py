@@ -1,7 +1,7 @@
 """The export of ChatGPT: `conversations.json` in a zip, a list of conversations, each a tree of messages.
 
 `current_node` is the leaf that the person saw last; every other branch is a version that was edited or answered anew,
-and is kept. Tools are messages to somebody else than `all`, and answers of role `tool`; there are no ids for calls, so
+and is kept. Tool calls are messages with a recipient other than `all`, answers of role `tool`; calls have no ids, so
 a result belongs to the call above it. Pictures and files lie beside the list, under names that begin with their id.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from history.dialects.json_access import items, obj, string
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
-from history.formats.many import each
+from history.formats.many import read_each
 from history.formats.readers.chatgpt_messages import ChatGptMessages
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
@@ -27,7 +27,7 @@ def recognises(sample: Sample) -> bool:
 
 
 def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
-    yield from each(source, lambda item: _conversation(item, source))
+    yield from read_each(source, lambda item: _conversation(item, source))
 
 
 def _conversation(item: Mapping[str, Any], source: Source) -> Iterator[Conversation]:

@@ -64,8 +64,8 @@ class ChatGptMessages:
     def _input(self, message: Mapping[str, Any], at: datetime) -> Entry | None:
         content = obj(message.get("content"))
         if content.get("content_type") == "user_editable_context":
-            wishes = [string(content.get(name)) for name in ("user_profile", "user_instructions")]
-            text = "\n\n".join(filter(None, wishes))
+            texts = [string(content.get(name)) for name in ("user_profile", "user_instructions")]
+            text = "\n\n".join(filter(None, texts))
             return SystemInstructionSet(at=at, instruction=text) if text else None
         parts = (*self._parts(message), *self._attached(message))
         if not parts:

@@ -13,7 +13,7 @@ from typing import Any
 from history.dialects.json_access import count, obj, objs, string
 from history.entries import Entry, Media, ModelInput, ModelOutput, OtherPart, Part, Text, ToolResults
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
-from history.formats.many import each
+from history.formats.many import read_each
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
 from history.formats.trees import Tree
@@ -30,7 +30,7 @@ def recognises(sample: Sample) -> bool:
 
 
 def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
-    yield from each(source, _conversation)
+    yield from read_each(source, _conversation)
 
 
 def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:

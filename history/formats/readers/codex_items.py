@@ -22,7 +22,7 @@ from history.entries import (
     ToolResults,
     Usage,
 )
-from history.formats.base import Notes, SourceNode, chained, gettext_noop
+from history.formats.base import Notes, SourceNode, chain_id, gettext_noop
 from history.formats.times import Clock
 from history.formats.wire import CHANNEL, Wire, instruction
 
@@ -73,7 +73,7 @@ class Items:
 
     def item(self, item: Mapping[str, Any], time: Any, *, told: str) -> None:
         at, kind = self.clock.at(time), string(item.get("type"))
-        self.last = chained(self.last, told)
+        self.last = chain_id(self.last, told)
         if kind in NOTHING_SAID:
             self.notes("ignored", gettext_noop("An item that is bookkeeping was left out."), where=kind)
         elif kind.endswith("_output"):
@@ -138,7 +138,7 @@ class Items:
     def compaction(self, payload: Mapping[str, Any], time: Any) -> None:
         self.flush()
         at, text = self.clock.at(time), string(payload.get("message"))
-        self.last = chained(self.last, f"compacted {text}")
+        self.last = chain_id(self.last, f"compacted {text}")
         if objs(payload.get("replacement_history")):
             self.notes(
                 "ignored",
@@ -162,7 +162,7 @@ class Items:
         elif kind in ("error", "turn_aborted", "stream_error"):
             self.flush()
             told = string(payload.get("message")) or string(payload.get("reason"))
-            self.last = chained(self.last, f"{kind} {told}")
+            self.last = chain_id(self.last, f"{kind} {told}")
             self._put(self.last, DebugLog(at=self.clock.at(time), category=kind, message=told))
 
     def _count(self, info: Mapping[str, Any]) -> None:
@@ -181,7 +181,7 @@ class Items:
     def _from_events(self) -> None:
         """Some old files tell what was said to the screen alone."""
         for role, text, at in self.events:
-            self.last = chained(self.last, f"{role} {text}")
+            self.last = chain_id(self.last, f"{role} {text}")
             said = (Text(text=text),)
             model = self.model
             self._put(

@@ -1,4 +1,4 @@
-"""What `/chat save` of Gemini CLI writes: the contents that the model sees, and nothing else: no ids, no times.
+"""Checkpoints of Gemini CLI (`/chat save`): contents without ids or times.
 
 A checkpoint saved again under the same tag begins like the one before, so its id is made from how it begins: then the
 new entries are appended, and where the two part a branch begins.
@@ -12,9 +12,9 @@ from typing import Any
 
 from history.dialects.json_access import compact, items, obj
 from history.entries import Entry, ModelInput, now
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chained, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
 from history.formats.sources import Sample, Source
-from history.formats.trees import chain, with_ids
+from history.formats.trees import add_ids, chain_nodes
 from history.formats.wire import Wire
 
 NAME = "gemini-checkpoint"
@@ -47,16 +47,16 @@ def _conversation(contents: list[Mapping[str, Any]]) -> Conversation:
     wire = Wire("gemini-generate", notes)
     entries = [_marked(entry) for entry in wire.read(contents, at=now())]
     return Conversation(
-        source_id=chained("", compact(contents[:TELLING])),
+        source_id=chain_id("", compact(contents[:TELLING])),
         client=CLIENT,
-        nodes=chain(with_ids(entries)),
+        nodes=chain_nodes(add_ids(entries)),
         blobs=wire.blobs,
         notes=notes.as_tuple(),
     )
 
 
 def _marked(entry: Entry) -> Entry:
-    """The environment that the program tells first is nothing that anybody said."""
+    """Mark the environment message, which the program writes first, as internal."""
     if isinstance(entry, ModelInput) and entry.text.lstrip().startswith(
         ("This is the Gemini CLI", "<session_context>")
     ):

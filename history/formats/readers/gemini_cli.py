@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from history.dialects.json_access import compact, items, obj, objs, string
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chained, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
 from history.formats.readers.gemini_messages import GeminiMessages
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
@@ -155,4 +155,4 @@ class _Log:
 
 
 def _said(message: Mapping[str, Any]) -> str:
-    return chained(string(message.get("type")), compact(message.get("content")))
+    return chain_id(string(message.get("type")), compact(message.get("content")))

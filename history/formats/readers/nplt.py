@@ -22,10 +22,10 @@ from history.entries import (
     ToolResult,
     ToolResults,
 )
-from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chained, gettext_noop
+from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, chain_id, gettext_noop
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock, moment
-from history.formats.trees import chain
+from history.formats.trees import chain_nodes
 from history.formats.wire import CHANNEL, instruction
 
 NAME = "nplt"
@@ -60,13 +60,13 @@ def _conversation(record: Mapping[str, Any]) -> Conversation:
     entries: list[tuple[str, Entry]] = []
     last = ""
     for message in objs(record.get("messages")):
-        last = chained(last, compact(message))
+        last = chain_id(last, compact(message))
         at = clock.at(message.get("timestamp"))
         entries += [(f"{last}{suffix}", entry) for suffix, entry in _entries(message, last, at, not entries, notes)]
     return Conversation(
         source_id=string(record.get("session_id")),
         client=CLIENT,
-        nodes=chain(entries),
+        nodes=chain_nodes(entries),
         created_at=moment(record.get("created_at")) or clock.first,
         updated_at=moment(record.get("updated_at")),
         notes=notes.as_tuple(),

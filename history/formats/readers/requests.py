@@ -13,11 +13,11 @@ from typing import Any
 from history.dialects import DIALECTS, DecodedRequest
 from history.dialects.json_access import compact, items, obj, objs, string
 from history.entries import Entry, ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
-from history.formats.base import Conversation, Notes, UnreadableConversation, chained, gettext_noop
-from history.formats.many import each
+from history.formats.base import Conversation, Notes, UnreadableConversation, chain_id, gettext_noop
+from history.formats.many import read_each
 from history.formats.sources import Sample, Source
 from history.formats.times import Clock
-from history.formats.trees import chain, with_ids
+from history.formats.trees import add_ids, chain_nodes
 from history.formats.wire import CHANNEL
 
 NAME = "requests"
@@ -67,7 +67,7 @@ def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
     if source.sample.shape == "array" and all(_is_message(item) for item in source.sample.items):
         yield next(_conversation({"messages": source.document()}))
         return
-    yield from each(source, _conversation)
+    yield from read_each(source, _conversation)
 
 
 def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:
@@ -87,7 +87,7 @@ def conversation(item: Mapping[str, Any], *, client: str, notes: Notes, dialect:
     return Conversation(
         source_id=_id_of(item),
         client=client,
-        nodes=chain(with_ids(_entries(request, clock))),
+        nodes=chain_nodes(add_ids(_entries(request, clock))),
         title=string(item.get("title")),
         created_at=clock.first,
         model=request.model,
@@ -97,11 +97,11 @@ def conversation(item: Mapping[str, Any], *, client: str, notes: Notes, dialect:
 
 
 def _id_of(item: Mapping[str, Any]) -> str:
-    """Its own id, with how it begins, because not everybody's ids are unique; without one, all that it says."""
+    """Its own id, with how it begins, because ids are not always unique; without an id, a hash of the content."""
     given = next((str(item[name]) for name in IDS if isinstance(item.get(name), str | int) and item[name]), "")
     if given:
-        return f"{given[:100]}/{chained('', compact([items(item.get(name))[:1] for name in SAID]))[:12]}"
-    return chained("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
+        return f"{given[:100]}/{chain_id('', compact([items(item.get(name))[:1] for name in SAID]))[:12]}"
+    return chain_id("", compact({name: item[name] for name in (*SAID, "tools", "functions") if name in item}))
 
 
 def _entries(request: DecodedRequest, clock: Clock) -> Iterator[Entry]:

@@ -1,6 +1,6 @@
 """ShareGPT: `{"conversations": [{"from": "human", "value": "…"}, …]}`, one per line, in one list, or one alone.
 
-Everybody who made such a file called the speakers differently. Calls of tools are JSON inside a text.
+Speaker names differ from file to file. Tool calls are JSON inside a text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from history.dialects.json_access import compact, items, obj, objs, parsed, string
 from history.formats.base import Conversation, FormatError, Notes, UnreadableConversation, gettext_noop
-from history.formats.many import each
+from history.formats.many import read_each
 from history.formats.readers.requests import conversation
 from history.formats.sources import Sample, Source
 
@@ -36,7 +36,7 @@ def _is_turn(turn: Any) -> bool:
 
 
 def read(source: Source) -> Iterator[Conversation | UnreadableConversation]:
-    yield from each(source, _conversation)
+    yield from read_each(source, _conversation)
 
 
 def _conversation(item: Mapping[str, Any]) -> Iterator[Conversation]:

@@ -1,1 +1,1 @@
-"""One module per format that others read: each writes a session along the path to its head, and notes what it loses."""
+"""Writers, one module per format: each writes the path to the head and notes losses."""

@@ -19,13 +19,13 @@ from history.formats.base import Notes, gettext_noop
 from history.formats.writers.path import (
     ExportedCall,
     arguments_of,
-    as_json,
     bytes_of,
+    entries_on_path,
+    entry_place,
     indented,
     note_parts,
-    said_in,
-    where,
-    zulu,
+    to_json,
+    utc_text,
 )
 from history.models import Session
 from history.text.lazy import LazyText
@@ -51,28 +51,28 @@ def project_hash(session: Session) -> str:
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     """One JSON document."""
-    head = as_json(_record(session), indent=2)
+    head = to_json(_record(session), indent=2)
     yield head[: head.rindex("\n}")].encode() + b',\n  "messages": ['
     before = "\n    "
     for message in _messages(session, notes):
-        yield (before + indented(as_json(message, indent=2), 4)).encode()
+        yield (before + indented(to_json(message, indent=2), 4)).encode()
         before = ",\n    "
     yield b"]\n}\n" if before == "\n    " else b"\n  ]\n}\n"
 
 
 def write_log(session: Session, notes: Notes) -> Iterator[bytes]:
     """One line for the session, one for each message."""
-    yield f"{as_json({**_record(session), 'kind': 'main'})}\n".encode()
+    yield f"{to_json({**_record(session), 'kind': 'main'})}\n".encode()
     for message in _messages(session, notes):
-        yield f"{as_json(message)}\n".encode()
+        yield f"{to_json(message)}\n".encode()
 
 
 def _record(session: Session) -> dict[str, Any]:
     record = {
         "sessionId": str(session.pk),
         "projectHash": project_hash(session),
-        "startTime": zulu(session.created_at),
-        "lastUpdated": zulu(session.last_activity_at),
+        "startTime": utc_text(session.created_at),
+        "lastUpdated": utc_text(session.last_activity_at),
     }
     if session.title:
         record["summary"] = session.title
@@ -80,9 +80,9 @@ def _record(session: Session) -> dict[str, Any]:
 
 
 def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
-    for said in said_in(session, notes):
-        entry, place = said.entry, where(session, said.seq)
-        common = {"id": f"{session.pk}-{said.seq}", "timestamp": zulu(entry.at)}
+    for said in entries_on_path(session, notes):
+        entry, place = said.entry, entry_place(session, said.seq)
+        common = {"id": f"{session.pk}-{said.seq}", "timestamp": utc_text(entry.at)}
         if isinstance(entry, ModelInput):
             yield {**common, "type": "user", "content": _content(entry, notes, place)}
         elif isinstance(entry, ModelOutput):
@@ -141,7 +141,7 @@ def _thought(part: Reasoning, entry: ModelOutput, notes: Notes, place: str) -> d
     )
     match = SUBJECT.match(part.text)
     subject, description = (match["subject"], part.text[match.end() :]) if match else ("", part.text)
-    return {"subject": subject, "description": description, "timestamp": zulu(entry.at)}
+    return {"subject": subject, "description": description, "timestamp": utc_text(entry.at)}
 
 
 def _call(call: ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _call(call: ExportedCall, entry: ModelOutput, notes: Notes, place: str) -> d
         response = {"id": request.call_id, "name": request.name, "response": {key: call.outcome}}
         told |= {"result": [{"functionResponse": response}], "resultDisplay": call.outcome}
     started = result.started_at if result is not None and result.started_at else entry.at
-    return told | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": zulu(started)}
+    return told | {"status": STATUSES.get(call.status, "cancelled"), "timestamp": utc_text(started)}
 
 
 def _tokens(usage: Usage) -> dict[str, int]:

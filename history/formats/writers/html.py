@@ -1,4 +1,4 @@
-"""A conversation as one page that needs nothing else: no script, no address, pictures inside; to read and to print."""
+"""HTML export: one self-contained page without scripts, with inline images."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ from django.template.loader import render_to_string
 from history.db.packing import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import ExportedEntry, bytes_of, said_in, unkept_in, where
-from history.formats.writers.words import speaker
+from history.formats.writers.path import (
+    ExportedEntry,
+    bytes_of,
+    entries_on_path,
+    entry_place,
+    speaker_name,
+    unrecorded_entries,
+)
 from history.models import Session
 from history.text.media_types import IMAGES, media_type_of
 from history.transcripts import unrecorded_answers
@@ -27,8 +33,8 @@ STYLES = ("tokens.css", "prose.css", "export.css")
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield _rendered("head", session=session, styles=_styles())
-    for said in chain(said_in(session, notes), unkept_in(session)):
-        yield _rendered("entry", **_shown(said, notes, where(session, said.seq)))
+    for said in chain(entries_on_path(session, notes), unrecorded_entries(session)):
+        yield _rendered("entry", **_shown(said, notes, entry_place(session, said.seq)))
     yield _rendered("tail")
 
 
@@ -52,10 +58,10 @@ def _shown(said: ExportedEntry, notes: Notes, place: str) -> dict[str, Any]:
     return {
         "said": said,
         "entry": entry,
-        "speaker": clean(speaker(entry)),
+        "speaker": clean(speaker_name(entry)),
         "parts": [_part(part, notes, place) for part in parts],
         "results": entry.results if isinstance(entry, ToolResults) else (),
-        "told": unrecorded_answers.words() if unrecorded_answers.is_without_words(entry) else told,
+        "told": unrecorded_answers.unrecorded_text() if unrecorded_answers.is_unrecorded(entry) else told,
     }
 
 
@@ -75,7 +81,7 @@ def _part(part: Part, notes: Notes, place: str) -> dict[str, Any]:
 
 
 def _picture(part: Media) -> str:
-    """As an address that holds the bytes; empty for what is no picture, whatever it claims to be."""
+    """The image as a data URL; empty if the bytes are not an image."""
     try:
         content = bytes_of(part.sha256) if part.sha256 else b""
     except LookupError:

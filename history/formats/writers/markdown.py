@@ -1,4 +1,4 @@
-"""A conversation to read, as Markdown: who said what and when, what was called and what came of it."""
+"""Markdown export of a conversation with its tool calls and results."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from django.utils.translation import gettext as _
 from history.db.packing import clean
 from history.entries import Media, ModelInput, ModelOutput, Part, Reasoning, Text, ToolResults
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import ExportedCall, ExportedEntry, said_in, unkept_in, where
-from history.formats.writers.words import speaker
+from history.formats.writers.path import (
+    ExportedCall,
+    ExportedEntry,
+    entries_on_path,
+    entry_place,
+    speaker_name,
+    unrecorded_entries,
+)
 from history.models import Session
 from history.text.lazy import LazyText as Sentence
 from history.transcripts import unrecorded_answers
@@ -23,8 +29,8 @@ FENCES = re.compile(r"`{3,}")
 
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield clean(_head(session)).encode()
-    for said in chain(said_in(session, notes), unkept_in(session)):
-        yield clean(_entry(said, notes, where(session, said.seq))).encode()
+    for said in chain(entries_on_path(session, notes), unrecorded_entries(session)):
+        yield clean(_entry(said, notes, entry_place(session, said.seq))).encode()
 
 
 def _head(session: Session) -> str:
@@ -41,11 +47,11 @@ def _head(session: Session) -> str:
 
 def _entry(said: ExportedEntry, notes: Notes, place: str) -> str:
     entry = said.entry
-    head = f"\n## {speaker(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
+    head = f"\n## {speaker_name(entry)} · {entry.at:%Y-%m-%d %H:%M:%S}\n"
     if isinstance(entry, ModelInput | ModelOutput):
         told = [_part(part, notes, place) for part in entry.parts] + [_call(call, notes, place) for call in said.calls]
-        if unrecorded_answers.is_without_words(entry):
-            told.insert(0, f"*{unrecorded_answers.words()}*")
+        if unrecorded_answers.is_unrecorded(entry):
+            told.insert(0, f"*{unrecorded_answers.unrecorded_text()}*")
         if isinstance(entry, ModelOutput) and entry.status != "complete":
             told.append(f"*{entry.status}: {entry.error or entry.end_reason}*")
         return "\n".join([head, *(f"{text}\n" for text in told if text)])

@@ -17,11 +17,11 @@ from history.formats.writers.path import (
     ExportedCall,
     ExportedEntry,
     arguments_of,
-    as_json,
+    entries_on_path,
+    entry_place,
     indented,
     note_parts,
-    said_in,
-    where,
+    to_json,
 )
 from history.models import Session
 from history.text.lazy import LazyText as Sentence
@@ -35,7 +35,7 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
     yield f'{{\n  "session_id": "{session.pk}",\n  "messages": ['.encode()
     before = "\n    "
     for message in _messages(session, notes):
-        yield (before + indented(as_json(message, indent=2), 4)).encode()
+        yield (before + indented(to_json(message, indent=2), 4)).encode()
         before = ",\n    "
     end = "]" if before == "\n    " else "\n  ]"
     created, updated = _time(session.created_at), _time(session.last_activity_at)
@@ -45,8 +45,8 @@ def write(session: Session, notes: Notes) -> Iterator[bytes]:
 def _messages(session: Session, notes: Notes) -> Iterator[dict[str, Any]]:
     waiting: list[dict[str, Any]] = []  # calls of answers that said nothing themselves
     last: ExportedEntry | None = None
-    for said in said_in(session, notes):
-        entry, place = said.entry, where(session, said.seq)
+    for said in entries_on_path(session, notes):
+        entry, place = said.entry, entry_place(session, said.seq)
         if isinstance(entry, ModelOutput):
             note_parts(entry.parts, notes, place)
             waiting += [_call(call, entry, notes, place) for call in said.calls]

@@ -1,4 +1,4 @@
-"""A session as most formats see it: one path, oldest first, answers beside the results of their calls."""
+"""Entries on the path of a session, with tool results beside their calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from django.utils.translation import gettext as _
 
 from history.entries import (
     CONVERSATION,
@@ -25,7 +27,7 @@ from history.formats.base import Notes, gettext_noop
 from history.models import Blob, Message, Session
 from history.record import paths
 from history.record.loading import read_nodes
-from history.transcripts.unrecorded_answers import unkept_answer
+from history.transcripts.unrecorded_answers import find_unrecorded_answer
 
 PAGE = 50
 
@@ -49,7 +51,7 @@ class ExportedCall:
 
 @dataclass(frozen=True, slots=True)
 class ExportedEntry:
-    """An entry on the path. Results stand with the answer that asked for them; what nobody asked for, by itself."""
+    """An entry on the path. Results are with the answer that called; results without a call are separate entries."""
 
     seq: int
     entry: Entry
@@ -64,7 +66,7 @@ def path_of(session: Session) -> Iterator[Node]:
         last = page[-1].seq
 
 
-def said_in(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
+def entries_on_path(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
     """The same with calls and results together. What stands beside the path, or was dropped, is noted."""
     note_beside(session, notes)
     asking: Node | None = None  # an answer whose calls wait for their results
@@ -72,7 +74,7 @@ def said_in(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
     for node in path_of(session):
         entry = node.entry
         if isinstance(entry, Gap) and entry.metadata.get("dropped"):
-            notes("lost", gettext_noop("texts that were dropped by policy"), where=where(session, node.seq))
+            notes("lost", gettext_noop("texts that were dropped by policy"), where=entry_place(session, node.seq))
         if asking is not None and entry.kind not in CONVERSATION:
             between.append(ExportedEntry(node.seq, entry))
             continue
@@ -88,9 +90,9 @@ def said_in(session: Session, notes: Notes) -> Iterator[ExportedEntry]:
         yield from [_with_results(asking, None), *between]
 
 
-def unkept_in(session: Session) -> Iterator[ExportedEntry]:
+def unrecorded_entries(session: Session) -> Iterator[ExportedEntry]:
     """For formats that people read: that the last question was answered, where the answer was not kept."""
-    if (answer := unkept_answer(session)) is not None:
+    if (answer := find_unrecorded_answer(session)) is not None:
         yield ExportedEntry(session.head, answer)
 
 
@@ -112,7 +114,7 @@ def note_beside(session: Session, notes: Notes) -> None:
     )
 
 
-def where(session: Session, seq: int) -> str:
+def entry_place(session: Session, seq: int) -> str:
     return f"{session.pk} #{seq}"
 
 
@@ -167,12 +169,12 @@ def bytes_of(sha256: str) -> bytes:
     return bytes(found)
 
 
-def zulu(moment: datetime) -> str:
+def utc_text(moment: datetime) -> str:
     """As JavaScript writes times."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def as_json(value: Mapping[str, Any] | list[Any], *, indent: int | None = None) -> str:
+def to_json(value: Mapping[str, Any] | list[Any], *, indent: int | None = None) -> str:
     """Non-ASCII as it is; lone surrogates, which no encoding can write, escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return text if not _has_halves(text) else json.dumps(value, indent=indent)
@@ -184,3 +186,20 @@ def _has_halves(text: str) -> bool:
 
 def indented(text: str, spaces: int) -> str:
     return text.replace("\n", "\n" + " " * spaces)
+
+
+def speaker_name(entry: Entry) -> str:
+    """Who says this; for an answer also which agent, and with which model."""
+    if isinstance(entry, ModelOutput):
+        return " · ".join(filter(None, [_("Assistant"), entry.agent, entry.model]))
+    names = {
+        "model_input": _("User"),
+        "tool_results": _("Tool results"),
+        "system_instruction_set": _("System instruction"),
+        "tools_offered": _("Tools offered"),
+        "notebook_set": _("Notebook"),
+        "plan_set": _("Task plan"),
+        "summary": _("Summary"),
+        "gap": _("Something is missing here"),
+    }
+    return names.get(entry.kind, entry.kind.replace("_", " "))

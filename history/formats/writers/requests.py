@@ -1,6 +1,6 @@
-"""A conversation as a request to a vendor: everything that was said on the path, in that vendor's language.
+"""Exports as request bodies for OpenAI, Anthropic and Gemini, and as ShareGPT.
 
-Summaries do not stand for what they summarise here: a request can be cut by whoever sends it, what was left out could
+Summaries do not stand for what they summarise here: the sender can cut a request, what was left out could
 not be brought back. One session at a time is in memory as a whole.
 """
 
@@ -16,7 +16,7 @@ from history.context.repair import SENTENCES as OF_REPAIRS
 from history.dialects import DIALECTS, CallOptions
 from history.entries import Media, Reasoning, Retracted, Summary, ToolDefinition, text_of, thaw
 from history.formats.base import Notes, gettext_noop
-from history.formats.writers.path import as_json, bytes_of, note_beside
+from history.formats.writers.path import bytes_of, note_beside, to_json
 from history.models import Session
 from history.record.selectors import snapshot
 from history.text.lazy import LazyText
@@ -29,15 +29,15 @@ def write_openai(session: Session, notes: Notes) -> Iterator[bytes]:
     body = _body(session, "openai-chat", notes)
     kept = {name: body[name] for name in ("messages", "tools") if body.get(name)}
     if kept.get("messages"):
-        yield f"{as_json(kept)}\n".encode()
+        yield f"{to_json(kept)}\n".encode()
 
 
 def write_anthropic(session: Session, notes: Notes) -> Iterator[bytes]:
-    yield f"{as_json(_body(session, 'anthropic-messages', notes), indent=2)}\n".encode()
+    yield f"{to_json(_body(session, 'anthropic-messages', notes), indent=2)}\n".encode()
 
 
 def write_gemini(session: Session, notes: Notes) -> Iterator[bytes]:
-    yield f"{as_json(_body(session, 'gemini-generate', notes), indent=2)}\n".encode()
+    yield f"{to_json(_body(session, 'gemini-generate', notes), indent=2)}\n".encode()
 
 
 def write_sharegpt(session: Session, notes: Notes) -> Iterator[bytes]:
@@ -50,8 +50,8 @@ def write_sharegpt(session: Session, notes: Notes) -> Iterator[bytes]:
     if context.system:
         line["system"] = context.system
     if context.tools:
-        line["tools"] = as_json([_tool(tool) for tool in context.tools])
-    yield f"{as_json(line)}\n".encode()
+        line["tools"] = to_json([_tool(tool) for tool in context.tools])
+    yield f"{to_json(line)}\n".encode()
 
 
 def context_of(session: Session, notes: Notes) -> Context:
@@ -87,10 +87,10 @@ def _turns(entry: ContextEntry, notes: Notes, place: str) -> Iterator[dict[str, 
     )
     if entry.role is Role.TOOL_RESULT:
         told = [result.text or result.error for result in entry.results]
-        yield {"from": "observation", "value": told[0] if len(told) == 1 else as_json(list(told))}
+        yield {"from": "observation", "value": told[0] if len(told) == 1 else to_json(list(told))}
         return
     if text := text_of(entry.parts):
         yield {"from": {Role.MODEL_OUTPUT: "gpt", Role.SYSTEM: "system"}.get(entry.role, "human"), "value": text}
     if calls := [{"name": call.name, "arguments": call.arguments} for call in entry.tool_requests]:
         notes("lost", gettext_noop("ids of calls"), where=place)
-        yield {"from": "function_call", "value": as_json(calls[0] if len(calls) == 1 else calls)}
+        yield {"from": "function_call", "value": to_json(calls[0] if len(calls) == 1 else calls)}

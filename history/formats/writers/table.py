@@ -1,4 +1,4 @@
-"""CSV: one row per message, and one per call of a tool after the answer that made it.
+"""CSV export: one row per message and one per tool call.
 
 Spreadsheets take a cell that begins with = + - @ for a formula and run it; such cells get an apostrophe in front, which
 spreadsheets do not show. The byte order mark tells Excel that this is UTF-8.
@@ -14,7 +14,7 @@ from typing import Any
 from history.db.packing import clean
 from history.entries import Entry, ModelInput, ModelOutput
 from history.formats.base import Notes
-from history.formats.writers.path import ExportedCall, note_parts, said_in, where
+from history.formats.writers.path import ExportedCall, entries_on_path, entry_place, note_parts
 from history.models import Session
 
 COLUMNS = (
@@ -27,8 +27,8 @@ RISKY = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 def write(session: Session, notes: Notes) -> Iterator[bytes]:
     common = {"session": session.pk, "title": session.title, "owner": session.owner.get_username()}
     common["source"] = session.source
-    for said in said_in(session, notes):
-        place, entry = where(session, said.seq), said.entry
+    for said in entries_on_path(session, notes):
+        place, entry = entry_place(session, said.seq), said.entry
         if isinstance(entry, ModelInput | ModelOutput):
             note_parts(entry.parts, notes, place)
         row = {**common, "seq": said.seq, "time": entry.at.isoformat(), "kind": entry.kind, "role": entry.role}

@@ -1,4 +1,4 @@
-"""Every rule that the linter knows, once: its id, how bad it is to break it, the rule in words, the vendor's answer.
+"""Rules of the linter: id, severity, text and the vendor's error.
 
 They are taken from the vendors' documents and from what their endpoints answered to recorded requests. What is enforced
 is that each call of a tool is answered beside it and completely, and that signed reasoning comes back as it was; that

@@ -1,4 +1,4 @@
-"""How rules are written down: severity, the rule in words, what the vendor answers to whoever breaks it."""
+"""Shorthand for writing rules: severity, text and the vendor's error."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ ACTIONS: dict[str, ModuleType] = {
 
 class Command(BaseCommand):
     help = "List, read, search, export, import, delete and verify what was recorded."
-    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    # Skip the system checks, which import every page: `serve` runs them.
     requires_system_checks: list[str] = ["redaction"]
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -68,5 +68,5 @@ class Command(BaseCommand):
         except KeyboardInterrupt:
             raise CommandError(_("Stopped."), returncode=130) from None
         except BrokenPipeError:
-            # Whoever read us (`| head`) has seen enough. What is still buffered must go nowhere, or Python complains.
+            # The reader of the pipe (`| head`) closed it. What is still buffered must go nowhere, or Python complains.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

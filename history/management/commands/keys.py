@@ -24,7 +24,7 @@ LIMITS = tuple(keys.Limits.__annotations__)
 
 class Command(BaseCommand):
     help = "Create, list and revoke API keys."
-    # Whoever waits for one answer does not wait for every page to be imported and checked first: `serve` does that.
+    # Skip the system checks, which import every page: `serve` runs them.
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: CommandParser) -> None:

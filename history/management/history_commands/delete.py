@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from history import retention
 from history.access.permissions import Purpose
 from history.access.reasons import ReasonNeeded, check_reason, is_own
-from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
+from history.management.history_commands.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
 from history.models import Session

@@ -11,9 +11,16 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history.exporting import Export, ExportReport, Selection, begin
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 from history.formats.note_texts import level_word, note_words
-from history.management.history_commands.asked import Options, add_viewer, end_moment, moment, session_named, viewer_of
+from history.management.history_commands.arguments import (
+    Options,
+    add_viewer,
+    end_moment,
+    moment,
+    session_named,
+    viewer_of,
+)
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream, is_a_terminal
 from history.models import Session
@@ -105,7 +112,7 @@ def _watched(export: Export, pieces: Iterable[bytes], advance: Any) -> Iterator[
 
 
 def _write_out(pieces: Iterator[bytes], export: Export, out: Stream) -> None:
-    """Bytes to whatever lies behind the stream of a command."""
+    """Write bytes to the buffer of a command's output stream."""
     if is_a_terminal(out) and (export.is_archive or export.compress):
         raise CommandError(_("This is nothing to look at: name a file with -o."), returncode=2)
     behind = getattr(getattr(out, "_out", out), "buffer", None)

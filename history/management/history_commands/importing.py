@@ -13,7 +13,7 @@ from history import importing
 from history.access.keys import NotAllowedError, first_staff_user
 from history.formats.note_texts import filled_in, level_word, note_words, worded
 from history.importing import ImportItem, ImportOutcome, ImportReport
-from history.management.history_commands.asked import Options, user_named
+from history.management.history_commands.arguments import Options, user_named
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream, print_table
 
@@ -27,7 +27,7 @@ STYLES = {
     ImportOutcome.NOTED: "yellow",
     ImportOutcome.IGNORED: "dim",
 }
-# Not told one by one unless somebody asks for more words.
+# Printed one by one only with more verbosity.
 QUIET = frozenset({ImportOutcome.THERE, ImportOutcome.IGNORED})
 
 

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from history.access.permissions import Purpose
 from history.formats.note_texts import worded
 from history.linting import NAMES, LintReport, LintSeverity, NotAConversation, read_text
-from history.management.history_commands.asked import Options, add_viewer, session_named, viewer_of
+from history.management.history_commands.arguments import Options, add_viewer, session_named, viewer_of
 from history.management.history_commands.printing import print_line
 from history.management.output import Stream, print_json, print_table
 from history.pages.lint.report import (

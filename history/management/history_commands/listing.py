@@ -8,11 +8,11 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.asked import (  # fmt: skip
+from history.management.history_commands.arguments import (  # fmt: skip
     Options,
     add_times,
     add_viewer,
-    described,
+    describe_session,
     page_size,
     sessions_for,
     state_of,
@@ -50,7 +50,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
     )
     if options["json"]:
         cursor = str(page.next_before) if page.next_before else None
-        print_json(out, {"sessions": [described(session) for session in page.sessions], "next_before": cursor})
+        print_json(out, {"sessions": [describe_session(session) for session in page.sessions], "next_before": cursor})
     else:
         _print(page, out=out, err=err)
 

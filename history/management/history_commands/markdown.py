@@ -32,7 +32,7 @@ def print_markdown(stream: Stream, text: str, *, indent: int = 0) -> None:
 
 
 def _with_lines(tokens: list[Token]) -> list[Token]:
-    """Where somebody began a new line, there is one."""
+    """Keep the line breaks of the text."""
     for inner in (inner for token in tokens for inner in token.children or ()):
         if inner.type == "softbreak":
             inner.type = "hardbreak"

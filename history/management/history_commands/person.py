@@ -10,10 +10,10 @@ from django.core.management.base import CommandError, CommandParser
 from django.core.serializers.json import DjangoJSONEncoder
 from django.utils.translation import gettext as _
 
-from history.management.history_commands.asked import Options, user_named
+from history.management.history_commands.arguments import Options, user_named
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
-from history.privacy import Receipt, erase_person, give_person, plan_for
+from history.privacy import Receipt, erase_person, export_person, plan_for
 
 HELP = "Give everything about one person, or erase it, with a receipt. Erasing is a dry run unless --yes is given."
 
@@ -40,7 +40,7 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
 
 def _export(person: Any, options: Options, out: Stream) -> None:
     with progress_bar(_("Exporting")) as advance:
-        manifest = give_person(person, Path(options["export"]), reason=options["reason"], progress=advance)
+        manifest = export_person(person, Path(options["export"]), reason=options["reason"], progress=advance)
     if options["json"]:
         print_json(out, manifest)
         return

@@ -1,4 +1,4 @@
-"""Lines with a little colour on a terminal, and bars that grow while something long goes on."""
+"""Coloured lines and progress bars on a terminal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _coloured(text: Text) -> str:
 
 @contextmanager
 def progress_bar(words: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Gives a function that moves the bar on; on stderr, and only where somebody watches."""
+    """Gives a function that moves the bar on; on stderr, and only on a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(file=sys.stderr)
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
 from history import retention
-from history.management.history_commands.asked import Options
+from history.management.history_commands.arguments import Options
 from history.management.history_commands.printing import print_line, progress_bar
 from history.management.output import Stream, print_json, print_table
 

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 from django.utils.translation import gettext as _
 
 from history.access.permissions import Purpose, Viewer
-from history.management.history_commands.asked import (  # fmt: skip
+from history.management.history_commands.arguments import (  # fmt: skip
     Options,
     add_times,
     add_viewer,
@@ -65,9 +65,9 @@ def run(options: Options, *, out: Stream, err: Stream) -> None:
 
 
 def operator() -> Viewer:
-    """Whoever sits at the shell has every right that a person can have, and no account to go with it.
+    """The operator at the shell has all permissions and no account.
 
-    The trash and what has expired are searched for nobody.
+    Deleted and expired sessions are never searched.
     """
     return get_user_model()(username="", is_staff=True, is_superuser=True)
 

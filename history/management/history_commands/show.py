@@ -12,10 +12,10 @@ from history.access.permissions import Purpose
 from history.context import VIEWS, ContextOptions, entry_view, render_context
 from history.context.entries import ContextEntry
 from history.entries import KINDS, Entry, ModelInput, ModelOutput, Summary, ToolResults, entry_to_json
-from history.management.history_commands.asked import (
+from history.management.history_commands.arguments import (
     Options,
     add_viewer,
-    described,
+    describe_session,
     page_size,
     session_named,
     viewer_of,
@@ -92,7 +92,7 @@ def _as_json(session: Session, page: Page) -> dict[str, Any]:
         for message, entry in pairs
     ]
     return {
-        "session": described(session),
+        "session": describe_session(session),
         "entries": entries,
         "has_older": page.has_older,
         "has_newer": page.has_newer,
@@ -156,7 +156,7 @@ def _print_text(entry: Entry, text: str, out: Stream) -> None:
 
 
 def term_for(message: Message) -> str:
-    """The neutral name of what an entry is, whoever the vendor was."""
+    """The vendor-neutral name of the kind of an entry."""
     kind = KINDS.get(message.kind)
     return kind.__name__ if kind else f"Unknown ({message.kind})"
 
@@ -195,7 +195,7 @@ def _rest(text: Preview) -> str:
 
 
 def _show_view(session: Session, options: Options, *, out: Stream, err: Stream) -> None:
-    """No limits: somebody who looks for a fault wants to see all of it."""
+    """No limits: debugging needs the complete text."""
     wanted = ContextOptions(max_turns=None)
     taken = snapshot(session, leaf=options["leaf"], at_version=options["at_version"])
     told = VIEWS[options["view"]](taken, wanted)

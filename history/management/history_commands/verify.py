@@ -14,7 +14,7 @@ from django.core.management.base import CommandError, CommandParser
 from django.utils.translation import gettext as _
 
 from history import verification
-from history.management.history_commands.asked import Options, session_named
+from history.management.history_commands.arguments import Options, session_named
 from history.management.history_commands.printing import print_json_line, print_line, progress_bar
 from history.management.output import Stream
 from history.models import Message

@@ -24,7 +24,7 @@ from history.access.permissions import Purpose, can_access_others
 from history.access.reason_field import ReasonField
 from history.access.reasons import NotPermitted, ReasonNeeded
 from history.exporting import CannotExport, Export, NothingSelected, Selection, prepare
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 from history.models import Session
 from history.record.listing import ListFilters
 

@@ -14,8 +14,8 @@ from history.context import ContextOptions, entry_view, full_view
 from history.formats.note_texts import worded
 from history.linting import (
     NAMES,
-    Given,
     LintFinding,
+    LintInput,
     LintReport,
     NotAConversation,
     Repair,
@@ -42,7 +42,7 @@ def report_on(session: Session) -> LintReport:
     return lint_session(snapshot(session), media=_bytes_of)
 
 
-def report_on_request(given: Given) -> LintReport:
+def report_on_request(given: LintInput) -> LintReport:
     _check_count(given.count)
     if _has_more_values(given.body, MAX_VALUES):
         raise NotAConversation(_("it has too many values to be read"))

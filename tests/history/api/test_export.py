@@ -12,7 +12,7 @@ from django.contrib.auth.models import Permission
 from django.db import connections
 from django.test import AsyncClient
 
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 from history.models import AuditEvent, Session
 from project.accounts.models import User
 from tests.clients import Api, secret_of

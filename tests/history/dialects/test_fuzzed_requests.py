@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from history.dialects import DIALECTS
 from history.dialects.types import DialectError, context_of
 from history.linting.linter import lint_request
-from history.linting.parse_input import Given, NotAConversation
+from history.linting.parse_input import LintInput, NotAConversation
 from tests.measures import examples
 
 pytestmark = pytest.mark.any_database
@@ -186,7 +186,7 @@ def check(language: str, body: Any) -> None:
         decoded = None
     if isinstance(body, dict):
         with suppress(NotAConversation):
-            lint_request(Given(language=language, body=body))
+            lint_request(LintInput(language=language, body=body))
     if decoded is None:
         return
     options = replace(decoded.options, media=decoded.blobs.__getitem__)

@@ -16,7 +16,7 @@ from history.entries import Entry, ModelInput, ModelOutput, Text, ToolRequest
 from history.formats.base import Notes
 from history.formats.readers.claude_code_thread import Thread
 from history.linting.linter import lint_request
-from history.linting.parse_input import Given
+from history.linting.parse_input import LintInput
 from history.redaction import detectors, redacted
 from history.redaction.walker import Redactor, Redactors
 from tests.measures import assert_linear
@@ -95,7 +95,7 @@ def test_reading_a_request_takes_linear_time(name: str) -> None:
 @pytest.mark.parametrize("name", MANY)
 def test_linting_a_request_takes_linear_time(name: str) -> None:
     language, make = MANY[name]
-    assert_linear(lambda body: lint_request(Given(language=language, body=body)), make, size=150, runs=3)
+    assert_linear(lambda body: lint_request(LintInput(language=language, body=body)), make, size=150, runs=3)
 
 
 def streamed(language: str, events: list[Event]) -> bytes:

@@ -462,7 +462,7 @@ def test_whoever_knows_a_hash_does_not_get_the_bytes_of_somebody_else(ada: User,
     assert not Message.objects.filter(session__owner=bob, content__contains="Be brief").exists()
     again = [line.replace(ID.encode(), ID.replace("c0", "ca").encode()) for line in mine]
     restored(again, owner=ada)
-    mine_now = owners.People(owner=ada).session_id(UUID(ID.replace("c0", "ca")))
+    mine_now = owners.OwnerMap(owner=ada).session_id(UUID(ID.replace("c0", "ca")))
     assert Message.objects.filter(session=mine_now, content__contains="Be brief").exists()
 
 

@@ -29,7 +29,7 @@ from history.entries import (
 )
 from history.exporting import Selection, begin
 from history.exporting.exports import Export
-from history.formats.all_exporters import EXPORTERS
+from history.formats.exporters import EXPORTERS
 from history.formats.readers import reader_for
 from history.formats.sources import Source
 from history.models import Session

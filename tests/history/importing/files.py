@@ -12,7 +12,7 @@ from history.entries import Entry
 from history.formats.base import Conversation, UnreadableConversation
 from history.formats.readers import Reader, reader_for
 from history.formats.sources import Source, no_companion
-from history.formats.trees import last_place
+from history.formats.trees import find_last_place
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
 
@@ -58,7 +58,7 @@ def read_one(content: bytes, name: str = "file.json", **fields: Any) -> Conversa
 
 def path_of(conversation: Conversation) -> list[Entry]:
     """From the start to the leaf."""
-    place = last_place(conversation.nodes) if conversation.leaf is None else conversation.leaf
+    place = find_last_place(conversation.nodes) if conversation.leaf is None else conversation.leaf
     entries: list[Entry] = []
     while place is not None:
         entries.append(conversation.nodes[place].entry)

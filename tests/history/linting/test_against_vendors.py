@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from history.context import Context, Role, to_context
 from history.dialects import DIALECTS
 from history.entries import Node
-from history.linting import Given, LintReport, Verdict, is_taken, lint_request, lint_session
+from history.linting import LintInput, LintReport, Verdict, is_taken, lint_request, lint_session
 from tests.history.context.strategies import paths, snapshot_of
 from tests.history.linting.requests import BROKEN, SIGNATURE
 from tests.measures import examples
@@ -32,7 +32,7 @@ def judged(dialect: str, body: Any) -> str | None:
 
 
 def report_on(language: str, body: dict[str, Any]) -> LintReport:
-    return lint_request(Given(body=body, language=language))
+    return lint_request(LintInput(body=body, language=language))
 
 
 def doubts(verdict: Verdict) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from history.linting import RULES, Given, LintReport, LintSeverity, NotAConversation, given, lint_request, read_text
+from history.linting import RULES, LintInput, LintReport, LintSeverity, NotAConversation, given, lint_request, read_text
 from tests.vendors.test_vendors import (
     ANSWER,
     ASKED,
@@ -271,7 +271,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def report_on(rule_id: str) -> LintReport:
-    return lint_request(Given(body=BROKEN[rule_id][0], language=rule_id.partition("/")[0]))
+    return lint_request(LintInput(body=BROKEN[rule_id][0], language=rule_id.partition("/")[0]))
 
 
 def test_every_rule_has_a_request_that_breaks_it() -> None:

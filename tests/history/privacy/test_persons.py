@@ -23,7 +23,7 @@ from history.entries import Media, ModelInput, Text
 from history.errors import HistoryError
 from history.importing import jobs
 from history.models import ApiKey, AuditEvent, Blob, Exchange, ImportJob, Session
-from history.privacy import erase, erase_person, give_person
+from history.privacy import erase, erase_person, export_person
 from history.record import recorder
 from history.retention.persons import erase_everything_of
 from history.transcripts import share_links
@@ -246,7 +246,7 @@ def test_everything_is_in_one_zip_with_a_manifest_that_vouches_for_it(
 ) -> None:
     chat_of(bob, "not hers")
     path = tmp_path / "ada.zip"
-    manifest = give_person(ada, path)
+    manifest = export_person(ada, path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with zipfile.ZipFile(path) as archive:
         whole = {name: archive.read(name) for name in archive.namelist()}
@@ -264,7 +264,7 @@ def test_everything_is_in_one_zip_with_a_manifest_that_vouches_for_it(
 
 
 def test_no_secret_is_given_out(ada: User, adas: list[Session], tmp_path: Path) -> None:
-    give_person(ada, tmp_path / "ada")
+    export_person(ada, tmp_path / "ada")
     stored = b"".join(path.read_bytes() for path in (tmp_path / "ada").iterdir())
     key, link = ApiKey.objects.get(), share_links.links_of(adas[0])[0]
     for secret in (ada.password, bytes(key.secret_hash).hex(), bytes(link.token_hash).hex()):
@@ -273,7 +273,7 @@ def test_no_secret_is_given_out(ada: User, adas: list[Session], tmp_path: Path) 
 
 
 def test_the_sessions_can_be_restored(ada: User, adas: list[Session], tmp_path: Path) -> None:
-    give_person(ada, tmp_path / "ada")
+    export_person(ada, tmp_path / "ada")
     before = history("export", str(adas[0].pk))[0]
     retention.erase(adas[0], actor=None, reason=WHY)
     history("import", tmp_path / "ada" / "sessions.jsonl", "--owner", "wombatname")
@@ -283,7 +283,7 @@ def test_the_sessions_can_be_restored(ada: User, adas: list[Session], tmp_path: 
 def test_events_about_them_are_theirs_and_no_others(ada: User, bob: User, adas: list[Session], tmp_path: Path) -> None:
     retention.erase(chat_of(ada, "gone"), actor=None, reason="hers")
     retention.erase(chat_of(bob, "gone"), actor=None, reason="his")
-    give_person(ada, tmp_path / "ada")
+    export_person(ada, tmp_path / "ada")
     events = [json.loads(line) for line in (tmp_path / "ada" / "audit_events.jsonl").read_text().splitlines()]
     assert "hers" in [event["reason"] for event in events]
     assert "his" not in [event["reason"] for event in events]

@@ -17,7 +17,7 @@ from history.access.permissions import Purpose
 from history.context import ContextOptions, render_context
 from history.entries import DebugLog, Entry, MaskedResult, NotebookSet, Summary, SystemInstructionSet
 from history.errors import NoSuchEntry
-from history.management.history_commands.asked import sessions_for
+from history.management.history_commands.arguments import sessions_for
 from history.models import AuditEvent, Message, SearchRow, Session, ToolCall
 from history.record import forking, recorder, selectors
 from history.record.forking import BATCH

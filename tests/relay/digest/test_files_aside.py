@@ -15,7 +15,7 @@ from django.utils import timezone
 from history import retention
 from history.access import audit, keys
 from history.models import ApiKey, Exchange, Session
-from history.privacy import erase_person, give_person
+from history.privacy import erase_person, export_person
 from project.accounts.models import User
 from relay.digest import files_aside
 from tests.relay.digest.relayed import Relay, exchange_of, said, sessions
@@ -168,7 +168,7 @@ class TestPersons:
     def test_an_export_names_the_copies_of_the_person(
         self, relay: Relay, copy: Path, ada: User, tmp_path: Path
     ) -> None:
-        give_person(ada, tmp_path / "ada", reason="asked")
+        export_person(ada, tmp_path / "ada", reason="asked")
         told = (tmp_path / "ada" / "files_aside.jsonl").read_text()
         assert str(copy.relative_to(relay.folder)) in told
 

@@ -1,4 +1,4 @@
-"""What the sub-commands have in common: who looks, which session, which times, and how a session is described."""
+"""Shared arguments of the sub-commands: viewer, session, times; description of a session."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def page_size(text: str) -> int:
     return int(text)
 
 
-def described(session: Session) -> dict[str, Any]:
+def describe_session(session: Session) -> dict[str, Any]:
     """A session for programs."""
     return {
         "id": session.pk,
