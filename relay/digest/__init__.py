@@ -1,8 +1,8 @@
-"""From the relay's journal to the record: who said what in which conversation, in the order of acceptance.
+"""Digest of the relay's journal: relayed calls become sessions, entries and exchanges, in order of acceptance.
 
-reading (what a call asked) → clients, side_calls (who calls, and whether it is talk at all)
-answers (what came back), prefills (as the rest of what the client had begun itself)
-recognising (which session, after which entry) → filing (the rows of many calls at once)
-waiting (what waits for what), neighbours (what other hosts still have)
-digester (how far it came) → process (where it runs)
+requests, side_calls, clients (one request alone) → calls (the values: request, answer, position, plan)
+recognisers (which session a request continues, after which entry; `sessions.RECOGNISERS` is the order)
+planning (what each call adds) → filing (rows of many calls at once)
+ordering (which call waits for which), other_hosts (what other hosts have not filed yet)
+digester (reads the journal, files, keeps its position) → process (where it runs)
 """

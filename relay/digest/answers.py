@@ -8,7 +8,7 @@ where it is more), and where there is none the number is `estimated`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -16,7 +16,8 @@ from history.answers.assembly import Assembler
 from history.answers.events import Failed
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Usage
-from relay.digest.references import items_in
+from relay.digest.calls import RecordedAnswer
+from relay.digest.recognisers.references import items_in
 from relay.gateway.call.bodies import UnknownEncoding, Unreadable
 from relay.gateway.call.json_weight import is_reply_too_heavy
 from relay.gateway.journal.records import Accepted, Ended
@@ -42,28 +43,6 @@ TOO_LARGE = "too large"
 CHUNK = 64 * 1024
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 _REQUEST_IDS = ("request-id", "x-request-id", "x-goog-request-id", "anthropic-request-id")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedAnswer:
-    """`reason` is how the exchange ended, `output` what there is to keep (None: not a word and no error)."""
-
-    reason: str
-    output: ModelOutput | None = None
-    usage: Usage | None = None
-    error: str = ""
-    error_body: str = ""
-    # Why the reply was not read: compressed in a way that we do not know, or too large.
-    unread: str = ""
-    reply_id: str = ""
-    blobs: Mapping[str, bytes] = field(default_factory=dict)
-    # Further answers to the same question, where the caller asked for several.
-    others: tuple[ModelOutput, ...] = ()
-    # What came back, where the output begins with what the client had written of it.
-    rest: ModelOutput | None = None
-    skipped: int = 0
-    # Names of its items, where the vendor keeps them.
-    items: tuple[str, ...] = ()
 
 
 class By(NamedTuple):

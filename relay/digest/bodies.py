@@ -7,8 +7,8 @@ from typing import Any
 
 from history.entries import Gap
 from relay.digest import raw_bytes
-from relay.digest.answers import TOO_LARGE, RecordedAnswer, read_answer, too_large
-from relay.digest.calls import CallPlan, LargeBody, PendingCall
+from relay.digest.answers import TOO_LARGE, read_answer, too_large
+from relay.digest.calls import CallPlan, LargeBody, PendingCall, RecordedAnswer
 from relay.digest.requests import largest_body
 
 

@@ -3,29 +3,68 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from history.dialects.types import Said
-from history.entries import Entry, Gap, HeadMoved, ModelInput, ModelOutput, ToolResults
+from history.entries import Entry, Gap, HeadMoved, ModelOutput, Usage
 from history.models import ApiKey, Exchange, Session
-from history.record.fingerprints import essence_of
 from history.record.recorder import Append
-from relay.digest.answers import RecordedAnswer
-from relay.digest.recognisers.sessions import Spot
 from relay.digest.requests import RelayedRequest, read
-from relay.digest.session_cache import SessionCache, changed_results, new_states, states_at
 from relay.gateway.journal.records import Accepted, Ended, Record, ReplyBytes
 from relay.gateway.journal.segments import RecordPosition, writer_of
 from relay.gateway.journal.writer import WITHOUT_REPLIES
 
 NOTHING = Decimal(0)
+# How long a call waits for the answer that it continues from.
+WAIT_SECONDS = 5.0
 # So much of a reply is held in memory until its call has ended; more is read from the journal again.
 HELD_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedAnswer:
+    """`reason` is how the exchange ended, `output` what there is to keep (None: not a word and no error)."""
+
+    reason: str
+    output: ModelOutput | None = None
+    usage: Usage | None = None
+    error: str = ""
+    error_body: str = ""
+    # Why the reply was not read: compressed in a way that we do not know, or too large.
+    unread: str = ""
+    reply_id: str = ""
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+    # Further answers to the same question, where the caller asked for several.
+    others: tuple[ModelOutput, ...] = ()
+    # What came back, where the output begins with what the client had written of it.
+    rest: ModelOutput | None = None
+    skipped: int = 0
+    # Names of its items, where the vendor keeps them.
+    items: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
+
+    `known` entries of the request are in the record already. `move` says why the head has to go back first.
+    `is_guess`: the answer that the request names is not in the record, or not yet. `is_appended`: the request names a
+    session and does not resend what was said in it, so it goes on where the session ends.
+    """
+
+    session: Session | None
+    session_id: UUID | None
+    by: str
+    after: int = 0
+    known: int = 0
+    move: str = ""
+    answered_at: datetime | None = None
+    is_guess: bool = False
+    is_appended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,34 +244,3 @@ class CallPlan:
     @property
     def asked(self) -> RelayedRequest:
         return self.under.asked
-
-
-def entries_to_add(
-    asked: RelayedRequest, spot: Spot, memory: SessionCache, *, session_id: UUID
-) -> tuple[list[Entry], list[str]]:
-    """The way back to where the client goes on, what holds from there, and the new tail; and which results differ."""
-    remembered = memory.of(session_id, version=spot.session.version if spot.session else 0)
-    entries: list[Entry] = []
-    if spot.move:
-        entries.append(HeadMoved(at=asked.at, to=spot.after, reason=spot.move))
-        remembered.states = states_at(session_id, spot.after)
-    if asked.request is not None:
-        entries += new_states(asked.request, remembered, at=asked.at)
-    entries += _timed(asked.entries[spot.known :], answered_at=spot.answered_at, at=asked.at)
-    return entries, changed_results(asked, remembered, known=spot.known, session=spot.session)
-
-
-def _timed(tail: Sequence[Said], *, answered_at: datetime | None, at: datetime) -> Iterator[Entry]:
-    """A tool ran, as far as the wire tells, from the end of the answer that asked for it until its result came.
-
-    What a program adds on its own (a reminder alone, an instruction in mid-conversation) is folded away.
-    """
-    for place, entry in enumerate(tail):
-        if place == 0 and answered_at is not None and isinstance(entry, ToolResults):
-            seconds = max(0.0, (at - answered_at).total_seconds())
-            results = tuple(replace(one, started_at=answered_at, duration=seconds) for one in entry.results)
-            yield replace(entry, results=results)
-        elif isinstance(entry, ModelInput) and essence_of(entry) is None:
-            yield replace(entry, is_internal=True)
-        else:
-            yield entry

@@ -32,6 +32,7 @@ from relay.digest.filing import FilingBatch, Outcome
 from relay.digest.long_calls import Carrier
 from relay.digest.ordering import CallOrder, gives, needs
 from relay.digest.other_hosts import Neighbours
+from relay.digest.planning import Planner
 from relay.digest.positions import Position
 from relay.digest.raw_bytes import largest_record
 from relay.digest.recovery import calls_under_way
@@ -210,11 +211,14 @@ class Digester:
             yield wave
 
     def _file(self, calls: list[PendingCall], reader: JournalReader) -> None:
-        wave = FilingBatch(
-            self.memory, self.folder, must_wait=self._waiting.must_wait, is_alone=not self._neighbours.are_there
-        )
+        is_alone = not self._neighbours.are_there
+        planner = Planner(self.memory, self.folder, must_wait=self._waiting.must_wait, is_alone=is_alone)
+        batch = FilingBatch(planner, self.memory)
         try:
-            outcome = wave.file(calls, keep_position=lambda outcome: self._keep_position(outcome, reader))
+            batch.prepare(calls)
+            with writing():
+                batch.write()
+                self._keep_position(batch.outcome, reader)
         except Exception as error:
             self.memory.forget_all()
             if is_outage(error):
@@ -226,8 +230,8 @@ class Digester:
                 self._file([call], reader)
             return
         self._note_kept()
-        self._settle(outcome)
-        page_updates.tell(outcome.sessions)
+        self._settle(batch.outcome)
+        page_updates.tell(batch.outcome.sessions)
 
     def _settle(self, outcome: Outcome) -> None:
         """The rows are there: now memory says so too."""
@@ -300,7 +304,9 @@ class Digester:
         if not held:
             return
         try:
-            self._carrier.carry_over(self.under.values(), held, reader, commit=lambda: self._commit_position(reader))
+            if copies := self._carrier.carry_over(self.under.values(), held, reader):
+                self._commit_position(reader)
+                self._carrier.publish(copies)
         except BaseException:
             self._reader = None
             raise

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from django.conf import settings
@@ -44,20 +44,25 @@ class Carrier:
         return held if is_much else set()
 
     def carry_over(
-        self, calls: Collection[PendingCall], held: Container[str], reader: JournalReader, *, commit: Callable[[], None]
-    ) -> None:
-        """`commit` keeps the position, which speaks of the copies by then. Where that fails, nobody can say whether it
-        does: then one has to begin again, as after a crash."""
+        self, calls: Collection[PendingCall], held: Container[str], reader: JournalReader
+    ) -> Collection[SegmentCopy]:
+        """The copies, if they are worth making. Calls and reader use them from now on.
+
+        The caller commits the position, which names them, and publishes them after that. If the commit fails, its
+        outcome is unknown: the digester begins again, as after a crash.
+        """
         copies = self._copies(calls, held) if _is_worth_it(calls, held, reader) else {}
         if not copies:
             self._pause_until = time.monotonic() + PAUSE_SECONDS
-            return
+            return ()
         for call in calls:
             if call.writer in copies:
                 call.places = _moved(call, held, copies[call.writer])
         reader.add({copy.name: copy.size for copy in copies.values()})
-        commit()
-        for copy in copies.values():
+        return copies.values()
+
+    def publish(self, copies: Iterable[SegmentCopy]) -> None:
+        for copy in copies:
             publish(self.folder, copy.name)
 
     def _copies(self, calls: Collection[PendingCall], held: Container[str]) -> dict[str, SegmentCopy]:

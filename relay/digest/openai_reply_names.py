@@ -16,7 +16,7 @@ from history.dialects.json_access import compact
 from history.dialects.openai_chat.replies import DIALECT
 from history.entries import ModelOutput, Part, Text, ToolRequest
 from history.record import fingerprints
-from relay.digest.answers import RecordedAnswer
+from relay.digest.calls import RecordedAnswer
 from relay.digest.recognisers.prefills import name_of
 from relay.digest.requests import RelayedRequest
 

@@ -15,14 +15,11 @@ from django.db.models import F
 
 from history.entries import ModelOutput
 from history.models import Exchange
-from relay.digest.calls import PendingCall
+from relay.digest.calls import WAIT_SECONDS, PendingCall, Spot
 from relay.digest.other_hosts import Neighbours
 from relay.digest.recognisers.named_side_calls import hold_seconds
 from relay.digest.recognisers.retries import is_earlier_try
-from relay.digest.recognisers.sessions import Spot
 from relay.digest.requests import words_of
-
-WAIT_SECONDS = 5.0
 
 
 class CallOrder:

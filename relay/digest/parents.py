@@ -12,7 +12,7 @@ from uuid import UUID
 from history.models import Session, ToolCall
 from history.record import writer
 from relay.digest.calls import CallPlan
-from relay.digest.recognisers.sessions import current_session
+from relay.digest.recognisers.session_lookup import current_session
 from relay.digest.requests import RelayedRequest
 from relay.digest.session_cache import SessionCache
 

@@ -21,7 +21,7 @@ from history.dialects.types import Said
 from history.entries import ModelOutput, ToolRequest, ToolResults
 from history.record import fingerprints
 from relay.digest.clients import client_of, parent_of
-from relay.digest.recognisers.side_calls import new_words, side_call
+from relay.digest.side_calls import new_words, side_call
 from relay.gateway.call.json_weight import is_too_heavy
 from relay.gateway.call.session_ids import session_id
 from relay.gateway.journal.records import Accepted

@@ -23,7 +23,8 @@ from history.record.row_builder import prepare
 from relay.digest.calls import CallPlan
 from relay.digest.exchange_rows import HELPER, mode_of, redacted
 from relay.digest.recognisers.retries import NAMED, name_of
-from relay.digest.recognisers.sessions import FINGERPRINT, STICKY, current_session, recognise
+from relay.digest.recognisers.session_lookup import current_session
+from relay.digest.recognisers.sessions import FINGERPRINT, STICKY, recognise
 
 SHOWN = 2_000
 WORDLESS = ("count",)

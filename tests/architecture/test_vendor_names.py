@@ -31,8 +31,8 @@ REMAINING = {
     "relay.digest.openai_reply_names",
     "relay.digest.ordering",
     "relay.digest.recognisers.prefills",
-    "relay.digest.recognisers.side_calls",
-    "relay.digest.references",
+    "relay.digest.side_calls",
+    "relay.digest.recognisers.references",
     "relay.digest.reply_names",
 }
 

@@ -13,7 +13,7 @@ from history.db.packing import LONG_TEXT, clean
 from history.entries import Entry, ModelInput, ModelOutput, ToolResults
 from history.models import Message
 from history.record.fingerprints import essence_of
-from relay.digest.recognisers.recent_sessions import recent_sessions
+from relay.digest.recognisers.session_lookup import recent_sessions
 from relay.digest.requests import RelayedRequest
 
 # How they begin. People write of <summary>, too: that one has to come first.

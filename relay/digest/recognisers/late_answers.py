@@ -8,7 +8,7 @@ stands beside it, and the conversation goes on where it went on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
@@ -16,20 +16,18 @@ from history.entries import ModelOutput, Part, Text, ToolRequest
 from history.models import Message
 from history.record import exchanges
 from history.record.loading import entries_of
-from relay.digest.answers import DONE, RecordedAnswer
-from relay.digest.calls import AnswerCopy, PendingCall
-from relay.digest.ordering import WAIT_SECONDS
+from relay.digest.answers import DONE
+from relay.digest.calls import WAIT_SECONDS, AnswerCopy, PendingCall, RecordedAnswer
+from relay.digest.recognisers.prefills import answer_to
 from relay.gateway.journal.records import Ended
 
 # By the clocks of two hosts.
 CLOCKS_DIFFER = timedelta(seconds=2)
 
 
-def copies_of(
-    calls: Iterable[PendingCall], read: Callable[[PendingCall, Ended], RecordedAnswer]
-) -> dict[UUID, AnswerCopy]:
+def copies_of(calls: Iterable[PendingCall]) -> dict[UUID, AnswerCopy]:
     """For calls that have ended so long ago that somebody may have given up waiting for the answer."""
-    late = {call.id: (call, read(call, call.ended)) for call in calls if call.ended and _is_late(call, call.ended)}
+    late = {call.id: (call, answer_to(call, call.ended)) for call in calls if call.ended and _is_late(call, call.ended)}
     awaited = {_mark(call, answer): exchange for exchange, (call, answer) in late.items() if answer.output is not None}
     if not awaited:
         return {}

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from history.entries import ModelInput
 from history.models import Exchange
-from relay.digest import session_tools
-from relay.digest.recognisers.sessions import Spot, current_session
-from relay.digest.recognisers.side_calls import asks_for_title, is_answerless, kind_by_form
+from relay.digest.calls import Spot
+from relay.digest.recognisers.session_lookup import current_session, has_other_instruction, offers_tools
 from relay.digest.requests import RelayedRequest
+from relay.digest.side_calls import asks_for_title, is_answerless, kind_by_form
 from relay.gateway.call.session_ids import CLIENT_ID, HEADER
 
 # Claude Code and opencode send the first question 0.05 to 0.15 s after the title call. But Claude Code runs its hooks
@@ -33,9 +33,9 @@ def side_call_kind(asked: RelayedRequest) -> str:
     if not _may_be_side_call(asked) or asked.request is None or asked.session is None:
         return ""
     session = current_session(asked.session, key=asked.record.key)[1]
-    if session is None or not session.version or not session_tools.has_other_instruction(asked, session):
+    if session is None or not session.version or not has_other_instruction(asked, session):
         return ""
-    is_side_call = asked.request.options.form is not None or session_tools.offers_tools(session)
+    is_side_call = asked.request.options.form is not None or offers_tools(session)
     return kind_by_form(asked.request) if is_side_call else ""
 
 
@@ -51,7 +51,7 @@ def is_beside(asked: RelayedRequest, spot: Spot) -> bool:
     if first is None or spot.known <= first or not is_new:
         return False
     session = spot.session
-    is_other = session_tools.offers_tools(session) and session_tools.has_other_instruction(asked, session)
+    is_other = offers_tools(session) and has_other_instruction(asked, session)
     return is_other and Exchange.objects.of(session).filter(metadata__streamed=True).exists()
 
 

@@ -17,9 +17,9 @@ from hashlib import sha256
 from history.entries import ModelOutput, Part, Reasoning, Text
 from history.models import Message
 from history.record import fingerprints
-from relay.digest.answers import RecordedAnswer
-from relay.digest.recognisers.sessions import Spot
+from relay.digest.calls import PendingCall, RecordedAnswer, Spot
 from relay.digest.requests import RelayedRequest
+from relay.gateway.journal.records import Ended
 from relay.models import NamedReply
 
 # How many characters of an answer its client had written; on the answer and on the exchange.
@@ -44,6 +44,11 @@ def _is_text(begun: ModelOutput) -> bool:
 
 def length_of(asked: RelayedRequest) -> int:
     return len(asked.begun.text) if asked.begun else 0
+
+
+def answer_to(call: PendingCall, ended: Ended) -> RecordedAnswer:
+    """The answer of a call that has ended, with what the client had written of it."""
+    return completed(call.asked, call.answer or RecordedAnswer(reason=ended.reason))
 
 
 def completed(asked: RelayedRequest, answer: RecordedAnswer) -> RecordedAnswer:

@@ -8,40 +8,54 @@ together and looked for once more; what is unknown then, too, stays as it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from history.dialects.types import Said
 from history.entries import ModelOutput, ToolResults
 from history.models import Message
 from history.record import fingerprints
-from relay.digest import call_ids
-from relay.digest.calls import CallPlan
+from relay.digest.calls import Spot
+from relay.digest.recognisers import call_ids
 from relay.digest.recognisers.prefills import as_stored
-from relay.digest.recognisers.sessions import Spot, recognise
+from relay.digest.recognisers.sessions import recognise
 from relay.digest.requests import RelayedRequest
 
+Reading = tuple[RelayedRequest, Spot]
 # Of one answer; and answers in one request that have results between their pieces.
 MOST_PIECES, MOST_ANSWERS = 32, 64
 
 
-def spot_of(plan: CallPlan) -> Spot:
-    """The reading of the request of which the record has most becomes the plan's."""
-    asked, spot = _with_stored_ids(plan.asked, recognise(plan.asked))
-    if has_unknown(asked, spot) and (other := as_stored(asked)) is not None:
-        asked, spot = other, recognise(other)
-    if has_unknown(asked, spot) and (other := asked.with_neighbours_joined(since=spot.known)) is not None:
-        asked, spot = _better((asked, spot), other)
-    for _ in range(MOST_ANSWERS):
-        if not has_unknown(asked, spot) or (other := _joined_over_results(asked, since=spot.known)) is None:
-            break
-        asked, spot = other, recognise(other)
-    plan.under.asked = asked
-    return spot
+def read_as_stored(asked: RelayedRequest) -> Reading:
+    """The request in the form of which the record has most, and where that continues."""
+    reading = asked, recognise(asked)
+    for read in READINGS:
+        reading = read(*reading)
+    return reading
 
 
-def _with_stored_ids(asked: RelayedRequest, spot: Spot) -> tuple[RelayedRequest, Spot]:
+def with_stored_ids(asked: RelayedRequest, spot: Spot) -> Reading:
     for _ in range(MOST_ANSWERS):
         if spot.session is None or (other := call_ids.with_stored_ids(asked, spot)) is None:
+            break
+        asked, spot = other, recognise(other)
+    return asked, spot
+
+
+def with_named_answer(asked: RelayedRequest, spot: Spot) -> Reading:
+    if has_unknown(asked, spot) and (other := as_stored(asked)) is not None:
+        return other, recognise(other)
+    return asked, spot
+
+
+def with_neighbours_joined(asked: RelayedRequest, spot: Spot) -> Reading:
+    if has_unknown(asked, spot) and (other := asked.with_neighbours_joined(since=spot.known)) is not None:
+        return _better((asked, spot), other)
+    return asked, spot
+
+
+def joined_over_results(asked: RelayedRequest, spot: Spot) -> Reading:
+    for _ in range(MOST_ANSWERS):
+        if not has_unknown(asked, spot) or (other := _joined_over_results(asked, since=spot.known)) is None:
             break
         asked, spot = other, recognise(other)
     return asked, spot
@@ -53,7 +67,7 @@ def has_unknown(asked: RelayedRequest, spot: Spot) -> bool:
     return last is not None and spot.known <= last
 
 
-def _better(known: tuple[RelayedRequest, Spot], other: RelayedRequest) -> tuple[RelayedRequest, Spot]:
+def _better(known: Reading, other: RelayedRequest) -> Reading:
     """Whichever reading has more of the request in the record."""
     spot = recognise(other)
     return (other, spot) if _unknown_from(other, spot) > _unknown_from(*known) else known
@@ -99,3 +113,12 @@ def _longest_known(asked: RelayedRequest, pieces: list[int]) -> list[int]:
     marks = {asked.mark(asked.joined(whole), after=after): whole for whole in wholes}
     rows = Message.objects.filter(fingerprint__in=list(marks), kind=ModelOutput.kind, session__hidden_at=None)
     return max((marks[bytes(mark)] for mark in rows.values_list("fingerprint", flat=True)), key=len, default=[])
+
+
+# Each takes over where the one before has left an answer unknown.
+READINGS: tuple[Callable[[RelayedRequest, Spot], Reading], ...] = (
+    with_stored_ids,
+    with_named_answer,
+    with_neighbours_joined,
+    joined_over_results,
+)

@@ -7,7 +7,7 @@ same first words within a while. "hello" alone is nobody's beginning: two people
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,10 +18,10 @@ from django.conf import settings
 from history.entries import ModelInput, ModelOutput, SystemInstructionSet, ToolsOffered
 from history.models import Message, Session
 from history.record import fingerprints
-from relay.digest import references
-from relay.digest.recognisers import compaction
+from relay.digest.calls import Spot
+from relay.digest.recognisers import compaction, references
+from relay.digest.recognisers.session_lookup import current_session, has_other_instruction, offers_tools, own_session
 from relay.digest.requests import RelayedRequest
-from relay.digest.session_tools import has_other_instruction, offers_tools
 from relay.gateway.call.session_ids import HEADER, session_id
 from relay.models import NamedReply
 
@@ -31,27 +31,6 @@ COMPLETE = "complete"
 INSTRUCTIONS = frozenset({SystemInstructionSet.kind, ToolsOffered.kind})
 # Most requests add one to three entries to what is known: the newest are looked for first.
 NEWEST = 6
-MOST_GENERATIONS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
-    """Where a request goes on: in a session that is there (or is to be made), after entry `after`.
-
-    `known` entries of the request are in the record already. `move` says why the head has to go back first.
-    `is_guess`: the answer that the request names is not in the record, or not yet. `is_appended`: the request names a
-    session and does not resend what was said in it, so it goes on where the session ends.
-    """
-
-    session: Session | None
-    session_id: UUID | None
-    by: str
-    after: int = 0
-    known: int = 0
-    move: str = ""
-    answered_at: datetime | None = None
-    is_guess: bool = False
-    is_appended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,30 +43,29 @@ class _Match:
 
 
 def recognise(asked: RelayedRequest) -> Spot:
+    """The first recogniser that answers decides."""
     asked = references.resolved(asked)
-    if (named := _named(asked)) is not None:
-        return named
-    if asked.first_answer is not None:
-        if (found := _by_beginning(asked) or _by_what_it_kept(asked)) is not None:
-            return found
-        if (found := _by_first_words(asked)) is not None:
-            return found
-    return Spot(session=None, session_id=None, by=NEW, is_guess=bool(asked.name("previous_response_id")))
+    found = (recogniser(asked) for recogniser in RECOGNISERS)
+    is_guess = bool(asked.name("previous_response_id"))
+    return next(filter(None, found), Spot(session=None, session_id=None, by=NEW, is_guess=is_guess))
 
 
-def _named(asked: RelayedRequest) -> Spot | None:
-    record, reply = asked.record, _named_reply(asked)
-    if asked.session is not None:
-        pk, session = current_session(asked.session, key=record.key)
-        by = record.recognised_by or CLIENT_ID
-        if asked.sends_new_alone:
-            return _going_on(asked, session, reply, pk=pk, by=by)
-        return _in_named_session(asked, session, pk=pk, by=by)
-    if reply is not None and (session := _own(reply.session_id, key=record.key)):
-        return _after(session, reply.seq, by=REPLY)
-    if name := asked.name("prompt_cache_key"):
-        return _by_cache_key(asked, name)
-    return None
+def by_session_id(asked: RelayedRequest) -> Spot | None:
+    """The session that the call itself names: by a header, an id of the client or the vendor's conversation."""
+    if asked.session is None:
+        return None
+    pk, session = current_session(asked.session, key=asked.record.key)
+    by = asked.record.recognised_by or CLIENT_ID
+    if asked.sends_new_alone:
+        return _after_named_reply(asked, session, pk=pk, by=by)
+    return _in_named_session(asked, session, pk=pk, by=by)
+
+
+def by_previous_response(asked: RelayedRequest) -> Spot | None:
+    """The session of the answer whose id the request names."""
+    reply = _named_reply(asked)
+    session = own_session(reply.session_id, key=asked.record.key) if reply else None
+    return _after(session, reply.seq, by=REPLY) if session and reply else None
 
 
 def end_of_named_session(asked: RelayedRequest) -> Spot:
@@ -154,8 +132,9 @@ def _named_reply(asked: RelayedRequest) -> NamedReply | None:
     return NamedReply.objects.filter(key_id=asked.record.key, name=name).first() if name else None
 
 
-def _going_on(asked: RelayedRequest, session: Session | None, reply: NamedReply | None, *, pk: UUID, by: str) -> Spot:
-    """What came before is the vendor's to know: it goes on after the answer that it names, else where all ended."""
+def _after_named_reply(asked: RelayedRequest, session: Session | None, *, pk: UUID, by: str) -> Spot:
+    """The vendor keeps what came before. The request continues after the answer that it names, else at the end."""
+    reply = _named_reply(asked)
     if session is not None and reply is not None and reply.session_id == session.pk:
         return _after(session, reply.seq, by=by)
     is_guess = bool(asked.name("previous_response_id"))
@@ -164,32 +143,16 @@ def _going_on(asked: RelayedRequest, session: Session | None, reply: NamedReply 
     return replace(_after(session, session.head, by=by), is_guess=is_guess)
 
 
-def _by_cache_key(asked: RelayedRequest, name: str) -> Spot | None:
-    """Many programs give all their conversations one cache key: it names a session only for what goes on with it."""
+def by_cache_key(asked: RelayedRequest) -> Spot | None:
+    """Many clients use one cache key for all conversations: it names a session only for requests that continue it."""
+    name = asked.name("prompt_cache_key")
+    if not name:
+        return None
     pk, session = current_session(session_id(f"cache key {name}", key=asked.record.key), key=asked.record.key)
     if session is None or not session.version:
         return Spot(session=session, session_id=pk, by=CACHE_KEY) if asked.first_answer is None else None
     spot = _in_session(asked, session, pk=pk, by=CACHE_KEY)
     return spot if spot.known and asked.first_answer is not None and spot.known > asked.first_answer else None
-
-
-# Sessions.
-
-
-def _own(pk: UUID, *, key: int) -> Session | None:
-    return Session.objects.not_hidden().filter(pk=pk, api_key_id=key).first()
-
-
-def current_session(pk: UUID, *, key: int) -> tuple[UUID, Session | None]:
-    """The session of that id; where its owner has deleted it, the one that goes on in its place."""
-    for generation in range(1, MOST_GENERATIONS):
-        session = Session.objects.filter(pk=pk).first()
-        if session is None:
-            return pk, None
-        if session.api_key_id == key and session.hidden_at is None:
-            return pk, session
-        pk = session_id(f"{pk} {generation}", key=key)
-    return pk, None
 
 
 # Places in a session.
@@ -282,27 +245,26 @@ def _why(asked: RelayedRequest, *, known: int) -> str:
 # Fingerprints.
 
 
-def _by_beginning(asked: RelayedRequest) -> Spot | None:
-    """The longest known beginning counts only if it contains an answer."""
+def by_fingerprint(asked: RelayedRequest) -> Spot | None:
+    """The session with the longest known beginning of the request, which has to contain an answer."""
     first = asked.first_answer
-    places = range(first if first is not None else len(asked.chain), len(asked.chain))
-    match = _longest(asked, places)
-    session = _own(match.session_id, key=asked.record.key) if match else None
+    match = _longest(asked, range(first, len(asked.chain))) if first is not None else None
+    session = own_session(match.session_id, key=asked.record.key) if match else None
     return _at(asked, session, match, by=FINGERPRINT) if session and match else None
 
 
-def _by_what_it_kept(asked: RelayedRequest) -> Spot | None:
-    """A program without ids has put a summary in the place of the beginning."""
-    found = compaction.session_of(asked)
-    session = _own(found, key=asked.record.key) if found else None
+def by_compaction(asked: RelayedRequest) -> Spot | None:
+    """The session whose beginning a client without ids has replaced by a summary."""
+    found = compaction.session_of(asked) if asked.first_answer is not None else None
+    session = own_session(found, key=asked.record.key) if found else None
     return _in_session(asked, session, pk=session.pk, by=FINGERPRINT) if session else None
 
 
-def _by_first_words(asked: RelayedRequest) -> Spot | None:
-    """A conversation whose answers we do not know, but whose first words were said under this key a moment ago."""
+def by_first_message(asked: RelayedRequest) -> Spot | None:
+    """A recent session of the key that begins with the same message, for a request whose answers are unknown here."""
     first = next(filter(None, asked.chain), b"")
     ttl = settings.CHAT_HISTORY_STICKY_TTL_SECONDS
-    if not first or not ttl:
+    if asked.first_answer is None or not first or not ttl:
         return None
     recent = Session.objects.not_hidden().filter(
         api_key_id=asked.record.key,
@@ -340,3 +302,14 @@ def _rank(row: tuple[Any, ...], wanted: dict[bytes, int]) -> tuple[Any, ...]:
     that followed it, which belongs to what was said next; on the path rather than beside it; the newest."""
     mark, _session, seq, kind, created_at, on_path, head, forked_from = row
     return wanted[mark], forked_from is None, seq == head, kind not in INSTRUCTIONS, on_path, created_at, seq
+
+
+# The order is the algorithm: docs/relay-recording.md describes it.
+RECOGNISERS: tuple[Callable[[RelayedRequest], Spot | None], ...] = (
+    by_session_id,
+    by_previous_response,
+    by_cache_key,
+    by_fingerprint,
+    by_compaction,
+    by_first_message,
+)

@@ -20,11 +20,11 @@ from history.dialects.types import Said
 from history.entries import ModelOutput
 from history.models import Exchange, Message
 from history.record import fingerprints
-from relay.digest.calls import CallPlan
+from relay.digest.calls import Spot
 from relay.digest.recognisers.prefills import as_stored
-from relay.digest.recognisers.recent_sessions import recent_sessions
-from relay.digest.recognisers.regrouped_answers import has_unknown
-from relay.digest.recognisers.sessions import Spot, recognise
+from relay.digest.recognisers.regrouped_answers import Reading, has_unknown
+from relay.digest.recognisers.session_lookup import recent_sessions
+from relay.digest.recognisers.sessions import recognise
 from relay.digest.requests import RelayedRequest
 
 # So near to where a conversation ended, in entries, must be what such a request goes on from.
@@ -36,12 +36,12 @@ MOST_SENT = 400
 End = tuple[UUID, int, int, str, bytes]
 
 
-def spot_of(plan: CallPlan, spot: Spot) -> Spot:
-    """Where a request goes on whose newest answer nobody knows: elsewhere, if it leaves the beginning out."""
-    if spot.known or not has_unknown(plan.asked, spot) or (other := gone_on_from(plan.asked, spot)) is None:
-        return spot
-    plan.under.asked = as_stored(other) or other
-    return recognise(plan.under.asked)
+def with_omitted_beginning(asked: RelayedRequest, spot: Spot) -> Reading:
+    """The request as the end of a conversation, if its newest answer is unknown and it leaves the beginning out."""
+    if spot.known or not has_unknown(asked, spot) or (other := gone_on_from(asked, spot)) is None:
+        return asked, spot
+    other = as_stored(other) or other
+    return other, recognise(other)
 
 
 def gone_on_from(asked: RelayedRequest, spot: Spot) -> RelayedRequest | None:

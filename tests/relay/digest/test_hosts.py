@@ -20,10 +20,9 @@ from history.entries import Reasoning, Text
 from history.models import ApiKey, Exchange, Message
 from project.accounts.models import User
 from relay.digest import ordering, other_hosts
-from relay.digest.calls import PendingCall
+from relay.digest.calls import WAIT_SECONDS, PendingCall, Spot
 from relay.digest.process import name_of
 from relay.digest.recognisers import late_answers
-from relay.digest.recognisers.sessions import Spot
 from relay.models import JournalPosition
 from tests.relay.digest.programs import Chat, ClaudeCode, Program
 from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
@@ -59,7 +58,7 @@ def settle(*relays: Relay) -> None:
             relay.digest()
         return all(relay.digester.is_idle for relay in relays)
 
-    wait_for(are_idle, seconds=0.8 * ordering.WAIT_SECONDS, what="what the hosts wait for")
+    wait_for(are_idle, seconds=0.8 * WAIT_SECONDS, what="what the hosts wait for")
 
 
 def asked_of_both(talk: Program, here: Relay, there: Relay, *, open_here: bool = False) -> None:

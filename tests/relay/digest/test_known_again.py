@@ -14,7 +14,7 @@ from history.access import keys
 from history.entries import ModelOutput, Reasoning, Text
 from history.models import Message, ToolCall
 from project.accounts.models import User
-from relay.digest import references
+from relay.digest.recognisers import references
 from tests.relay.digest.programs import Chat, ClaudeCode, GeminiCli, ResponsesSdk
 from tests.relay.digest.relayed import Relay, call, exchange_of, path_of, reply_bytes, said, sessions
 

@@ -17,7 +17,7 @@ from history.models import Exchange, Message
 from history.record.loading import entries_of
 from history.verification import verify
 from relay.digest import bodies
-from relay.digest.answers import RecordedAnswer
+from relay.digest.calls import RecordedAnswer
 from relay.gateway.call.json_weight import is_too_heavy
 from tests.relay.digest.relayed import Relay, exchange_of, path_of, reply_bytes, said, sessions
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from django.db import DatabaseError, InternalError, OperationalError, ProgrammingError
 
-from history.db import bulk
+from history.db import bulk, transactions
 from history.models import Exchange, Message
-from relay.digest import filing, process
+from relay.digest import digester, process
 from tests.relay.digest.relayed import Relay, exchange_of, path_of, said, sessions
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -44,14 +43,16 @@ def test_a_database_that_refuses_costs_no_call(
 @contextmanager
 def gone_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """It has written all, and the word that it has does not come through."""
-    whole: Callable[..., Any] = filing.FilingBatch.file
+    committing = transactions.writing
 
-    def file(*args: Any, **how: Any) -> None:
-        whole(*args, **how)
+    @contextmanager
+    def committing_unheard() -> Iterator[None]:
+        with committing():
+            yield
         raise OperationalError("server closed the connection unexpectedly")
 
     with monkeypatch.context() as for_now:
-        for_now.setattr(filing.FilingBatch, "file", file)
+        for_now.setattr(digester, "writing", committing_unheard)
         yield
 
 

@@ -15,7 +15,7 @@ from history.entries import ModelOutput, ToolRequest, ToolResult, ToolResults
 from history.models import Message
 from history.record.fingerprints import is_known_by_id
 from history.record.loading import entries_of
-from relay.digest.recognisers.sessions import Spot
+from relay.digest.calls import Spot
 from relay.digest.requests import RelayedRequest
 
 
