@@ -93,28 +93,28 @@ async def _turns(provider: Any, *, count: int, window: int, question: str) -> To
 
     from history.models import Session
     from relay import conversation
-    from relay.agents.requests import room_of
+    from relay.agents.requests import context_limit
     from relay.agents.settings import find_agent
     from relay.live import run_task, runs
     from relay.providers import registry, sessions
     from relay.runtime.async_db import in_database
 
     registry.use(registry.Router([provider]))
-    told = Told(await in_database(lambda: room_of(provider.models[0], find_agent(""))))
+    told = Told(await in_database(lambda: context_limit(provider.models[0], find_agent(""))))
     user = await in_database(get_user_model().objects.create_user, f"bench-{window}")
     session, began = None, time.monotonic()
     for number in range(count):
         text = f"Question {number}: {question}?"
         if session is None:
-            session = await conversation.begin(user, text=text)
+            session = await conversation.start_session(user, text=text)
         else:
             head = await in_database(lambda pk: Session.objects.get(pk=pk).head, session.pk)
             await conversation.send(user, session, draft=conversation.Draft(text=text), after=head)
-        await asyncio.gather(*(live.task for live in [*run_task.running.values()] if live.task))
+        await asyncio.gather(*(live.task for live in [*run_task.local_tasks.values()] if live.task))
     told.seconds = time.monotonic() - began
     told.most = provider.most
     await in_database(_look_back, session, told)
-    await runs.drain()
+    await runs.stop_all()
     await sessions.close()
     registry.use(None)
     return told
@@ -191,7 +191,7 @@ def _cost_of_compressing(messages: int) -> float:
     from history.context.compression import Written, entries_of_plan
     from history.entries import ModelInput, ModelOutput, Summary, Text
     from history.record import recorder
-    from relay.agents.compression import plan_for
+    from relay.agents.compression import plan_compression
     from relay.agents.settings import AgentSettings
     from relay.agents.turn import CompressionRequest, Turn
     from relay.providers.base import Model
@@ -206,7 +206,9 @@ def _cost_of_compressing(messages: int) -> float:
         recorder.append(session, Summary(first=1, last=messages - 200, summary=SUMMARY), after=messages)
         turn = Turn(session_id=session.pk, user=user, leaf=messages + 1, agent=AgentSettings())
         began = time.perf_counter()
-        job = plan_for(turn, turn.leaf, model=Model(name="m", window=200_000), wish=CompressionRequest(why="asked"))
+        job = plan_compression(
+            turn, turn.leaf, model=Model(name="m", window=200_000), request=CompressionRequest(why="asked")
+        )
         written = [Written(stretch=one, text=SUMMARY) for one in job.plan.stretches]
         entries = entries_of_plan(job.plan, written, job.policy, why="asked", agent="")
         recorder.append_behind(session, entries, after=turn.leaf)

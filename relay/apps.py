@@ -19,4 +19,4 @@ class RelayConfig(AppConfig):
         register_section(SECTION)
         personal_data.register()
         actions.listen(session_listener.session_changed)
-        user_logged_out.connect(sign_outs.note_sign_out)
+        user_logged_out.connect(sign_outs.on_sign_out)

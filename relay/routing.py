@@ -7,7 +7,7 @@ from typing import Any, cast
 from channels.routing import URLRouter
 from django.urls import path, re_path
 
-from relay.consumers.authentication import Doors, refuse
+from relay.consumers.authentication import SocketAuthentication, reject
 from relay.consumers.lists import ListConsumer
 from relay.consumers.page import ChatConsumer
 from relay.consumers.program import ProgramConsumer
@@ -17,6 +17,6 @@ routes: list[Any] = [
     path("ws/s/<uuid:session_id>/", cast(Any, ChatConsumer.as_asgi())),
     path("ws/lists/", cast(Any, ListConsumer.as_asgi())),
     path("ws/v1/", cast(Any, ProgramConsumer.as_asgi())),
-    re_path(r"", cast(Any, refuse)),
+    re_path(r"", cast(Any, reject)),
 ]
-sockets = Doors(URLRouter(routes))
+sockets = SocketAuthentication(URLRouter(routes))

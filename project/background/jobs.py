@@ -68,15 +68,23 @@ JOBS: list[Job] = [
         at_end=True,
     ),
     Job(name="sweep dead exchanges", run="history.record.exchanges.sweep", every=5, once_per="installation"),
-    Job(name="look after runs", run="relay.live.runs.beat", every=1, once_per="process"),
-    Job(name="look for what other processes do", run="relay.live.relayed_updates.look", every=1, once_per="process"),
+    Job(name="look after runs", run="relay.live.runs.send_heartbeats", every=1, once_per="process"),
     Job(
-        name="look for what was relayed", run="relay.live.relayed_updates.look_at_lists", every=0.5, once_per="process"
+        name="look for what other processes do",
+        run="relay.live.relayed_updates.refresh_open_sessions",
+        every=1,
+        once_per="process",
     ),
-    Job(name="look who has signed out", run="relay.live.sign_outs.look", every=2, once_per="process"),
+    Job(
+        name="look for what was relayed",
+        run="relay.live.relayed_updates.refresh_session_lists",
+        every=0.5,
+        once_per="process",
+    ),
+    Job(name="look who has signed out", run="relay.live.sign_outs.notify_ended_sign_ins", every=2, once_per="process"),
     Job(
         name="end runs of dead processes",
-        run="relay.live.sweeper.end_orphans",
+        run="relay.live.sweeper.end_runs_of_dead_processes",
         every=5,
         once_per="process",
         stop="relay.runtime.process_locks.forget",
@@ -280,7 +288,7 @@ async def end_live_work() -> None:
     Relayed calls cannot be continued by their clients, so they get time to end.
     """
     stopping.refuse_new_calls()
-    await runs.drain()
+    await runs.stop_all()
     await sockets.close_all()
     await stopping.let_calls_end(settings.PARLEY_RELAY_STOP_SECONDS)
 

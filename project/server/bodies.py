@@ -28,7 +28,7 @@ from history.api.errors import failure
 from history.dialects.json_access import as_bytes
 from history.http.body_limits import body_limit_of
 from project.server.limits import ANYONE_BYTES, BODY_BYTES_PER_SECOND, BODY_SECONDS, KNOWN_BYTES, LINGER_SECONDS
-from relay.consumers.authentication import key_in
+from relay.consumers.authentication import read_api_key
 from relay.gateway import application as gateway
 from relay.gateway.call.addresses import guess_dialect
 from relay.gateway.call.errors import Refusal
@@ -213,7 +213,7 @@ class RequestBody:
 
 def is_known_sender(scope: Any) -> bool:
     """A valid API key or the cookie of a signed-in user. Asks the database."""
-    if raw := key_in(scope):
+    if raw := read_api_key(scope):
         try:
             keys.authenticate(raw)
         except ApiKeyError:

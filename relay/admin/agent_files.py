@@ -27,8 +27,8 @@ class ImportForm(forms.Form):
         told = super().clean() or self.cleaned_data
         if "file" in told:
             try:
-                told["found"] = toml.read(told["file"].read(toml.MOST_BYTES + 1))
-            except toml.BadAgentFile as error:
+                told["found"] = toml.parse_agent(told["file"].read(toml.MOST_BYTES + 1))
+            except toml.InvalidAgentFile as error:
                 self.add_error("file", ValidationError(list(error.reasons)))
         return told
 
@@ -53,7 +53,7 @@ class AgentFilesAdmin(admin.ModelAdmin[Agent]):
         if agent is None:
             raise Http404
         named = {"Content-Disposition": f'attachment; filename="{agent.name}.toml"'}
-        return HttpResponse(toml.written(agent), content_type="application/toml; charset=utf-8", headers=named)
+        return HttpResponse(toml.agent_to_toml(agent), content_type="application/toml; charset=utf-8", headers=named)
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
         if not self.has_add_permission(request):
@@ -76,8 +76,8 @@ class AgentFilesAdmin(admin.ModelAdmin[Agent]):
         if form.cleaned_data["replace"] and there is not None and not self.has_change_permission(request, there):
             raise PermissionDenied
         try:
-            agent = toml.store(found, replacing=form.cleaned_data["replace"])
-        except toml.BadAgentFile as error:
+            agent = toml.save_agent(found, replacing=form.cleaned_data["replace"])
+        except toml.InvalidAgentFile as error:
             form.add_error("file", ValidationError(list(error.reasons)))
             return None
         self._tell(request, agent, there=there, remarks=found.remarks)

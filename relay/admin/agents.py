@@ -13,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from history.admin.looking import ReadOnlyAdmin
 from relay.admin.agent_files import AgentFilesAdmin
 from relay.admin.mcp_servers import McpServerAdmin
-from relay.agents.folders import NotAllowed, allowed
+from relay.agents.folders import FolderNotAllowed, resolve_folder
 from relay.models import Agent, Allowance, QueuedMessage, Run, Spending
 from relay.tools.mcp.servers import all_tools as of_mcp_servers
 from relay.tools.registry import all_tools
@@ -66,8 +66,8 @@ class AgentForm(forms.ModelForm[Agent]):
         folders = [line.strip() for line in self.cleaned_data["folders"].splitlines() if line.strip()]
         for folder in folders:
             try:
-                allowed(folder)
-            except NotAllowed:
+                resolve_folder(folder)
+            except FolderNotAllowed:
                 problem = _("%(folder)s is no folder below PARLEY_FOLDERS.") % {"folder": folder[:200]}
                 raise forms.ValidationError(problem) from None
         return folders

@@ -15,7 +15,7 @@ from django.utils import formats, timezone, translation
 from django.utils.translation import pgettext
 
 from history.context import environment_text
-from relay.agents.folders import listings
+from relay.agents.folders import list_folders
 from relay.agents.settings import AgentSettings
 from relay.tools import notebooks
 from relay.tools.base import ToolContext
@@ -27,38 +27,41 @@ logger = logging.getLogger(__name__)
 MOST_SCREEN_CHARS = 4_000
 
 
-def surroundings(context: ToolContext, agent: AgentSettings) -> tuple[dict[str, Any], dict[str, Any]]:
+def environment_options(context: ToolContext, agent: AgentSettings) -> tuple[dict[str, Any], dict[str, Any]]:
     """Options of the context, and what the exchange notes of where they came from."""
     notebook = notebooks.read(context.user, agent.name)
     options: dict[str, Any] = {"live_screen": live_screen(context, agent) or None}
     if notebook.version:
         options["notebook"] = notebook.content
     if agent.environment:
-        options |= {"environment": environment(context.user, agent, notebook.content), "inject_notebook": False}
+        options |= {
+            "environment": environment_message(context.user, agent, notebook.content),
+            "inject_notebook": False,
+        }
     noted = {"notebook": {"session": str(notebook.session_id), "version": notebook.version}}
     return options, noted if notebook.version else {}
 
 
-def environment(person: Any, agent: AgentSettings, notebook: str) -> str:
+def environment_message(person: Any, agent: AgentSettings, notebook: str) -> str:
     """The first message of a conversation with an agent that asks for it."""
     parts = [
         "\n".join(
             [
                 "This is Parley. We are setting up the context for our chat.",
-                f"Today's date is {today(person)} (formatted according to the user's locale).",
+                f"Today's date is {local_date(person)} (formatted according to the user's locale).",
                 f"My operating system is: {platform.system().lower()}",
                 f"The project's temporary directory is: {tempfile.gettempdir()}",
             ]
         )
     ]
-    if trees := listings(agent.folders):
+    if trees := list_folders(agent.folders):
         parts.append("\n".join(["I work in these folders; here is what is in them:", *trees]))
     if notebook:
         parts.append(f"[Memory Notebook]\n{notebook}")
     return environment_text(parts)
 
 
-def today(person: Any) -> str:
+def local_date(person: Any) -> str:
     """The date where this person is, as they write it."""
     with translation.override(getattr(person, "language", "") or None):
         # Translators: a whole date with the day of the week, in the letters of Django's date filter.

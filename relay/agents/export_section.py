@@ -12,12 +12,12 @@ from relay.models import Agent
 FIELDS = tuple(field.name for field in Agent._meta.concrete_fields if not field.primary_key)
 
 
-def give() -> Iterator[dict[str, Any]]:
+def export_agents() -> Iterator[dict[str, Any]]:
     for agent in Agent.objects.order_by("name"):
         yield {name: getattr(agent, name) for name in FIELDS}
 
 
-def take(value: Mapping[str, Any]) -> str:
+def import_agent(value: Mapping[str, Any]) -> str:
     """Make the agent again; one that is here already is left as it is."""
     fields = {name: item for name, item in value.items() if name in FIELDS}
     name = fields.get("name")
@@ -31,4 +31,4 @@ def take(value: Mapping[str, Any]) -> str:
     return ""
 
 
-SECTION = ExtraSection("agent", give, take)
+SECTION = ExtraSection("agent", export_agents, import_agent)

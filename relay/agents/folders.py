@@ -16,29 +16,29 @@ AT_ONCE = 8
 IGNORED = frozenset({"node_modules", "__pycache__", "venv", "dist", "build", "target"})
 
 
-class NotAllowed(Exception):
+class FolderNotAllowed(Exception):
     """The folder is not there, or lies outside of every root that the operator allows."""
 
 
-def allowed(folder: str) -> Path:
+def resolve_folder(folder: str) -> Path:
     """The folder, links followed; raises NotAllowed. Outside of the roots nobody learns whether it is there."""
     try:
         place = Path(folder).expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
-        raise NotAllowed(folder) from None
+        raise FolderNotAllowed(folder) from None
     if place.is_dir() and any(place.is_relative_to(Path(root).resolve()) for root in settings.PARLEY_FOLDERS):
         return place
-    raise NotAllowed(folder)
+    raise FolderNotAllowed(folder)
 
 
-def listings(folders: Sequence[str]) -> list[str]:
+def list_folders(folders: Sequence[str]) -> list[str]:
     """One for each folder that may be listed, in their order; all are read side by side."""
     wanted = list(dict.fromkeys(folders))[:MOST_FOLDERS]
     with ThreadPoolExecutor(max_workers=AT_ONCE) as readers:
         return [text for text in readers.map(_listing_or_nothing, wanted) if text]
 
 
-def listing(place: Path) -> str:
+def list_folder(place: Path) -> str:
     """A folder as an indented tree, level by level until there are enough lines."""
     shown = _first_entries(place)
     lines = [f"{place}{os.sep}", *_tree(place, shown, depth=1)]
@@ -49,8 +49,8 @@ def listing(place: Path) -> str:
 
 def _listing_or_nothing(folder: str) -> str:
     try:
-        return listing(allowed(folder))
-    except NotAllowed:
+        return list_folder(resolve_folder(folder))
+    except FolderNotAllowed:
         return ""
 
 

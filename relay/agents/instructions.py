@@ -9,18 +9,18 @@ from datetime import datetime
 from history.context import Snapshot
 from history.entries import Entry, SystemInstructionSet, ToolDefinition, ToolsOffered, thaw
 from history.models import Session
-from relay.agents.settings import AgentSettings, callable_by
+from relay.agents.settings import AgentSettings, callable_agents
 from relay.tools.registry import toolbox
 
 CALL_AGENT = "call_agent"
 
 
-def what_changed(before: Snapshot | None, agent: AgentSettings, *, at: datetime) -> list[Entry]:
+def setting_changes(before: Snapshot | None, agent: AgentSettings, *, at: datetime) -> list[Entry]:
     """Entries that make what holds that which the agent has now; None: nothing holds yet."""
     entries: list[Entry] = []
     if agent.instruction != (before.system_instruction if before else "") or _takes_over_without(before, agent):
         entries.append(SystemInstructionSet(instruction=agent.instruction, agent=agent.name, is_internal=True, at=at))
-    offered = offered_by(agent)
+    offered = offered_tools(agent)
     if offered != (before.tools if before else ()):
         entries.append(ToolsOffered(tools=offered, agent=agent.name, is_internal=True, at=at))
     return entries
@@ -34,12 +34,12 @@ def _takes_over_without(before: Snapshot | None, agent: AgentSettings) -> bool:
     return not begun_here.exists()
 
 
-def offered_by(agent: AgentSettings) -> tuple[ToolDefinition, ...]:
+def offered_tools(agent: AgentSettings) -> tuple[ToolDefinition, ...]:
     """The agent's tools as its model is told of them: whoever may call agents is told whom."""
     definitions = toolbox(agent.tools).definitions()
     if CALL_AGENT not in agent.tools:
         return definitions
-    others = callable_by(agent)
+    others = callable_agents(agent)
     named = [_naming(one, others) if one.name == CALL_AGENT else one for one in definitions]
     return tuple(one for one in named if others or one.name != CALL_AGENT)
 

@@ -18,12 +18,12 @@ from history.entries import ModelOutput
 from history.models import Exchange
 from history.record import exchanges, recorder
 from relay.agents import spending
-from relay.agents.compression import compress, look_around
-from relay.agents.requests import ContextFull, Prepared, Rendered, open_call, outcome_of, render_call
-from relay.agents.saving import move, to_the_end
+from relay.agents.compression import compress, read_run_updates
+from relay.agents.requests import ContextFull, PreparedCall, RenderedCall, call_outcome, open_call, render_call
+from relay.agents.saving import finish_if_cancelled, set_leaf
 from relay.agents.settings import RoleName
 from relay.agents.spending import Reservation
-from relay.agents.turn import CompressionRequest, StoredAnswer, Turn, TurnFailed, Watcher
+from relay.agents.turn import CompressionRequest, StoredAnswer, Turn, TurnFailed, TurnObserver
 from relay.errors import Cut, ProviderError
 from relay.providers.advice import failure_of
 from relay.providers.base import CallNotes, Route
@@ -33,56 +33,58 @@ from relay.usage import allowances
 from relay.usage.amounts import Use
 
 
-async def ask(turn: Turn, watcher: Watcher, role: RoleName, leaf: int) -> StoredAnswer:
+async def call_model(turn: Turn, observer: TurnObserver, role: RoleName, leaf: int) -> StoredAnswer:
     route = router().route(turn.agent.model_for(role, picked=turn.model))
-    rendered = await _rendered(turn, watcher, role, route, leaf)
+    rendered = await _rendered(turn, observer, role, route, leaf)
     reservation = await spending.reserve(
         turn.user.pk, rendered.limits, route=route, read=rendered.tokens, written=rendered.options.max_tokens
     )
     try:
         prepared = await in_database_after_outages(open_call, rendered)
         call = _Call(turn, prepared, role, reservation)
-        return await _carried(call, watcher)
+        return await _carried(call, observer)
     finally:
         reservation.release()
 
 
-async def _carried(call: _Call, watcher: Watcher) -> StoredAnswer:
-    await watcher.opened(call.prepared, call.assembler, role=call.role)
+async def _carried(call: _Call, observer: TurnObserver) -> StoredAnswer:
+    await observer.on_call(call.prepared, call.assembler, role=call.role)
     try:
-        await call.listen(watcher)
+        await call.listen(observer)
     except ProviderError as error:
-        if error.kind == "context_length" and (shorter := await _made_shorter(call, watcher)):
-            return await ask(call.turn, watcher, call.role, shorter)
-        await call.store(watcher, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
+        if error.kind == "context_length" and (shorter := await _made_shorter(call, observer)):
+            return await call_model(call.turn, observer, call.role, shorter)
+        await call.store(observer, "upstream_cut" if isinstance(error, Cut) else "upstream_error", error=error)
         raise TurnFailed(error) from error
     except asyncio.CancelledError:
-        await to_the_end(call.store(watcher, watcher.stop_reason or "stopped"))
+        await finish_if_cancelled(call.store(observer, observer.stop_reason or "stopped"))
         raise
     except BaseException:
-        await to_the_end(call.store(watcher, "server_error"))
+        await finish_if_cancelled(call.store(observer, "server_error"))
         raise
-    return await to_the_end(call.store(watcher, "done"))
+    return await finish_if_cancelled(call.store(observer, "done"))
 
 
-async def _rendered(turn: Turn, watcher: Watcher, role: RoleName, route: Route, leaf: int) -> Rendered:
+async def _rendered(turn: Turn, observer: TurnObserver, role: RoleName, route: Route, leaf: int) -> RenderedCall:
     """The next call of a run, from what is on its path by now; shortened first where it is full or somebody asked."""
-    leaf, wish = await in_database_after_outages(look_around, watcher.id, turn.session_id, leaf)
+    leaf, request = await in_database_after_outages(read_run_updates, observer.id, turn.session_id, leaf)
     asked: Any = {"agent": turn.agent, "role": role, "route": route, "client": turn.client}
-    if wish is None:
+    if request is None:
         try:
             return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, may_be_full=False, **asked)
         except ContextFull:
-            wish = CompressionRequest(why="full")
-    leaf = await compress(turn, watcher, leaf, route=route, wish=wish)
+            request = CompressionRequest(why="full")
+    leaf = await compress(turn, observer, leaf, route=route, request=request)
     return await in_database_after_outages(render_call, turn.session_id, leaf=leaf, **asked)
 
 
-async def _made_shorter(call: _Call, watcher: Watcher) -> int:
+async def _made_shorter(call: _Call, observer: TurnObserver) -> int:
     """The vendor says that it is too much, whatever we had counted: the entry from which less is told; 0: it cannot."""
     exchange, route = call.prepared.exchange, call.prepared.route
     call.reservation.release()  # a summary reserves for itself
-    shorter = await compress(call.turn, watcher, exchange.after, route=route, wish=CompressionRequest(why="too_long"))
+    shorter = await compress(
+        call.turn, observer, exchange.after, route=route, request=CompressionRequest(why="too_long")
+    )
     if shorter == exchange.after:
         return 0
     await in_database_after_outages(
@@ -94,7 +96,7 @@ async def _made_shorter(call: _Call, watcher: Watcher) -> int:
 class _Call:
     """An answer in the making."""
 
-    def __init__(self, turn: Turn, prepared: Prepared, role: RoleName, reservation: Reservation) -> None:
+    def __init__(self, turn: Turn, prepared: PreparedCall, role: RoleName, reservation: Reservation) -> None:
         self.turn, self.prepared, self.role, self.reservation = turn, prepared, role, reservation
         route = prepared.route
         self.assembler = Assembler(provider=route.provider.name, model=route.model.name, agent=turn.agent.name)
@@ -102,22 +104,24 @@ class _Call:
         self.begun = time.monotonic()
         self.latency: float | None = None
 
-    async def listen(self, watcher: Watcher) -> None:
+    async def listen(self, observer: TurnObserver) -> None:
         provider, prepared = self.prepared.route.provider, self.prepared
-        self.notes.on_retry = watcher.retrying
+        self.notes.on_retry = observer.on_retry
         async with aclosing(provider.call(prepared.context, prepared.options, notes=self.notes)) as events:
             async for event in events:
                 if self.latency is None:
                     self.latency = time.monotonic() - self.begun
-                self._take(self.halves.joined(event), watcher)
+                self._take(self.halves.joined(event), observer)
         for event in self.halves.rest():
-            self._take(event, watcher)
+            self._take(event, observer)
 
-    def _take(self, event: Event, watcher: Watcher) -> None:
+    def _take(self, event: Event, observer: TurnObserver) -> None:
         self.assembler.feed(event)
-        watcher.fed(event)
+        observer.on_event(event)
 
-    async def store(self, watcher: Watcher, end_reason: str, *, error: ProviderError | None = None) -> StoredAnswer:
+    async def store(
+        self, observer: TurnObserver, end_reason: str, *, error: ProviderError | None = None
+    ) -> StoredAnswer:
         output = self.assembler.output(
             latency=self.latency,
             duration=time.monotonic() - self.begun,
@@ -130,9 +134,9 @@ class _Call:
         spent = self.reservation.use_of(output, is_done=end_reason == "done", is_answered=is_answered)
         with exchanges.being_stored(self.prepared.exchange.pk):
             async with self.reservation.settling(spent):
-                seq = await in_database_after_outages(_finish, watcher.id, self, output, end_reason, spent)
+                seq = await in_database_after_outages(_finish, observer.id, self, output, end_reason, spent)
         self.turn.budget.spend(spent.tokens)
-        await watcher.stored(leaf=seq)
+        await observer.on_stored(leaf=seq)
         return StoredAnswer(seq, output)
 
 
@@ -144,12 +148,12 @@ def _finish(run_id: UUID, call: _Call, output: ModelOutput, end_reason: str, spe
     with writing():
         if (stored := _stored_answer(exchange)) is not None:
             return stored
-        outcome = outcome_of(call.prepared, call.notes)
+        outcome = call_outcome(call.prepared, call.notes)
         cost = call.reservation.price(output.usage) if output.usage else Decimal(0)
         appended = exchanges.finish(exchange, output, end_reason=end_reason, cost=cost, error=output.error, **outcome)
         if spent:
             allowances.note_usage(call.turn.user, tokens=spent.tokens, cost=spent.cost)
-        return move(run_id, appended.seq) if appended else exchange.after
+        return set_leaf(run_id, appended.seq) if appended else exchange.after
 
 
 def _stored_answer(exchange: Exchange) -> int | None:

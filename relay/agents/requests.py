@@ -16,7 +16,7 @@ from history.dialects import CallOptions, Switches
 from history.entries import Media
 from history.models import Blob, Exchange, Session, TokenCalibration
 from history.record import exchanges, selectors
-from relay.agents.environment import surroundings
+from relay.agents.environment import environment_options
 from relay.agents.settings import AgentSettings, RoleName
 from relay.providers.base import CallNotes, Model, Route
 from relay.providers.image_fallback import without_unsupported_images
@@ -38,7 +38,7 @@ class ContextFull(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class RenderedCall:
     """What a call will say. Nothing is written yet: first it reserves its share of the person's `limits`."""
 
     session: Session
@@ -55,7 +55,7 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class PreparedCall:
     """A call that is about to be made. `exchange` is written already; nothing has been sent."""
 
     exchange: Exchange
@@ -73,18 +73,20 @@ def render_call(
     route: Route,
     client: Mapping[str, Any],
     may_be_full: bool = True,
-) -> Rendered:
+) -> RenderedCall:
     """Read the history up to `leaf` and render it for this model.
 
     Raises ContextFull where the context has come to its limit and `may_be_full` is false.
     """
     session = Session.objects.select_related("owner", "api_key").get(pk=session_id)
     limits = allowances.check_budget(session.owner)
-    around, sources = surroundings(ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent)
+    around, sources = environment_options(
+        ToolContext(user=session.owner, session_id=session_id, agent=agent.name), agent
+    )
     shown = ContextOptions(
         max_turns=agent.max_turns,
-        max_tokens=room_of(route.model, agent),
-        calibration=calibration_of(route.model.name),
+        max_tokens=context_limit(route.model, agent),
+        calibration=read_calibration(route.model.name),
         **around,
     )
     taken = selectors.snapshot(session, leaf=leaf, options=shown)
@@ -93,13 +95,13 @@ def render_call(
     elif plans.TOOL in agent.tools:
         shown = replace(shown, live_screen=plans.on_screen(taken.plan, shown.live_screen))
     context = without_unsupported_images(render_context(taken, shown), route.model)
-    if not may_be_full and _is_full(context, full_at(route.model, agent)):
+    if not may_be_full and _is_full(context, compression_limit(route.model, agent)):
         raise ContextFull
     options = _options(route, agent, media=_media_in(context))
     inputs = {"context": shown.to_json(), "role": role, "tools": [tool.name for tool in context.tools], **sources}
     if not route.model.takes_images:
         inputs["pictures"] = "named"
-    return Rendered(
+    return RenderedCall(
         session=session,
         leaf=leaf,
         role=role,
@@ -114,7 +116,7 @@ def render_call(
     )
 
 
-def open_call(rendered: Rendered) -> Prepared:
+def open_call(rendered: RenderedCall) -> PreparedCall:
     """Write down that the call is about to be made."""
     route, session = rendered.route, rendered.session
     exchange = exchanges.open_exchange(
@@ -130,10 +132,10 @@ def open_call(rendered: Rendered) -> Prepared:
         estimated_tokens=rendered.tokens,
         metadata=dict(rendered.metadata),
     )
-    return Prepared(exchange=exchange, context=rendered.context, options=rendered.options, route=route)
+    return PreparedCall(exchange=exchange, context=rendered.context, options=rendered.options, route=route)
 
 
-def room_of(model: Model, agent: AgentSettings) -> int:
+def context_limit(model: Model, agent: AgentSettings) -> int:
     """How many tokens may be told, so that an answer still fits behind them."""
     if model.context_tokens:
         return model.context_tokens
@@ -142,19 +144,19 @@ def room_of(model: Model, agent: AgentSettings) -> int:
     return max(256, int((window - answer) * MARGIN))
 
 
-def full_at(model: Model, agent: AgentSettings) -> int:
+def compression_limit(model: Model, agent: AgentSettings) -> int:
     """Tokens to send before older turns are summarised. 0 means that they are left out instead."""
     if not model.can_summarise:
         return 0
     share = settings.PARLEY_COMPRESS_AT if agent.compress_at is None else agent.compress_at
-    return min(int((model.window or UNKNOWN_WINDOW) * share), room_of(model, agent))
+    return min(int((model.window or UNKNOWN_WINDOW) * share), context_limit(model, agent))
 
 
 def _is_full(context: Context, limit: int) -> bool:
     return bool(limit) and (context.tokens > limit or not OVERFULL.isdisjoint(context.report.codes))
 
 
-def calibration_of(model: str) -> float:
+def read_calibration(model: str) -> float:
     known = TokenCalibration.objects.filter(model=model).values_list("factor", flat=True).first()
     return known if known and known > 0 else 1.0
 
@@ -186,7 +188,7 @@ def _notes(client: Mapping[str, Any], context: Context) -> dict[str, Any]:
     return {**client, "repairs": repairs} if repairs else dict(client)
 
 
-def outcome_of(prepared: Prepared, notes: CallNotes) -> dict[str, Any]:
+def call_outcome(prepared: PreparedCall, notes: CallNotes) -> dict[str, Any]:
     """What the exchange says of its call afterwards: tries, what was sent, and what could not be."""
     losses = sorted({loss.code.value for loss in notes.losses})
     kept = prepared.exchange.metadata

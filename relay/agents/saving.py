@@ -13,23 +13,23 @@ from history.db.transactions import writing
 from history.entries import Entry
 from history.models import Message, Session
 from history.record import recorder
-from relay.agents.turn import Turn, Watcher
+from relay.agents.turn import Turn, TurnObserver
 from relay.models import Run
 from relay.runtime.async_db import in_database_after_outages
 
 T = TypeVar("T")
 
 
-async def keep(turn: Turn, watcher: Watcher, *entries: Entry, after: int) -> int:
+async def store_entries(turn: Turn, observer: TurnObserver, *entries: Entry, after: int) -> int:
     tries = 0
 
     def append() -> int:
         nonlocal tries
         tries += 1
-        return _append(watcher.id, turn.session_id, entries, after, is_repeated=tries > 1)
+        return _append(observer.id, turn.session_id, entries, after, is_repeated=tries > 1)
 
-    leaf = await to_the_end(in_database_after_outages(append))
-    await watcher.stored(leaf=leaf)
+    leaf = await finish_if_cancelled(in_database_after_outages(append))
+    await observer.on_stored(leaf=leaf)
     return leaf
 
 
@@ -40,23 +40,23 @@ def _append(run_id: UUID, session_id: UUID, entries: Sequence[Entry], after: int
         last = entries[-1]
         stored = Message.objects.of(session).filter(seq__gt=after, kind=last.kind, created_at=last.at)
         if is_repeated and (seq := stored.values_list("seq", flat=True).last()):
-            return move(run_id, seq)
-        return move(run_id, recorder.append_behind(session, entries, after=after)[-1].seq)
+            return set_leaf(run_id, seq)
+        return set_leaf(run_id, recorder.append_behind(session, entries, after=after)[-1].seq)
 
 
-def move(run_id: UUID, leaf: int) -> int:
+def set_leaf(run_id: UUID, leaf: int) -> int:
     Run.objects.filter(pk=run_id).update(leaf=leaf)
     return leaf
 
 
-def note_wish(run_id: UUID) -> bool:
+def request_compression(run_id: UUID) -> bool:
     """Somebody wants older turns summarised: the run does it before its next call, or at its end. False: it is over."""
     waiting = Run.objects.filter(pk=run_id, ended_at=None)
     with writing():
         return bool(waiting.update(compression_asked_at=timezone.now()))
 
 
-def take_wish(run_id: UUID) -> bool:
+def take_compression_request(run_id: UUID) -> bool:
     """Whether somebody wants that; told once."""
     asked = Run.objects.filter(pk=run_id, compression_asked_at__isnull=False)
     if not asked.exists():
@@ -65,17 +65,17 @@ def take_wish(run_id: UUID) -> bool:
         return bool(asked.update(compression_asked_at=None))
 
 
-def note_summarising(run_id: UUID, *, is_on: bool) -> None:
+def set_summarising(run_id: UUID, *, is_on: bool) -> None:
     """Whoever opens the page meanwhile is told, in whichever process."""
     with writing():
         Run.objects.filter(pk=run_id).update(summarising_at=timezone.now() if is_on else None)
 
 
-def leaf_of(run_id: UUID) -> int:
+def read_leaf(run_id: UUID) -> int:
     return Run.objects.values_list("leaf", flat=True).get(pk=run_id)
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+async def finish_if_cancelled(work: Coroutine[Any, Any, T]) -> T:
     """Whoever cancels us meanwhile waits until it is stored: half a write would leave a run without its leaf."""
     task = asyncio.ensure_future(work)
     try:

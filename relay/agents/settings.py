@@ -72,7 +72,7 @@ def find_agent(name: str) -> AgentSettings:
     return settings_of(row) if row else AgentSettings()
 
 
-def callable_by(agent: AgentSettings) -> list[AgentSettings]:
+def callable_agents(agent: AgentSettings) -> list[AgentSettings]:
     """Whom it may call: those it names, or all others."""
     rows = Agent.objects.filter(name__in=agent.agents) if agent.agents else Agent.objects.exclude(name=agent.name)
     return [settings_of(row) for row in rows]

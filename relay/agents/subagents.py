@@ -18,18 +18,18 @@ from history.db.transactions import writing
 from history.entries import Entry, ModelInput, ModelOutput, Text, now
 from history.models import Session
 from history.record import recorder, selectors
-from relay.agents.instructions import what_changed
-from relay.agents.settings import AgentSettings, callable_by
-from relay.agents.turn import Turn, Watcher
+from relay.agents.instructions import setting_changes
+from relay.agents.settings import AgentSettings, callable_agents
+from relay.agents.turn import Turn, TurnObserver
 from relay.models import Run
 from relay.runtime.async_db import in_database_after_outages
 from relay.tools.base import ToolContext, ToolError
 
 # What a called agent has besides its own tools, and what it has not.
-GIVEN, TAKEN = "read_caller", "ask_user"
+ADDED_TOOL, REMOVED_TOOL = "read_caller", "ask_user"
 LAST = 20
 
-HOW_IT_ENDED = {
+OUTCOME_TEXTS = {
     Run.Outcome.LIMIT: "The agent {name} came to its limit before it was done.",
     Run.Outcome.STOPPED: "The agent {name} was stopped by the person.",
     Run.Outcome.FAILED: "The agent {name} failed: {error}.",
@@ -37,23 +37,25 @@ HOW_IT_ENDED = {
 }
 
 
-async def call_agent(turn: Turn, watcher: Watcher, seq: int, context: ToolContext, *, name: str, task: str) -> str:
+async def call_agent(
+    turn: Turn, observer: TurnObserver, seq: int, context: ToolContext, *, name: str, task: str
+) -> str:
     """The answer of the agent called `name`, which entry `seq` of the caller asks for; raises ToolError."""
     agent = await in_database_after_outages(_find, turn.agent, name.strip())
     if not task.strip():
         raise ToolError("There is no task: say what the agent is to do, with everything that it has to know.")
-    if len(turn.above) >= settings.PARLEY_AGENT_DEPTH:
+    if len(turn.callers) >= settings.PARLEY_AGENT_DEPTH:
         deep = settings.PARLEY_AGENT_DEPTH
         raise ToolError(f"Agents may call each other {deep} deep, and that is reached here: do it without calling one.")
     if turn.budget.is_used_up or not turn.budget.take_call():
         raise ToolError("No more agents may be called in this turn: do the rest without them.")
     below = await in_database_after_outages(_open, turn, agent, task.strip(), seq, context.call_id)
-    run = await watcher.answer_below(below)
+    run = await observer.run_subagent(below)
     return await in_database_after_outages(_answer, below, run)
 
 
 def _find(caller: AgentSettings, name: str) -> AgentSettings:
-    others = callable_by(caller)
+    others = callable_agents(caller)
     found = next((agent for agent in others if agent.name == name), None)
     if found is None:
         there = ", ".join(agent.name for agent in others) or "none"
@@ -63,8 +65,8 @@ def _find(caller: AgentSettings, name: str) -> AgentSettings:
 
 def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -> Turn:
     """The session of the called agent, with its task, ready to be answered."""
-    tools = tuple(name for name in agent.tools if name not in (GIVEN, TAKEN))
-    agent = replace(agent, tools=(*tools, GIVEN))
+    tools = tuple(name for name in agent.tools if name not in (ADDED_TOOL, REMOVED_TOOL))
+    agent = replace(agent, tools=(*tools, ADDED_TOOL))
     with writing():
         caller = Session.objects.select_related("api_key").get(pk=turn.session_id)
         session = recorder.start_session(
@@ -77,7 +79,7 @@ def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -
             metadata={"called_at": seq, "called_by": turn.agent.name},
         )
         said = ModelInput(channel="agent", parts=(Text(text=task),), at=now(), metadata={"from": turn.agent.name})
-        entries: list[Entry] = [*what_changed(None, agent, at=said.at), said]
+        entries: list[Entry] = [*setting_changes(None, agent, at=said.at), said]
         leaf = recorder.append_many(session, entries, after=0)[-1].seq
     return Turn(
         session_id=session.pk,
@@ -86,7 +88,7 @@ def _open(turn: Turn, agent: AgentSettings, task: str, seq: int, call_id: str) -
         agent=agent,
         model="" if agent.model else turn.model,
         client=turn.client,
-        above=(*turn.above, turn.session_id),
+        callers=(*turn.callers, turn.session_id),
         budget=turn.budget.below(tokens=agent.max_turn_tokens),
     )
 
@@ -95,7 +97,7 @@ def _answer(turn: Turn, run: Run) -> str:
     said = _last_words(turn, run)
     if run.outcome == Run.Outcome.DONE:
         return said or "The agent said nothing."
-    ended = HOW_IT_ENDED.get(Run.Outcome(run.outcome), "The agent {name} did not answer.")
+    ended = OUTCOME_TEXTS.get(Run.Outcome(run.outcome), "The agent {name} did not answer.")
     why = ended.format(name=turn.agent.name, error=run.error or "unknown")
     raise ToolError(f"{why}\n\nIts last words: {said}" if said else why)
 

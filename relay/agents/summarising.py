@@ -39,8 +39,8 @@ from history.entries import ModelOutput, entry_to_json, thaw
 from history.models import Exchange, Session
 from history.record import exchanges
 from relay.agents import spending
-from relay.agents.requests import ANSWER_TOKENS, UNKNOWN_WINDOW, room_of
-from relay.agents.saving import to_the_end
+from relay.agents.requests import ANSWER_TOKENS, UNKNOWN_WINDOW, context_limit
+from relay.agents.saving import finish_if_cancelled
 from relay.agents.settings import AgentSettings
 from relay.agents.spending import Reservation
 from relay.agents.turn import Turn
@@ -106,7 +106,7 @@ class _Asking:
 
     def room(self, factor: float) -> int:
         """How much of the record fits into one question, with the summary so far beside it."""
-        whole = int(room_of(self.route.model, self._roomy) / factor)
+        whole = int(context_limit(self.route.model, self._roomy) / factor)
         return max(LEAST_ROOM, room_for_record(whole, words=self.words, keep=self.required) - self._most_said)
 
     @property
@@ -185,7 +185,7 @@ async def _answered(
                 await in_database_after_outages(_end, exchange, output, asking, notes, end_reason, cost, spent)
 
         with exchanges.being_stored(exchange.pk):
-            await to_the_end(store())
+            await finish_if_cancelled(store())
         asking.turn.budget.spend(spent.tokens)
     return output
 

@@ -42,7 +42,7 @@ LAYOUT: dict[str, dict[str, str]] = {
 PLACES = {field: f"{table}.{name}".lstrip(".") for table, names in LAYOUT.items() for name, field in names.items()}
 
 
-class BadAgentFile(ValueError):
+class InvalidAgentFile(ValueError):
     """`reasons` say what is wrong with it, each in a line."""
 
     def __init__(self, *reasons: str) -> None:
@@ -58,7 +58,7 @@ class ParsedAgent:
     remarks: tuple[str, ...] = ()
 
 
-def written(agent: Agent) -> str:
+def agent_to_toml(agent: Agent) -> str:
     """The agent as a file."""
     tables = {
         table: {name: value for name, field in names.items() if not _is_empty(value := getattr(agent, field))}
@@ -69,24 +69,24 @@ def written(agent: Agent) -> str:
     return tomli_w.dumps(document, multiline_strings="\r" not in agent.instruction)
 
 
-def read(content: bytes) -> ParsedAgent:
+def parse_agent(content: bytes) -> ParsedAgent:
     """The agent that a file describes; raises BadAgentFile."""
     fields, remarks, wrong = _fields(_parsed(content))
     if wrong:
-        raise BadAgentFile(*wrong)
+        raise InvalidAgentFile(*wrong)
     agent = Agent(**fields)
     if refused := list(_refused(agent)):
-        raise BadAgentFile(*refused)
+        raise InvalidAgentFile(*refused)
     return ParsedAgent(agent=agent, remarks=(*remarks, *_not_here(agent)))
 
 
-def store(found: ParsedAgent, *, replacing: bool) -> Agent:
+def save_agent(found: ParsedAgent, *, replacing: bool) -> Agent:
     """Keep it; raises BadAgentFile if there is one of this name and it is not to be replaced."""
     agent = found.agent
     with writing():
         there = Agent.objects.filter(name=agent.name).first()
         if there is not None and not replacing:
-            raise BadAgentFile(_("An agent called %(name)s is here already.") % {"name": agent.name})
+            raise InvalidAgentFile(_("An agent called %(name)s is here already.") % {"name": agent.name})
         if there is not None:
             agent.pk, agent.is_default = there.pk, there.is_default
         agent.save()
@@ -100,13 +100,13 @@ def _is_empty(value: Any) -> bool:
 
 def _parsed(content: bytes) -> dict[str, Any]:
     if len(content) > MOST_BYTES:
-        raise BadAgentFile(_("This file is too long for an agent."))
+        raise InvalidAgentFile(_("This file is too long for an agent."))
     try:
         return tomllib.loads(content.decode())
     except UnicodeDecodeError:
-        raise BadAgentFile(_("This is no text file in UTF-8.")) from None
+        raise InvalidAgentFile(_("This is no text file in UTF-8.")) from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise BadAgentFile(_("This is no TOML: %(why)s") % {"why": str(error)[:300]}) from None
+        raise InvalidAgentFile(_("This is no TOML: %(why)s") % {"why": str(error)[:300]}) from None
 
 
 def _fields(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[str], list[str]]:

@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 
 from history.entries import Text, ToolRequest, ToolResult, ToolResults
-from relay.agents.saving import keep, note_wish, to_the_end
+from relay.agents.saving import finish_if_cancelled, request_compression, store_entries
 from relay.agents.subagents import call_agent
-from relay.agents.turn import StoredAnswer, Turn, Watcher
+from relay.agents.turn import StoredAnswer, Turn, TurnObserver
 from relay.models import Run
 from relay.runtime.async_db import in_database_after_outages
 from relay.tools.base import ToolContext
@@ -21,32 +21,34 @@ from relay.tools.running import answer_all, run_call, run_calls
 NO_ANSWER = "The user did not answer this question."
 
 
-async def use_tools(turn: Turn, watcher: Watcher, said: StoredAnswer) -> tuple[Run.Outcome | None, int]:
+async def run_tool_calls(turn: Turn, observer: TurnObserver, said: StoredAnswer) -> tuple[Run.Outcome | None, int]:
     """Run what an answer asks for. None: ask the model again."""
     requests, box = said.output.tool_requests, await in_database_after_outages(toolbox, turn.agent.tools)
     context = ToolContext(
         user=turn.user,
         session_id=turn.session_id,
         agent=turn.agent.name,
-        ask_agent=partial(call_agent, turn, watcher, said.seq),
+        ask_agent=partial(call_agent, turn, observer, said.seq),
     )
     if not turn.answers and await _has_question(requests, box, context):
         return Run.Outcome.WAITING, said.seq
-    await watcher.calling(seq=said.seq, requests=requests)
-    results = await _results(turn, watcher, said, box, context)
-    leaf = await keep(turn, watcher, results, *context.kept_by(results), after=said.seq)
+    await observer.on_tool_calls(seq=said.seq, requests=requests)
+    results = await _collect_results(turn, observer, said, box, context)
+    leaf = await store_entries(turn, observer, results, *context.kept_by(results), after=said.seq)
     succeeded = [
         _directive(box, request)
         for request, result in zip(requests, results.results, strict=True)
         if result.status == "success"
     ]
     if "compress" in succeeded:
-        await in_database_after_outages(note_wish, watcher.id)
+        await in_database_after_outages(request_compression, observer.id)
     finished = "finish_task" in succeeded
     return (Run.Outcome.DONE if finished else None), leaf
 
 
-async def _results(turn: Turn, watcher: Watcher, said: StoredAnswer, box: Toolbox, context: ToolContext) -> ToolResults:
+async def _collect_results(
+    turn: Turn, observer: TurnObserver, said: StoredAnswer, box: Toolbox, context: ToolContext
+) -> ToolResults:
     """One for each request, in their order: the person's answer, or the tool's; interrupted where we are ended."""
     requests = said.output.tool_requests
     done = {
@@ -58,13 +60,13 @@ async def _results(turn: Turn, watcher: Watcher, said: StoredAnswer, box: Toolbo
 
     def note(place: int, result: ToolResult) -> None:
         done[left[place]] = result
-        watcher.result(seq=said.seq, index=left[place], result=result)
+        observer.on_tool_result(seq=said.seq, index=left[place], result=result)
 
     try:
         await run_calls([requests[place] for place in left], toolbox=box, context=context, on_result=note)
     except asyncio.CancelledError:
         results = answer_all(requests, done, agent=turn.agent.name)
-        await to_the_end(keep(turn, watcher, results, *context.kept_by(results), after=said.seq))
+        await finish_if_cancelled(store_entries(turn, observer, results, *context.kept_by(results), after=said.seq))
         raise
     return answer_all(requests, done, agent=turn.agent.name)
 

@@ -1,4 +1,4 @@
-"""One turn of an agent as its parts know it: what is to be answered, who is told, what was said, how it fails."""
+"""A turn of an agent: its input, its observer, its stored answers and its failure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from history.answers.assembly import Assembler
 from history.answers.events import Event
 from history.entries import ModelOutput, ToolRequest, ToolResult
 from relay.agents.budgets import TurnBudget
-from relay.agents.requests import Prepared
+from relay.agents.requests import PreparedCall
 from relay.agents.settings import AgentSettings, RoleName
 from relay.errors import ProviderError
 from relay.models import Run
 
-# Stands for what the agent's limit says; another one is given to an agent that is called by another.
-ITS_OWN = TurnBudget()
+# Stands for a budget from the limits of the agent. A called agent gets a part of its caller's budget instead.
+OWN_BUDGET = TurnBudget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompressionRequest:
-    """That older turns be summarised: `why`, by which model, and the number of a summary that it is to replace."""
+    """A request to summarise older turns: `why`, by which model, and the summary that it replaces."""
 
     why: Literal["full", "too_long", "asked", "tool", "again"]
     model: str = ""
@@ -35,9 +35,9 @@ class CompressionRequest:
 class Turn:
     """What is to be answered: the entry `leaf` of a session, by an agent, on behalf of its owner.
 
-    `answers` are a person's words for open calls of `ask_user`, by call id; `client` says who was connected from where;
-    `above` are the sessions of those who called this agent, the person's own first. With a `wish` nothing is answered,
-    only summarised.
+    `answers` are the user's answers to open calls of `ask_user`, by call id; `client` is the address of the connection;
+    `callers` are the sessions of the agents that called this one, the user's own first. With `compression` nothing is
+    answered: older turns are summarised.
     """
 
     session_id: UUID
@@ -47,48 +47,48 @@ class Turn:
     model: str = ""
     answers: Mapping[str, str] = field(default_factory=dict)
     client: Mapping[str, Any] = field(default_factory=dict)
-    wish: CompressionRequest | None = None
-    above: tuple[UUID, ...] = ()
-    budget: TurnBudget = ITS_OWN
+    compression: CompressionRequest | None = None
+    callers: tuple[UUID, ...] = ()
+    budget: TurnBudget = OWN_BUDGET
 
     def __post_init__(self) -> None:
-        if self.budget is ITS_OWN:
+        if self.budget is OWN_BUDGET:
             whole = TurnBudget(tokens=self.agent.max_turn_tokens, calls=settings.PARLEY_AGENT_CALLS)
             object.__setattr__(self, "budget", whole)
 
 
-class Watcher(Protocol):
-    """Who is told how a turn goes; `stop_reason` says why it was cancelled, if it was."""
+class TurnObserver(Protocol):
+    """The run of a turn, which is notified of every step. `stop_reason` says why the turn was cancelled."""
 
     id: UUID
 
     @property
     def stop_reason(self) -> str: ...
 
-    async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None: ...
+    async def on_call(self, prepared: PreparedCall, assembler: Assembler, *, role: RoleName) -> None: ...
 
-    def retrying(self, error: ProviderError, seconds: float) -> None:
+    def on_retry(self, error: ProviderError, seconds: float) -> None:
         """The provider is called again in so many seconds."""
         ...
 
-    def fed(self, event: Event) -> None: ...
+    def on_event(self, event: Event) -> None: ...
 
-    async def stored(self, *, leaf: int) -> None: ...
+    async def on_stored(self, *, leaf: int) -> None: ...
 
-    async def summarising(self, *, is_on: bool) -> None: ...
+    async def on_summarising(self, *, is_on: bool) -> None: ...
 
-    async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
+    async def on_tool_calls(self, *, seq: int, requests: Sequence[ToolRequest]) -> None: ...
 
-    async def answer_below(self, turn: Turn) -> Run:
-        """Answer another turn for this one, and wait for its end; whatever ends this one ends that one, too."""
+    def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
+
+    async def run_subagent(self, turn: Turn) -> Run:
+        """Run the turn of another agent and wait for its end. If this run is stopped, so is that one."""
         ...
-
-    def result(self, *, seq: int, index: int, result: ToolResult) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """One stored answer: where it stands, and what it was."""
+    """A stored answer and its entry."""
 
     seq: int
     output: ModelOutput

@@ -21,7 +21,7 @@ from history.api.schema import documented
 from history.api.views import ApiView
 from history.errors import NoSuchEntry
 from relay.chat import error_texts
-from relay.conversation import compressing, summaries
+from relay.conversation import compression, summaries
 from relay.errors import NoSuchModel, RelayError
 from relay.live import groups
 
@@ -68,14 +68,14 @@ class Summaries(ApiView):
         made: list[int] = []
         is_waiting = False
         try:
-            sent, turn = compressing.prepare(session.owner, session, client={}, **wish.validated_data)
+            sent, turn = compression.prepare_compression(session.owner, session, client={}, **wish.validated_data)
             is_waiting = turn is None
-            made = async_to_sync(summaries.carry_out)(session, sent, turn) if turn else []
-        except compressing.NothingToSummarise:
+            made = async_to_sync(summaries.run_compression)(session, sent, turn) if turn else []
+        except compression.NothingToSummarise:
             pass
         except NoSuchModel as error:
             raise ValidationError({"model": [error_texts.of_error(error)]}) from error
-        except (NoSuchEntry, compressing.NoSuchSummary) as error:
+        except (NoSuchEntry, compression.NoSuchSummary) as error:
             raise NoSuchThing from error
         except RelayError as error:
             raise ConflictError(error_texts.of_error(error), "not_possible") from error
@@ -99,10 +99,10 @@ class OneSummary(ApiView):
         QueryParameters.of(request)
         session = session_for(request, session_id, Purpose.WRITE)
         try:
-            compressing.undo(session.owner, session, seq=seq)
-        except (NoSuchEntry, compressing.NoSuchSummary) as error:
+            compression.retract_summary(session.owner, session, seq=seq)
+        except (NoSuchEntry, compression.NoSuchSummary) as error:
             raise NoSuchThing from error
         except RelayError as error:
             raise ConflictError(error_texts.of_error(error), "not_possible") from error
-        async_to_sync(groups.tell_session)(session.pk, {"type": "session.changed"})
+        groups.notify_session(session.pk)
         return Response(status=204)

@@ -19,7 +19,7 @@ from relay.runtime.async_db import in_database
 BEARER = "bearer "
 
 
-class Doors:
+class SocketAuthentication:
     """The ASGI application in front of all sockets. A request with a key is never authenticated by its cookie."""
 
     def __init__(self, inner: Any) -> None:
@@ -28,10 +28,10 @@ class Doors:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> Any:
         try:
-            if raw := key_in(scope):
+            if raw := read_api_key(scope):
                 return await self.inner({**scope, **await _authenticate(raw)}, receive, send)
             if not is_same_origin(scope):
-                return await refuse(scope, receive, send)
+                return await reject(scope, receive, send)
             return await self.for_pages(scope, receive, send)
         except (KeysUnavailable, *DATABASE_AWAY):  # a consumer sees to its own errors: this is the authentication
             return await close_as_unavailable(receive, send)
@@ -47,7 +47,7 @@ async def _authenticate(raw: str) -> dict[str, Any]:
     return {"user": api_key.owner, "api_key": api_key}
 
 
-async def refuse(scope: Any, receive: Any, send: Any) -> None:
+async def reject(scope: Any, receive: Any, send: Any) -> None:
     """Refuse the handshake. Servers answer it with HTTP 403."""
     await receive()
     await send({"type": "websocket.close", "code": NOT_ALLOWED})
@@ -60,7 +60,7 @@ async def close_as_unavailable(receive: Any, send: Any) -> None:
     await send({"type": "websocket.close", "code": UNAVAILABLE})
 
 
-def key_in(scope: Any) -> str:
+def read_api_key(scope: Any) -> str:
     headers: dict[bytes, str] = {name: value.decode("latin-1") for name, value in scope.get("headers", ())}
     given = headers.get(b"authorization", "")
     return given[len(BEARER) :].strip() if given.lower().startswith(BEARER) else headers.get(b"x-api-key", "").strip()

@@ -15,31 +15,31 @@ from relay.conversation import Draft
 LARGEST = 2**53
 
 
-class BadIntent(ValueError):
+class InvalidRequest(ValueError):
     """It cannot be read; the text is for whoever sent it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class ActionRequest:
     type: str
     fields: Mapping[str, Any]
 
     @classmethod
-    def read(cls, text: str, *, verbs: Iterable[str]) -> Intent:
+    def read(cls, text: str, *, verbs: Iterable[str]) -> ActionRequest:
         try:
             data = json.loads(text)
         except (ValueError, RecursionError):
-            raise BadIntent(_("This is not JSON.")) from None
+            raise InvalidRequest(_("This is not JSON.")) from None
         if not isinstance(data, dict) or not isinstance(data.get("type"), str):
-            raise BadIntent(_("An intent is an object with a “type”."))
+            raise InvalidRequest(_("An intent is an object with a “type”."))
         if data["type"] not in verbs:
-            raise BadIntent(_("Unknown message type “%(type)s”.") % {"type": data["type"][:40]})
+            raise InvalidRequest(_("Unknown message type “%(type)s”.") % {"type": data["type"][:40]})
         return cls(data["type"], data)
 
     def text(self, name: str) -> str:
         value = self.fields.get(name, "")
         if not isinstance(value, str):
-            raise BadIntent(_("“%(name)s” has to be a text.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” has to be a text.") % {"name": name})
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
@@ -47,7 +47,7 @@ class Intent:
         value = self.fields.get(name) or []
         values = [value] if isinstance(value, str) else value
         if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
-            raise BadIntent(_("“%(name)s” has to be a list of texts.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” has to be a list of texts.") % {"name": name})
         return tuple(values)
 
     def optional_number(self, name: str) -> int | None:
@@ -57,13 +57,13 @@ class Intent:
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 16:
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST:
-            raise BadIntent(_("“%(name)s” has to be the number of an entry.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” has to be the number of an entry.") % {"name": name})
         return value
 
     def number(self, name: str) -> int:
         value = self.optional_number(name)
         if value is None:
-            raise BadIntent(_("“%(name)s” is missing.") % {"name": name})
+            raise InvalidRequest(_("“%(name)s” is missing.") % {"name": name})
         return value
 
     def optional_id(self, name: str) -> UUID | None:
@@ -71,7 +71,7 @@ class Intent:
         try:
             return UUID(value) if value else None
         except ValueError:
-            raise BadIntent(_("“%(name)s” is not an id.") % {"name": name}) from None
+            raise InvalidRequest(_("“%(name)s” is not an id.") % {"name": name}) from None
 
     def draft(self) -> Draft:
         return Draft(

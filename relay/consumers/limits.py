@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections import deque
 
-MOST_FRAME_CHARS = 1_000_000
-INTENTS, SECONDS = 30, 10.0
+MAX_MESSAGE_CHARS = 1_000_000
+MAX_MESSAGES, PERIOD_SECONDS = 30, 10.0
 
 
-class Rate:
-    """True as long as no more than `INTENTS` came within the last `SECONDS`."""
+class MessageRate:
+    """True as long as no more than `MAX_MESSAGES` came within the last `PERIOD_SECONDS`."""
 
     def __init__(self) -> None:
-        self._times: deque[float] = deque(maxlen=INTENTS)
+        self._times: deque[float] = deque(maxlen=MAX_MESSAGES)
 
     def allows_one_more(self) -> bool:
         now = time.monotonic()
-        if len(self._times) == INTENTS and now - self._times[0] < SECONDS:
+        if len(self._times) == MAX_MESSAGES and now - self._times[0] < PERIOD_SECONDS:
             return False
         self._times.append(now)
         return True

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from relay.consumers.sockets import NOT_SIGNED_IN, PersonSocket
+from relay.consumers.sockets import NOT_SIGNED_IN, PageSocket
 
 
-class ListConsumer(PersonSocket):
+class ListConsumer(PageSocket):
     async def connect_page(self, user: Any) -> None:
         if not user.is_authenticated:
             await self.end(NOT_SIGNED_IN)
-        await self.enter_as(user)
+        await self.join_as(user)
         await self.accept()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Nothing is asked for here."""
 
-    async def rail_changed(self, message: dict[str, Any]) -> None:
+    async def sidebar_changed(self, message: dict[str, Any]) -> None:
         await self.send(text_data=message["session"])
 
     async def resync(self, message: dict[str, Any]) -> None:

@@ -18,14 +18,13 @@ from history.errors import HistoryError
 from history.models import Session
 from history.text.numbers import whole_number
 from relay.chat import error_texts
-from relay.consumers.intents import BadIntent, Intent
-from relay.consumers.limits import MOST_FRAME_CHARS, Rate
+from relay.consumers.intents import ActionRequest, InvalidRequest
+from relay.consumers.limits import MAX_MESSAGE_CHARS, MessageRate
 from relay.consumers.outbox import ReaderTooSlow
 from relay.consumers.page_actions import VERBS
 from relay.consumers.page_events import PageEvents
-from relay.consumers.sockets import DATABASE_AWAY, NOT_FOUND, NOT_SIGNED_IN, client_of
-from relay.consumers.watching import Watch
-from relay.conversation import Sent
+from relay.consumers.sockets import DATABASE_AWAY, NOT_FOUND, NOT_SIGNED_IN, connection_info
+from relay.conversation import SendResult
 from relay.errors import RelayError, Unavailable
 from relay.live import groups, sign_outs
 from relay.pages.chat import fragments
@@ -45,12 +44,11 @@ class ChatConsumer(PageEvents):
         session = await in_database(find, user, session_id, Purpose.WRITE)
         if session is None:
             await self.end(NOT_FOUND)
-        self.session, self.rate = session, Rate()
+        self.session, self.rate = session, MessageRate()
         self.view = View(session_id=session.pk, user=user, reader=reader_of(user, self.scope), **self._asked())
-        self.watch = Watch()
-        self.client = client_of(self.scope)
-        await self.enter(session.pk, version=session.version)
-        await self.enter_as(user)
+        self.client = connection_info(self.scope)
+        await self.open_group(session.pk, version=session.version)
+        await self.join_as(user)
         await self.accept()
         if groups.is_degraded():
             await self.degraded_changed({"is_degraded": True})
@@ -72,7 +70,7 @@ class ChatConsumer(PageEvents):
             with self.view.reader.reading():
                 sent = await VERBS[intent.type](self, intent)
             await self._show(sent)
-        except BadIntent as error:
+        except InvalidRequest as error:
             await self.complain(str(error))
         except (RelayError, HistoryError) as error:
             with self.view.reader.reading():
@@ -89,25 +87,25 @@ class ChatConsumer(PageEvents):
             with self.view.reader.reading():
                 await self.complain(_("Something went wrong here. It is in the log."))
 
-    def _read(self, text_data: str | None) -> Intent | None:
+    def _read(self, text_data: str | None) -> ActionRequest | None:
         with self.view.reader.reading():
-            if text_data is None or len(text_data) > MOST_FRAME_CHARS:
-                raise BadIntent(_("This is more than one message can hold. Attach it as a file instead."))
-            intent = Intent.read(text_data, verbs=VERBS.keys())
+            if text_data is None or len(text_data) > MAX_MESSAGE_CHARS:
+                raise InvalidRequest(_("This is more than one message can hold. Attach it as a file instead."))
+            intent = ActionRequest.read(text_data, verbs=VERBS.keys())
             if intent.type != "ping" and not self.rate.allows_one_more():
-                raise BadIntent(_("That was too fast. Wait a few seconds and try again."))
+                raise InvalidRequest(_("That was too fast. Wait a few seconds and try again."))
             return intent
 
     async def _check_who(self) -> None:
         """Whoever has signed out or was shut out meanwhile has no say any more."""
-        user = await sign_outs.signed_in(self.scope)
+        user = await sign_outs.read_current_user(self.scope)
         session = await in_database(find, user, self.view.session_id, Purpose.WRITE)
         if session is None:
             await self.close(NOT_SIGNED_IN if not user.is_authenticated else NOT_FOUND)
             raise Session.DoesNotExist
         self.session = session
 
-    async def _show(self, sent: Sent | None) -> None:
+    async def _show(self, sent: SendResult | None) -> None:
         if sent is None:
             return
         if sent.go_to:

@@ -1,7 +1,7 @@
-"""What a page is shown of what happens in its session: entries as they are stored, an answer while it is written.
+"""Updates of a chat page: entries as they are stored, and an answer while it is written.
 
-A page that connects, or has missed something, is brought up to date from the database (`catch_up`); an answer on its
-way is shown from numbered frames.
+A page that connects, or has missed frames, is brought up to date from the database (`catch_up`). An answer that is
+being written is shown from numbered frames.
 """
 
 from __future__ import annotations
@@ -16,162 +16,178 @@ from django.db import DatabaseError
 
 from history.db.packing import clean
 from history.models import Session
-from relay.consumers.sockets import GAP_SECONDS, LOOK_SECONDS, PersonSocket, asked_once
-from relay.consumers.watching import Watch
-from relay.conversation.drafts import Sent
+from relay.consumers.frame_cursor import PageCursor
+from relay.consumers.sockets import GAP_SECONDS, POLL_SECONDS, PageSocket, run_once
+from relay.conversation.drafts import SendResult
 from relay.live import runs
-from relay.live.frames import LiveAnswer
+from relay.live.live_answer import LiveAnswer
+from relay.live.snapshots import read_snapshot
 from relay.pages.chat import fragments
 from relay.pages.chat.fragments import PageUpdate, View
 from relay.runtime.async_db import in_database
 
 logger = logging.getLogger(__name__)
 
-# How long an entry of a run waits for what follows it: mostly the run's end, which is shown together with it.
-SOON_SECONDS = 0.3
+# How long a stored entry waits to be shown. Mostly the end of the run follows, and both are shown in one update.
+ENTRY_DELAY_SECONDS = 0.3
 
 
-class PageEvents(PersonSocket):
-    """A page that shows `view` of a `session`, and watches the answer that is being written there."""
+class PageEvents(PageSocket):
+    """A page that shows `view` of a `session`. `cursor` is its position in the run that is being answered there."""
 
     view: View
     session: Session
-    watch: Watch
+    cursor: PageCursor | None = None
     client: dict[str, Any]
     # The last message of this page, and what the page showed when it was sent: its last entry and session version.
-    last_sent: tuple[tuple[int, int | None], Sent] | None = None
+    last_sent: tuple[tuple[int, int | None], SendResult] | None = None
     _announced = ""
-    _soon: asyncio.Task[None] | None = None
+    _delayed: asyncio.Task[None] | None = None
 
-    async def gone(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-        await super().gone()
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.other_runs: set[str] = set()  # runs of other branches of the session
+
+    async def release(self) -> None:
+        if self._delayed is not None:
+            self._delayed.cancel()
+        await super().release()
 
     async def session_changed(self, message: dict[str, Any]) -> None:
-        self.watch.others.clear()
+        self.other_runs.clear()
         caught = await self.catch_up(because=message.get("id", ""))
         if caught.has_answer and not caught.outcome:
             await self.show(fragments.announcement("relayed", self.view.reader))
 
     async def resync(self, message: dict[str, Any]) -> None:
-        self.watch.others.clear()
+        self.other_runs.clear()
         await self.catch_up(because=message.get("id", ""))
 
     async def degraded_changed(self, message: dict[str, Any]) -> None:
         await self.show(fragments.degraded(self.view.reader, is_degraded=message["is_degraded"]))
 
-    async def rail_changed(self, message: dict[str, Any]) -> None:
+    async def sidebar_changed(self, message: dict[str, Any]) -> None:
         session_id, view = UUID(message["session"]), self.view
         key = ("rail", message.get("id"), view.reader, view.user.pk, session_id == view.session_id)
-        await self.show(await asked_once(key, lambda: in_database(fragments.rail_row, session_id, view)))
+        await self.show(await run_once(key, lambda: in_database(fragments.rail_row, session_id, view)))
 
     async def run_frame(self, frame: dict[str, Any]) -> None:
-        """One frame of a run of this session; another branch's run is none of this page's business."""
+        """One frame of a run of this session. Runs of other branches are ignored."""
         run, kind = frame["run"], frame["kind"]
-        if kind != "ended" and not self.watch.concerns(run):
+        if kind != "ended" and run != self.run and (self.run or run in self.other_runs):
             return
-        if run == self.watch.run and kind in ("stored", "summarising"):
-            self._catch_up_soon(because=frame["id"])
+        if run == self.run and kind in ("stored", "summarising"):
+            self._catch_up_delayed(because=frame["id"])
             return
-        if run != self.watch.run or kind == "ended" or self._soon is not None:
+        if run != self.run or kind == "ended" or self._delayed is not None:
             await self._catch_up_with(frame)
-        if run == self.watch.run:
-            await self._show_frame(frame)
+        if self.cursor is not None and run == self.run:
+            await self._show_frame(self.cursor, frame)
+
+    @property
+    def run(self) -> str:
+        """The run that the page shows, or an empty string."""
+        return str(self.cursor.run) if self.cursor is not None else ""
 
     async def _catch_up_with(self, frame: dict[str, Any]) -> None:
-        """A run that we do not know yet, or one whose last entry we have put off showing."""
+        """For a run that the page does not show yet, or whose last entry is not shown yet."""
         run = frame["run"]
         await self.catch_up(because=frame["id"])
-        if self.watch.run != run:
-            self.watch.others.add(run)
+        if self.run != run:
+            self.other_runs.add(run)
         if frame["kind"] == "ended" and frame["leaf"] == self.view.shown:
-            ended = await asked_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
+            ended = await run_once(("outcome", frame["id"]), lambda: in_database(fragments.outcome_of, run))
             await self._announce(run, ended)
 
-    async def _show_frame(self, frame: dict[str, Any]) -> None:
+    async def _show_frame(self, cursor: PageCursor, frame: dict[str, Any]) -> None:
+        answer = cursor.answer
         match frame["kind"]:
-            case "opened" if not self.watch.shows(frame):
-                await self.show(await self._live_answer(self.watch.open(frame)))
-            case "retrying" if self.watch.answer is not None:
+            case "opened" if answer is None or answer.exchange != frame["exchange"]:
+                await self.show(await self._render_answer(cursor, cursor.open_answer(frame)))
+            case "retrying" if answer is not None:
                 await self.show(fragments.live_retry(frame["run"], frame["error"], frame["at"], self.view.reader))
             case "pieces":
-                await self._show_pieces(frame)
+                await self._show_pieces(cursor, frame)
             case "result":
                 await self._show_result(frame)
 
-    async def _live_answer(self, answer: LiveAnswer) -> str:
-        async with self.watch.showing(answer):
+    async def _render_answer(self, cursor: PageCursor, answer: LiveAnswer) -> str:
+        async with answer.lock:
+            cursor.show(answer)
             return fragments.live_answer(answer, self.view.reader)
 
     async def _announce(self, run: str, outcome: str) -> None:
-        """Once, however we learnt of it."""
+        """Announce the end of a run once, whether a frame or the database told it."""
         if self._announced != run:
             self._announced = run
             await self.show(fragments.announcement(outcome, self.view.reader))
 
-    async def _show_pieces(self, frame: dict[str, Any]) -> None:
-        changes, answer = await self.watch.take(frame), self.watch.answer
+    async def _show_pieces(self, cursor: PageCursor, frame: dict[str, Any]) -> None:
+        """A gap in the frames of another process is filled by `_poll`, when what it said is in the database."""
+        changes, answer = await cursor.receive_changes(frame), cursor.answer
         if changes and answer is not None:
             await self.show("".join(fragments.live_change(answer, change, self.view.reader) for change in changes))
-        elif changes is None and (answer is None or runs.is_here(UUID(frame["run"]))):
+        elif changes is None and (answer is None or cursor.n >= frame["n"] or runs.is_local(cursor.run)):
             await self.catch_up()
 
     async def _show_result(self, frame: dict[str, Any]) -> None:
-        told = {name: frame[name] for name in ("seq", "index", "status", "duration")}
-        await self.show(fragments.call_status(**told, reader=self.view.reader))
+        status = {name: frame[name] for name in ("seq", "index", "status", "duration")}
+        await self.show(fragments.call_status(**status, reader=self.view.reader))
 
-    def _catch_up_soon(self, *, because: str) -> None:
-        """The last entry of a run and its end come one after the other, and are shown in one step."""
-        if self._soon is None:
-            self._soon = asyncio.get_running_loop().create_task(self._catch_up_later(because))
+    def _catch_up_delayed(self, *, because: str) -> None:
+        """The last entry of a run and its end come one after the other, and are shown in one update."""
+        if self._delayed is None:
+            self._delayed = asyncio.get_running_loop().create_task(self._catch_up_later(because))
 
     async def _catch_up_later(self, because: str) -> None:
-        await asyncio.sleep(SOON_SECONDS)
+        await asyncio.sleep(ENTRY_DELAY_SECONDS)
         async with self.turn:
-            if self._soon is not None:
+            if self._delayed is not None:
                 await self._catch_up_or_wait(because=because)
 
     async def catch_up(self, *, because: str = "") -> PageUpdate:
-        """Show everything that is stored, and the answer that is on its way as far as it has come.
+        """Show everything that is stored, and the answer that is being written.
 
-        `because` names the message that makes us look; pages that show the same and were told the same share the look.
+        `because` is the id of the message that causes this: pages that show the same share one query for it.
         """
-        self._soon = None
-        followed = self.watch.run
-        caught = await self._caught_up(because, followed)
+        self._delayed = None
+        before, cursor = self.run, self.cursor
+        caught = await self._read_update(because, cursor.element if cursor else "")
         self.view = replace(self.view, shown=caught.shown, leaf=caught.leaf)
         html = caught.html
-        self.watch.follow(str(caught.run.pk) if caught.run else "")
+        self.cursor = None
         if caught.run:
-            so_far = await runs.so_far(caught.run.pk)
-            # An answer is stored a moment before the run says so, and must not stand there twice meanwhile.
-            if so_far and so_far.exchange and so_far.after >= caught.run.leaf:
-                html += await self._live_answer(await self.watch.resume(so_far))
-                if so_far.retry:
-                    html += fragments.live_retry(self.watch.run, so_far.retry.kind, so_far.retry.at, self.view.reader)
+            self.cursor = cursor if cursor and cursor.run == caught.run.pk else PageCursor(caught.run.pk)
+            self.cursor.answer = None
+            snapshot = await read_snapshot(caught.run.pk)
+            # An answer is stored a moment before its frame `stored` is sent, and must not be shown twice.
+            if snapshot and snapshot.exchange and snapshot.after >= caught.run.leaf:
+                html += await self._render_answer(self.cursor, await self.cursor.resume_answer(snapshot))
+                if retry := snapshot.retry:
+                    html += fragments.live_retry(self.run, retry.kind, retry.at, self.view.reader)
         await self.show(html)
         if caught.outcome:
-            await self._announce(followed, caught.outcome)
-        if caught.run is not None and not runs.is_here(caught.run.pk):
-            self.start_looking(self._look)
+            await self._announce(before, caught.outcome)
+        if caught.run is not None and not runs.is_local(caught.run.pk):
+            self.start_polling(self._poll)
         return caught
 
-    async def _caught_up(self, because: str, followed: str) -> PageUpdate:
-        view, live = self.view, self.watch.element
+    async def _read_update(self, because: str, live: str) -> PageUpdate:
+        view, run = self.view, self.run
 
-        async def ask() -> PageUpdate:
-            return await in_database(fragments.catch_up, view, live=live, followed=followed)
+        async def read() -> PageUpdate:
+            return await in_database(fragments.catch_up, view, live=live, followed=run)
 
-        key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, live, followed)
-        return await asked_once(key, ask) if because else await ask()
+        key = (because, view.session_id, view.user.pk, view.reader, view.shown, view.leaf, live, run)
+        return await run_once(key, read) if because else await read()
 
-    async def _look(self) -> None:
-        """Where the run is another process's, frames may never reach us."""
-        while self.watch.run:
-            await asyncio.sleep(GAP_SECONDS if self.watch.has_gap else LOOK_SECONDS)
+    async def _poll(self) -> None:
+        """Frames of another process may be lost, so a page that shows its run reads the database."""
+        while (cursor := self.cursor) is not None:
+            await asyncio.sleep(GAP_SECONDS if cursor.has_gap else POLL_SECONDS)
             async with self.turn:
-                if self.watch.run and (self.watch.has_gap or self.watch.has_been_silent(LOOK_SECONDS)):
+                cursor = self.cursor
+                if cursor is not None and (cursor.has_gap or cursor.is_silent(POLL_SECONDS)):
                     await self._catch_up_or_wait()
 
     async def _catch_up_or_wait(self, *, because: str = "") -> None:

@@ -14,12 +14,12 @@ from history.access.reasons import find_opened
 from history.models import Session
 from history.record import recorder
 from relay.agents.settings import pick_agent
-from relay.consumers.intents import Intent
+from relay.consumers.intents import ActionRequest
 from relay.consumers.program_events import ProgramEvents
 from relay.runtime.async_db import in_database
 
 
-class CommandRefused(Exception):
+class ActionRefused(Exception):
     """`code` is for programs, the text for people."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -39,15 +39,15 @@ class ProgramSessions(ProgramEvents):
 
     def require(self, scope: str) -> None:
         if self.api_key is not None and not has_scope(self.api_key, scope):
-            raise CommandRefused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
+            raise ActionRefused("scope_missing", _("This key lacks the scope “%(scope)s”.") % {"scope": scope})
 
-    async def session(self, intent: Intent, *, scope: str = "read") -> Session:
+    async def session(self, intent: ActionRequest, *, scope: str = "read") -> Session:
         self.require(scope)
         name = intent.text("session") or (str(self.current) if self.current else "")
         found = await in_database(self._found, name, scope, intent.text("reason")) if name else None
         if found is None:
             await self._forget_if_gone(name)
-            raise CommandRefused("no_such_session", _("There is no such session."))
+            raise ActionRefused("no_such_session", _("There is no such session."))
         return found
 
     async def _forget_if_gone(self, name: str) -> None:
@@ -64,7 +64,7 @@ class ProgramSessions(ProgramEvents):
         found = find(viewer, name, Purpose(scope))
         return found if found and found.owner_id == self.user.pk else None
 
-    async def session_or_new(self, intent: Intent) -> Session:
+    async def session_or_new(self, intent: ActionRequest) -> Session:
         if self.current is None and not intent.text("session"):
             self.require("write")
             started = await in_database(self.start, intent.text("agent"), "", self.fresh)
@@ -74,9 +74,9 @@ class ProgramSessions(ProgramEvents):
 
     def start(self, agent: str, title: str, session_id: UUID) -> Session:
         if self.api_key is not None and self.api_key.recording not in ("full", "redacted"):
-            raise CommandRefused("not_recorded", _("A conversation is kept here, and this key records none."))
+            raise ActionRefused("not_recorded", _("A conversation is kept here, and this key records none."))
         if not settings.CHAT_HISTORY_ENABLED:
-            raise CommandRefused("history_off", _("History is off on this server, so the chat takes no message."))
+            raise ActionRefused("history_off", _("History is off on this server, so the chat takes no message."))
         found = pick_agent(agent)
         started = {"id": session_id, "owner": self.user, "api_key": self.api_key, "agent": found.name}
         return recorder.start_session(**started, title=title.strip()[:200])
@@ -86,17 +86,17 @@ class ProgramSessions(ProgramEvents):
             return
         await self.close_session()
         self.current = session.pk
-        await self.enter(session.pk, version=session.version)
+        await self.open_group(session.pk, version=session.version)
         await self.note_ended_runs(session)
 
     async def close_session(self) -> None:
-        self.stop_looking()
+        self.stop_polling()
         await self.let_go()
 
     async def let_go(self) -> None:
         """Nothing of the open session is told any more; whoever looks for it finds nothing to look for."""
-        self.following.clear()
+        self.cursors.clear()
         self.done.clear()
         session, self.current = self.current, None
         if session is not None:
-            await self.leave(session)
+            await self.close_group(session)

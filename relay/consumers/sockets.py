@@ -35,18 +35,18 @@ NOT_SIGNED_IN, NOT_ALLOWED, NOT_FOUND = 4401, 4403, 4404
 # After these it does. 4011 to 4013 mean what 1011 to 1013 mean.
 TOO_SLOW, RESTARTING, UNAVAILABLE = 4008, 4012, 4013
 # How often a socket looks for itself while an answer is written by a process that we do not hear.
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 # How long it waits for a frame that went missing between processes: by then what it said has been noted.
 GAP_SECONDS = 0.35
 # How long a socket waits until it reads again what it could not read while the database was away.
 RETRY_SECONDS = 1.0
-REMEMBERED_SECONDS = 2.0
+CACHE_SECONDS = 2.0
 # How long closing all sockets of this process may take.
 CLOSE_SECONDS = 3.0
-WITH_A_KEY = "This socket is for browser pages. Use /ws/v1/ with an API key."
+KEY_NOT_ALLOWED = "This socket is for browser pages. Use /ws/v1/ with an API key."
 DATABASE_AWAY = (OperationalError, InterfaceError)
 
-_asked: dict[Hashable, asyncio.Future[Any]] = {}
+_shared_calls: dict[Hashable, asyncio.Future[Any]] = {}
 _open: set[Socket] = set()
 
 
@@ -59,7 +59,7 @@ class Socket(AsyncWebsocketConsumer):
         self.turn = asyncio.Lock()
         self.has_ended = asyncio.Event()
         self.sessions: set[UUID] = set()
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._retrying: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -70,7 +70,7 @@ class Socket(AsyncWebsocketConsumer):
             await super().__call__(scope, receive, self.outbox.send)
         finally:
             counters.now["sockets"] -= 1
-            await self.gone()
+            await self.release()
             await self.outbox.finish()
             _open.discard(self)
             self.has_ended.set()
@@ -78,17 +78,17 @@ class Socket(AsyncWebsocketConsumer):
     async def accept(self, subprotocol: str | None = None, headers: Any = None) -> None:
         await super().accept(subprotocol, headers)
         self.is_accepted = True
-        await groups.enter_process(self.channel_name)
+        await groups.join_process(self.channel_name)
 
-    async def gone(self) -> None:
+    async def release(self) -> None:
         """Release everything, for whichever reason the socket ended."""
-        self.stop_looking()
+        self.stop_polling()
         if self._retrying is not None:
             self._retrying.cancel()
         if self.is_accepted:
             await groups.leave_process(self.channel_name)
         for session_id in list(self.sessions):
-            await self.leave(session_id)
+            await self.close_group(session_id)
 
     async def dispatch(self, message: Any) -> None:
         """Handle one message at a time, also while another task looks for missed frames."""
@@ -142,25 +142,25 @@ class Socket(AsyncWebsocketConsumer):
 
     # Groups.
 
-    async def enter(self, session_id: UUID, *, version: int) -> None:
+    async def open_group(self, session_id: UUID, *, version: int) -> None:
         self.sessions.add(session_id)
-        await groups.enter(session_id, self.channel_name, version=version)
+        await groups.join_session(session_id, self.channel_name, version=version)
 
-    async def leave(self, session_id: UUID) -> None:
+    async def close_group(self, session_id: UUID) -> None:
         self.sessions.discard(session_id)
-        await groups.leave(session_id, self.channel_name)
+        await groups.leave_session(session_id, self.channel_name)
 
-    def start_looking(self, look: Callable[[], Awaitable[None]]) -> None:
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(cast(Any, look()))
+    def start_polling(self, poll: Callable[[], Awaitable[None]]) -> None:
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.get_running_loop().create_task(cast(Any, poll()))
 
-    def stop_looking(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+    def stop_polling(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+            self._polling = None
 
 
-class PersonSocket(Socket):
+class PageSocket(Socket):
     """The socket of a browser page: it ends with the sign-in of its user."""
 
     sign_in: SignIn
@@ -169,7 +169,7 @@ class PersonSocket(Socket):
         """Refuse API keys, which have no sign-in. Accept first: a browser gets no code of a refused handshake."""
         if "session" not in self.scope:
             await self.accept()
-            await self.close(NOT_ALLOWED, reason=WITH_A_KEY)
+            await self.close(NOT_ALLOWED, reason=KEY_NOT_ALLOWED)
         else:
             await self.connect_page(self.scope["user"])
 
@@ -177,16 +177,16 @@ class PersonSocket(Socket):
         """Accept or close the socket of this user, who may be anonymous."""
         raise NotImplementedError
 
-    async def enter_as(self, user: Any) -> None:
+    async def join_as(self, user: Any) -> None:
         self.sign_in = sign_outs.sign_in_of(user, self.scope)
-        sign_outs.enter(self.sign_in)
-        await groups.enter_person(user.pk, self.channel_name)
+        sign_outs.register(self.sign_in)
+        await groups.join_user(user.pk, self.channel_name)
 
-    async def gone(self) -> None:
+    async def release(self) -> None:
         if hasattr(self, "sign_in"):
-            sign_outs.leave(self.sign_in)
-            await groups.leave_person(self.sign_in.user_id, self.channel_name)
-        await super().gone()
+            sign_outs.unregister(self.sign_in)
+            await groups.leave_user(self.sign_in.user_id, self.channel_name)
+        await super().release()
 
     async def signed_out(self, message: dict[str, Any]) -> None:
         """The user has signed out: the page may be in front of another person now."""
@@ -198,23 +198,23 @@ class PersonSocket(Socket):
 async def close_all() -> None:
     """Close every socket of this process, after it has got what was sent to it before."""
     ended = [asyncio.ensure_future(socket.has_ended.wait()) for socket in _open]
-    groups.tell_process({"type": "server.stopping"})
+    groups.send_to_process({"type": "server.stopping"})
     if ended:
         _, late = await asyncio.wait(ended, timeout=CLOSE_SECONDS)
         for one in late:
             one.cancel()
 
 
-async def asked_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
+async def run_once(key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
     """What many sockets want to know because of one and the same message is asked by the first of them."""
-    if key not in _asked:
-        _asked[key] = asyncio.ensure_future(ask())
-        asyncio.get_running_loop().call_later(REMEMBERED_SECONDS, _asked.pop, key, None)
-    found: T = await asyncio.shield(_asked[key])
+    if key not in _shared_calls:
+        _shared_calls[key] = asyncio.ensure_future(ask())
+        asyncio.get_running_loop().call_later(CACHE_SECONDS, _shared_calls.pop, key, None)
+    found: T = await asyncio.shield(_shared_calls[key])
     return found
 
 
-def client_of(scope: Any) -> dict[str, Any]:
+def connection_info(scope: Any) -> dict[str, Any]:
     """Address and time of the connection, stored with each call that is made for it."""
     peer = scope.get("client") or ("", 0)
     return {"address": str(peer[0]), "connected_at": timezone.now().isoformat()}

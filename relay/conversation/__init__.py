@@ -6,7 +6,7 @@ its way there: a message continues the end of that answer, and waits in the queu
 tab has continued from the same entry, the message becomes a branch beside theirs.
 """
 
-from relay.conversation.compressing import undo_summary as undo_summary
+from relay.conversation.compression import undo_summary as undo_summary
 from relay.conversation.controls import delete as delete
 from relay.conversation.controls import fork as fork
 from relay.conversation.controls import rename as rename
@@ -15,14 +15,14 @@ from relay.conversation.controls import stop as stop
 from relay.conversation.controls import switch as switch
 from relay.conversation.drafts import Draft as Draft
 from relay.conversation.drafts import NotPossible as NotPossible
-from relay.conversation.drafts import Sent as Sent
+from relay.conversation.drafts import SendResult as SendResult
 from relay.conversation.edit_and_retry import answer as answer
 from relay.conversation.edit_and_retry import continue_ as continue_
 from relay.conversation.edit_and_retry import edit as edit
 from relay.conversation.edit_and_retry import regenerate as regenerate
-from relay.conversation.queue import queued as queued
+from relay.conversation.queue import list_queued as list_queued
 from relay.conversation.queue import unqueue as unqueue
-from relay.conversation.sending import begin as begin
 from relay.conversation.sending import send as send
 from relay.conversation.sending import send_queued as send_queued
+from relay.conversation.sending import start_session as start_session
 from relay.conversation.summaries import compress as compress

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from history.entries import Part, Text
 from relay.errors import RelayError
 
-MOST_CHARS = 400_000
+MAX_CHARS = 400_000
 
 Client = Mapping[str, Any]
 
@@ -33,7 +33,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class SendResult:
     """What became of it: an entry that is being answered by `run`, or a place in the queue, or only some words back."""
 
     seq: int = 0
@@ -45,12 +45,12 @@ class Sent:
     go_to: UUID | None = None
 
 
-def check(draft: Draft) -> None:
+def check_draft(draft: Draft) -> None:
     if not settings.CHAT_HISTORY_ENABLED:
         raise NotPossible(_("History is off on this server, so the chat takes no message."))
     if not draft.text.strip() and not draft.attachments:
         raise NotPossible(_("Write something first."))
-    if len(draft.text) > MOST_CHARS:
+    if len(draft.text) > MAX_CHARS:
         raise NotPossible(_("This message is too long. Attach it as a file instead."))
 
 

@@ -10,14 +10,14 @@ from history.context import Snapshot, is_task_finished
 from history.entries import Entry, ModelInput, ModelOutput, Part, Text, ToolResults, now
 from history.models import Message, Session
 from history.record import recorder, selectors
-from relay.agents.instructions import what_changed
+from relay.agents.instructions import setting_changes
 from relay.agents.settings import AgentSettings, find_agent, pick_agent
 from relay.agents.turn import Turn
 from relay.chat import attachments
-from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
-from relay.conversation.places import is_being_answered
-from relay.conversation.sending import go_on
-from relay.conversation.turns import LAST_TURN, answered, append_input, head_of, message_at, model_for
+from relay.conversation.drafts import Client, Draft, NotPossible, SendResult, check_draft, text_parts
+from relay.conversation.positions import is_being_answered
+from relay.conversation.sending import send_next_queued
+from relay.conversation.turns import LAST_TURN, append_input, choose_model, get_message, read_head, start_answer
 from relay.live import runs
 from relay.runtime.async_db import in_database
 from relay.tools.running import answer_all
@@ -26,18 +26,18 @@ from relay.usage import allowances
 CONTINUE = "Continue exactly where you stopped."
 
 
-async def edit(user: Any, session: Session, *, seq: int, draft: Draft, client: Client | None = None) -> Sent:
+async def edit(user: Any, session: Session, *, seq: int, draft: Draft, client: Client | None = None) -> SendResult:
     """A branch beside entry `seq`, which becomes the path, and its answer."""
-    check(draft)
+    check_draft(draft)
     sent, turn = await in_database(_edit, user, session, seq, draft, client or {})
-    return await answered(session, sent, turn, on_end=go_on)
+    return await start_answer(session, sent, turn, on_end=send_next_queued)
 
 
-def _edit(user: Any, session: Session, seq: int, draft: Draft, client: Client) -> tuple[Sent, Turn]:
-    message = message_at(session, seq)
+def _edit(user: Any, session: Session, seq: int, draft: Draft, client: Client) -> tuple[SendResult, Turn]:
+    message = get_message(session, seq)
     if message.kind != ModelInput.kind:
         raise NotPossible(_("Only what a person said can be edited."))
-    runs.request_stop_session(session.pk)
+    runs.request_stop_in_session(session.pk)
     allowances.note_message(user)
     agent = pick_agent(draft.agent, otherwise=session.agent)
     kept = attachments.parts_of(user, draft.attachments) if draft.attachments else _media_of(message)
@@ -48,48 +48,50 @@ def _edit(user: Any, session: Session, seq: int, draft: Draft, client: Client) -
         user=user,
         leaf=appended.seq,
         agent=agent,
-        model=model_for(session, draft.model),
+        model=choose_model(session, draft.model),
         client=client,
     )
-    return Sent(seq=appended.seq), turn
+    return SendResult(seq=appended.seq), turn
 
 
-async def regenerate(user: Any, session: Session, *, seq: int, model: str = "", client: Client | None = None) -> Sent:
+async def regenerate(
+    user: Any, session: Session, *, seq: int, model: str = "", client: Client | None = None
+) -> SendResult:
     """Another answer beside entry `seq`."""
     sent, turn = await in_database(_regenerate, user, session, seq, model, client or {})
-    return await answered(session, sent, turn, on_end=go_on)
+    return await start_answer(session, sent, turn, on_end=send_next_queued)
 
 
-def _regenerate(user: Any, session: Session, seq: int, model: str, client: Client) -> tuple[Sent, Turn]:
-    message = message_at(session, seq)
+def _regenerate(user: Any, session: Session, seq: int, model: str, client: Client) -> tuple[SendResult, Turn]:
+    message = get_message(session, seq)
     if message.kind != ModelOutput.kind:
         raise NotPossible(_("Only an answer can be given again."))
-    runs.request_stop_session(session.pk)
+    runs.request_stop_in_session(session.pk)
     allowances.note_message(user)
-    picked = model_for(session, model)
+    picked = choose_model(session, model)
     agent = find_agent(message.agent or session.agent)
     leaf = _up_to_date(session, recorder.regenerate(session, seq=seq), agent)
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
-    return Sent(seq=leaf), turn
+    return SendResult(seq=leaf), turn
 
 
 def _up_to_date(session: Session, leaf: int, agent: AgentSettings) -> int:
     """So an answer that another program got is given again by our agent, with its instruction and tools."""
     before = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
-    added = what_changed(before, agent, at=now())
+    added = setting_changes(before, agent, at=now())
     return recorder.append_many(session, added, after=leaf)[-1].seq if added else leaf
 
 
 async def continue_(
     user: Any, session: Session, *, leaf: int | None = None, model: str = "", client: Client | None = None
-) -> Sent:
+) -> SendResult:
     """Go on where an answer was cut short, or where nobody has answered."""
     sent, turn = await in_database(_continue, user, session, leaf, model, client or {})
-    return await answered(session, sent, turn, on_end=go_on)
+    return await start_answer(session, sent, turn, on_end=send_next_queued)
 
 
-def _continue(user: Any, session: Session, leaf: int | None, model: str, client: Client) -> tuple[Sent, Turn]:
-    leaf = head_of(session) if leaf is None else leaf
+def _continue(user: Any, session: Session, leaf: int | None, model: str, client: Client) -> tuple[SendResult, Turn]:
+    leaf = read_head(session) if leaf is None else leaf
     if is_being_answered(session.pk, leaf):
         raise NotPossible(_("The answer is on its way already."))
     taken = selectors.snapshot(session, leaf=leaf, options=LAST_TURN)
@@ -100,9 +102,9 @@ def _continue(user: Any, session: Session, leaf: int | None, model: str, client:
     allowances.note_message(user)
     agent = find_agent(session.agent)
     leaf = _ready_to_go_on(session, leaf, agent, before=taken)
-    picked = model_for(session, model)
+    picked = choose_model(session, model)
     turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client)
-    return Sent(seq=leaf), turn
+    return SendResult(seq=leaf), turn
 
 
 def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings, *, before: Snapshot) -> int:
@@ -110,8 +112,8 @@ def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings, *, before
 
     What has changed about the agent since is said before that.
     """
-    entry = selectors.entries_of([message_at(session, leaf)])[0]
-    added: list[Entry] = what_changed(before, agent, at=now())
+    entry = selectors.entries_of([get_message(session, leaf)])[0]
+    added: list[Entry] = setting_changes(before, agent, at=now())
     if isinstance(entry, ModelOutput) and entry.tool_requests:
         added.insert(0, answer_all(entry.tool_requests, {}, agent=agent.name))
     elif isinstance(entry, ModelOutput):
@@ -121,15 +123,15 @@ def _ready_to_go_on(session: Session, leaf: int, agent: AgentSettings, *, before
 
 async def answer(
     user: Any, session: Session, *, seq: int, call_id: str, text: str, client: Client | None = None
-) -> Sent:
+) -> SendResult:
     """A person's answer to `ask_user`, which entry `seq` asked."""
     sent, turn = await in_database(_answer, user, session, seq, call_id, text, client or {})
-    return await answered(session, sent, turn, on_end=go_on)
+    return await start_answer(session, sent, turn, on_end=send_next_queued)
 
 
-def _answer(user: Any, session: Session, seq: int, call_id: str, text: str, client: Client) -> tuple[Sent, Turn]:
-    check(Draft(text=text))
-    message = message_at(session, seq)
+def _answer(user: Any, session: Session, seq: int, call_id: str, text: str, client: Client) -> tuple[SendResult, Turn]:
+    check_draft(Draft(text=text))
+    message = get_message(session, seq)
     entry = selectors.entries_of([message])[0]
     asked = entry.tool_requests if isinstance(entry, ModelOutput) else ()
     answered = Message.objects.of(session).filter(parent_seq=seq, kind=ToolResults.kind).exists()
@@ -144,11 +146,11 @@ def _answer(user: Any, session: Session, seq: int, call_id: str, text: str, clie
         user=user,
         leaf=seq,
         agent=agent,
-        model=model_for(session, ""),
+        model=choose_model(session, ""),
         answers={call_id: text},
         client=client,
     )
-    return Sent(seq=seq), turn
+    return SendResult(seq=seq), turn
 
 
 def _media_of(message: Message) -> tuple[Part, ...]:

@@ -20,27 +20,27 @@ from history.models import Session
 from relay.agents.settings import pick_agent
 from relay.chat import attachments
 from relay.conversation.drafts import Draft, NotPossible
-from relay.conversation.places import InsertPosition
+from relay.conversation.positions import InsertPosition
 from relay.live import groups
-from relay.live.queued_messages import INTERRUPTED, give_back, release, sendable_at
+from relay.live.queued_messages import INTERRUPTED, hold_with_error, release_rows, sendable_at
 from relay.models import QueuedMessage
 from relay.providers.registry import router
 from relay.runtime import process_locks
 from relay.runtime.async_db import in_database
 
-MOST_QUEUED = 20
+MAX_QUEUED = 20
 
 
 def enqueue(user: Any, session: Session, draft: Draft, place: InsertPosition) -> QueuedMessage:
     """Put a message behind those that wait there already, and release these: their owner goes on."""
-    if QueuedMessage.objects.filter(session=session.pk).count() >= MOST_QUEUED:
+    if QueuedMessage.objects.filter(session=session.pk).count() >= MAX_QUEUED:
         raise NotPossible(_("Enough messages are waiting here already. Wait for the answer, or stop it."))
     # What cannot be sent is refused while its writer is still there.
     attachments.parts_of(user, draft.attachments)
     pick_agent(draft.agent, otherwise=session.agent)
     if draft.model:
         router().route(draft.model)
-    release(sendable_at(session.pk, place.seq))
+    release_rows(sendable_at(session.pk, place.seq))
     return QueuedMessage.objects.create(
         session=session.pk,
         owner=user,
@@ -52,19 +52,21 @@ def enqueue(user: Any, session: Session, draft: Draft, place: InsertPosition) ->
     )
 
 
-def claim(row: QueuedMessage) -> bool:
+def claim_message(row: QueuedMessage) -> bool:
     """Whether this process carries out the tool command; for exactly one of those that try."""
     free = QueuedMessage.objects.filter(pk=row.pk, claimed_at=None)
     return bool(free.update(claimed_at=timezone.now(), process=process_locks.name_here()))
 
 
-def set_aside(row: QueuedMessage, error: Exception | None = None) -> None:
+def hold_message(row: QueuedMessage, error: Exception | None = None) -> None:
     """It was refused, or not carried out to its end: it waits until its owner decides."""
     with writing():
-        give_back(QueuedMessage.objects.filter(pk=row.pk), error=type(error).__name__[:40] if error else INTERRUPTED)
+        hold_with_error(
+            QueuedMessage.objects.filter(pk=row.pk), error=type(error).__name__[:40] if error else INTERRUPTED
+        )
 
 
-def take(row: QueuedMessage) -> bool:
+def remove_message(row: QueuedMessage) -> bool:
     """Remove the row in the transaction that records its message. False: it was not there any more."""
     return bool(QueuedMessage.objects.filter(pk=row.pk).delete()[0])
 
@@ -73,14 +75,14 @@ def draft_of(row: QueuedMessage) -> Draft:
     return Draft(text=row.text, attachments=row.attachments, agent=row.agent, model=row.model)
 
 
-async def queued(session: Session) -> list[QueuedMessage]:
+async def list_queued(session: Session) -> list[QueuedMessage]:
     return await in_database(lambda: list(QueuedMessage.objects.filter(session=session.pk).order_by("pk")))
 
 
 async def unqueue(session: Session, *, queued_id: int | None = None) -> int:
     """Withdraw one message, or all of them; how many there were."""
     count = await in_database(_unqueue, session.pk, queued_id)
-    await groups.tell_session(session.pk, {"type": "session.changed"})
+    groups.notify_session(session.pk)
     return count
 
 

@@ -17,12 +17,18 @@ from relay.agents.turn import Turn
 from relay.chat import attachments
 from relay.commands import BadCommand, Command, help_text, parse, spoken
 from relay.conversation import queue, slash_commands
-from relay.conversation.drafts import Client, Draft, NotPossible, Sent, check, text_parts
-from relay.conversation.places import InsertPosition, ViewerPosition, find_end, find_place, last_run_at
-from relay.conversation.turns import answered, append_input, model_for
+from relay.conversation.drafts import Client, Draft, NotPossible, SendResult, check_draft, text_parts
+from relay.conversation.positions import (
+    InsertPosition,
+    ViewerPosition,
+    find_branch_end,
+    find_insert_position,
+    last_run_at,
+)
+from relay.conversation.turns import append_input, choose_model, start_answer
 from relay.errors import RelayError
 from relay.live import groups, runs
-from relay.live.queued_messages import release_all, sendable_at
+from relay.live.queued_messages import release_queue, sendable_at
 from relay.models import QueuedMessage, Run
 from relay.runtime.async_db import in_database, in_database_after_outages
 from relay.tools.registry import all_tools
@@ -36,13 +42,13 @@ class _Filed:
     `is_stalled`: no run is going to send the queue in which it is.
     """
 
-    sent: Sent
+    sent: SendResult
     turn: Turn | None = None
     tool: _ToolCommand | None = None
     is_stalled: bool = False
 
 
-async def begin(
+async def start_session(
     user: Any,
     *,
     text: str,
@@ -57,11 +63,11 @@ async def begin(
     if command is not None:
         return await _begin_with_tool(user, draft, command)
     session, sent, turn = await in_database(_begin, user, draft, client or {})
-    await answered(session, sent, turn, on_end=go_on)
+    await start_answer(session, sent, turn, on_end=send_next_queued)
     return session
 
 
-def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, Sent, Turn]:
+def _begin(user: Any, draft: Draft, client: Client) -> tuple[Session, SendResult, Turn]:
     with writing():
         session = recorder.start_session(owner=user, agent=pick_agent(draft.agent).name)
         return session, *_append(user, session, draft, InsertPosition(0), client)
@@ -88,11 +94,11 @@ def _claim_tool(
 ) -> _ToolCommand:
     """A row before it is carried out: a process that dies in the middle loses nothing of it."""
     row = queue.enqueue(user, session, draft, place)
-    queue.claim(row)
+    queue.claim_message(row)
     return _ToolCommand(user, session, row, command, place.seq, on_leaf)
 
 
-async def _use_typed(tool: _ToolCommand) -> Sent:
+async def _use_typed(tool: _ToolCommand) -> SendResult:
     """Carry out a tool command that nothing waited before, and send what has been queued behind it since."""
     sent = await tool.carry_out_typed()
     await _send_next(tool.user.pk, tool.session.pk, ViewerPosition(after=sent.seq, on_leaf=True))
@@ -108,19 +114,19 @@ async def send(
     run: UUID | None = None,
     on_leaf: bool = False,
     client: Client | None = None,
-) -> Sent:
+) -> SendResult:
     """Send a message after what its writer saw last: the entry `after`, and the `run` that was being answered there.
 
     `on_leaf`: the writer has chosen that branch on purpose.
     """
     command = _read(draft)
     if command is not None and not command.is_tool:
-        return await slash_commands.obey(user, session, command, on_end=go_on)
+        return await slash_commands.run_command(user, session, command, on_end=send_next_queued)
     seen = ViewerPosition(after=after, run=run, on_leaf=on_leaf)
     filed = await in_database(_file, user, session, draft, seen, client or {}, command)
     if filed.tool is not None:
         return await _use_typed(filed.tool)
-    sent = await answered(session, filed.sent, filed.turn, on_end=go_on)
+    sent = await start_answer(session, filed.sent, filed.turn, on_end=send_next_queued)
     if filed.is_stalled:
         await _send_next(user.pk, session.pk, seen)
     return sent
@@ -132,19 +138,19 @@ def _file(
     """Append the message, or put it into the queue, in one transaction: no run can end between look and write."""
     with writing():
         writer.lock([session.pk])
-        place = find_place(session.pk, seen)
+        place = find_insert_position(session.pk, seen)
         if place.run is not None or sendable_at(session.pk, place.seq):
             row = queue.enqueue(user, session, draft, place)
-            return _Filed(sent=Sent(is_queued=True, queued_id=row.pk), is_stalled=place.run is None)
+            return _Filed(sent=SendResult(is_queued=True, queued_id=row.pk), is_stalled=place.run is None)
         if command is not None:
             tool = _claim_tool(user, session, draft, command, place, on_leaf=seen.on_leaf)
-            return _Filed(sent=Sent(), tool=tool)
+            return _Filed(sent=SendResult(), tool=tool)
         sent, turn = _append(user, session, draft, place, client, on_leaf=seen.on_leaf)
         return _Filed(sent=sent, turn=turn)
 
 
 def _read(draft: Draft) -> Command | None:
-    check(draft)
+    check_draft(draft)
     try:
         return parse(draft.text, all_tools())
     except BadCommand as error:
@@ -160,7 +166,7 @@ def _append(
     *,
     on_leaf: bool = False,
     follows: UUID | None = None,
-) -> tuple[Sent, Turn]:
+) -> tuple[SendResult, Turn]:
     """The message becomes an entry, and its run a row, in the caller's transaction."""
     allowances.note_message(user)
     agent = pick_agent(draft.agent, otherwise=session.agent)
@@ -171,34 +177,34 @@ def _append(
         user=user,
         leaf=appended.seq,
         agent=agent,
-        model=model_for(session, draft.model),
+        model=choose_model(session, draft.model),
         client=client,
     )
-    run = runs.write_down(turn, follows=follows)
-    return Sent(seq=appended.seq, run=run, is_branch=not appended.moved_head), turn
+    run = runs.create_run(turn, follows=follows)
+    return SendResult(seq=appended.seq, run=run, is_branch=not appended.moved_head), turn
 
 
 # What waits.
 
 
-async def go_on(run: Run) -> None:
+async def send_next_queued(run: Run) -> None:
     """A run has ended well: send the next message that waits for it."""
     if run.outcome in (Run.Outcome.DONE, Run.Outcome.LIMIT):
         seen = ViewerPosition(after=run.leaf, run=run.pk, on_leaf=True)
         await _send_next(run.owner_id, run.session, seen, take=in_database_after_outages)
 
 
-async def send_queued(user: Any, session: Session, *, after: int, run: UUID | None = None) -> Sent:
+async def send_queued(user: Any, session: Session, *, after: int, run: UUID | None = None) -> SendResult:
     """The owner sends what waits, held or not, in order: the first now, the others as the answers end."""
     seen = ViewerPosition(after=after, run=run, on_leaf=True)
     await in_database(_release, session.pk, seen)
-    return await _send_next(user.pk, session.pk, seen, is_asked=True) or Sent()
+    return await _send_next(user.pk, session.pk, seen, is_asked=True) or SendResult()
 
 
 def _release(session_id: UUID, seen: ViewerPosition) -> None:
     with writing():
         writer.lock([session_id])
-        release_all(session_id, find_end(session_id, seen).seq)
+        release_queue(session_id, find_branch_end(session_id, seen).seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +212,11 @@ class _Message:
     """A message that has left the queue: it is an entry, and its run is written down."""
 
     session: Session
-    sent: Sent
+    sent: SendResult
     turn: Turn
 
-    async def carry_out(self) -> Sent:
-        return await answered(self.session, self.sent, self.turn, on_end=go_on)
+    async def carry_out(self) -> SendResult:
+        return await start_answer(self.session, self.sent, self.turn, on_end=send_next_queued)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,30 +230,30 @@ class _ToolCommand:
     after: int
     on_leaf: bool = True
 
-    async def carry_out(self) -> Sent:
+    async def carry_out(self) -> SendResult:
         try:
             return await self._use_tool()
         except (RelayError, HistoryError) as error:
             raise _Refused(self.row, error) from error
         except BaseException:
-            await in_database(queue.set_aside, self.row)
+            await in_database(queue.hold_message, self.row)
             raise
 
-    async def carry_out_typed(self) -> Sent:
+    async def carry_out_typed(self) -> SendResult:
         """The same for its writer, who waits for it and gets the reason of a refusal."""
-        await groups.tell_session(self.session.pk, groups.CHANGED)
+        groups.notify_session(self.session.pk)
         try:
             return await self._use_tool()
         except (RelayError, HistoryError):
             await queue.unqueue(self.session, queued_id=self.row.pk)
             raise
         except BaseException:
-            await in_database(queue.set_aside, self.row)
+            await in_database(queue.hold_message, self.row)
             raise
 
-    async def _use_tool(self) -> Sent:
+    async def _use_tool(self) -> SendResult:
         session, draft = self.session, queue.draft_of(self.row)
-        return await slash_commands.use_tool(
+        return await slash_commands.run_tool_command(
             self.user, session, self.command, draft, after=self.after, on_leaf=self.on_leaf, queued=self.row
         )
 
@@ -262,7 +268,7 @@ class _Refused(Exception):
 
 async def _send_next(
     owner_id: int, session_id: UUID, seen: ViewerPosition, *, is_asked: bool = False, take: Any = in_database
-) -> Sent | None:
+) -> SendResult | None:
     """Send the oldest message that waits there, and further ones as long as they are tool commands.
 
     What is refused is held with the reason, and those behind it are sent. `is_asked`: where nothing could be sent, the
@@ -274,11 +280,11 @@ async def _send_next(
             taken = await take(_take, owner_id, session_id, seen, follows)
             if taken is None:
                 break
-            sent: Sent = await taken.carry_out()
+            sent: SendResult = await taken.carry_out()
         except _Refused as refusal:
             refused = refused or refusal.error
-            await in_database(queue.set_aside, refusal.row, refusal.error)
-            await groups.tell_session(session_id, groups.CHANGED)
+            await in_database(queue.hold_message, refusal.row, refusal.error)
+            groups.notify_session(session_id)
             continue
         if sent.run:
             return sent
@@ -300,7 +306,7 @@ def _take(
         if (session := owned.first()) is None:
             return None
         writer.lock([session_id])
-        place = find_end(session_id, seen)
+        place = find_branch_end(session_id, seen)
         waiting = sendable_at(session_id, place.seq)
         if place.run is not None or not waiting or waiting[0].held_at is not None:
             return None
@@ -316,6 +322,6 @@ def _take_row(
     draft = queue.draft_of(row)
     command = _read(draft)
     if command is not None and command.is_tool:
-        return _ToolCommand(session.owner, session, row, command, place.seq) if queue.claim(row) else None
-    queue.take(row)
+        return _ToolCommand(session.owner, session, row, command, place.seq) if queue.claim_message(row) else None
+    queue.remove_message(row)
     return _Message(session, *_append(session.owner, session, draft, place, {}, on_leaf=True, follows=follows))

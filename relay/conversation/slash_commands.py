@@ -13,12 +13,12 @@ from history.db.transactions import writing
 from history.entries import MESSAGES, Entry, HeadMoved, ModelInput, ModelOutput, ToolRequest
 from history.models import Message, Session
 from history.record import recorder
-from relay.agents.folders import NotAllowed, allowed, listing
+from relay.agents.folders import FolderNotAllowed, list_folder, resolve_folder
 from relay.chat.plain_text import plain_history
 from relay.commands import Command, help_text
-from relay.conversation import compressing, controls, queue
-from relay.conversation.drafts import Draft, NotPossible, Sent, text_parts
-from relay.conversation.turns import answered, head_of
+from relay.conversation import compression, controls, queue
+from relay.conversation.drafts import Draft, NotPossible, SendResult, text_parts
+from relay.conversation.turns import read_head, start_answer
 from relay.live import groups, runs
 from relay.models import QueuedMessage
 from relay.runtime.async_db import in_database, in_database_after_outages
@@ -28,43 +28,43 @@ from relay.tools.running import run_calls
 from relay.usage import allowances
 
 
-async def obey(user: Any, session: Session, command: Command, *, on_end: runs.OnEnd) -> Sent:
+async def run_command(user: Any, session: Session, command: Command, *, on_end: runs.OnEnd) -> SendResult:
     """Do what the line says; it leaves no trace of its own in the conversation."""
     told = command.arguments
     match command.name:
         case "help":
-            return Sent(words=help_text(all_tools()))
+            return SendResult(words=help_text(all_tools()))
         case "title":
             await controls.rename(session, title=told["title"])
-            return Sent(words=_("The title is “%(title)s” now.") % {"title": session.title})
+            return SendResult(words=_("The title is “%(title)s” now.") % {"title": session.title})
         case "fork":
             at = await in_database(_entry_of, session, told["seq"]) if "seq" in told else None
-            return Sent(go_to=(await controls.fork(user, session, at=at)).pk)
+            return SendResult(go_to=(await controls.fork(user, session, at=at)).pk)
         case "context":
             return await _add_folder(session, told["folder"])
         case "rollback":
             await controls.rollback(user, session, to=await in_database(_place_before, session, told))
-            return Sent(words=_("The conversation goes on from there. What came after it can still be read."))
+            return SendResult(words=_("The conversation goes on from there. What came after it can still be read."))
         case "compress":
-            return await compressing.begin(user, session, model=told["model"], on_end=on_end)
+            return await compression.start_compression(user, session, model=told["model"], on_end=on_end)
         case "history":
-            return Sent(words=await in_database(plain_history, session, count=told["limit"]))
+            return SendResult(words=await in_database(plain_history, session, count=told["limit"]))
     raise NotPossible(help_text(all_tools()))
 
 
-async def _add_folder(session: Session, folder: str) -> Sent:
+async def _add_folder(session: Session, folder: str) -> SendResult:
     """What is in it becomes part of the conversation: internal, because nobody said it, and told to the model."""
     try:
-        text = await in_database(lambda: listing(allowed(folder)))
-    except NotAllowed:
+        text = await in_database(lambda: list_folder(resolve_folder(folder)))
+    except FolderNotAllowed:
         raise NotPossible(_("%(folder)s is no folder that may be shown here.") % {"folder": folder[:200]}) from None
     entry = ModelInput(channel="context", is_internal=True, parts=text_parts(text), metadata={"folder": folder})
-    await in_database(lambda: recorder.append(session, entry, after=head_of(session)))
-    await groups.tell_session(session.pk, groups.CHANGED)
-    return Sent(words=_("The agent knows now what is in %(folder)s.") % {"folder": folder[:200]})
+    await in_database(lambda: recorder.append(session, entry, after=read_head(session)))
+    groups.notify_session(session.pk)
+    return SendResult(words=_("The agent knows now what is in %(folder)s.") % {"folder": folder[:200]})
 
 
-async def use_tool(
+async def run_tool_command(
     user: Any,
     session: Session,
     command: Command,
@@ -73,7 +73,7 @@ async def use_tool(
     after: int,
     on_leaf: bool,
     queued: QueuedMessage,
-) -> Sent:
+) -> SendResult:
     """Any tool by hand, recorded as what it is: what was typed, the call, its result. `queued`: its row until then."""
     await in_database(allowances.note_message, user)
     request = command.as_request(f"typed-{uuid4().hex[:12]}")
@@ -83,12 +83,12 @@ async def use_tool(
     begun = results.results[0].started_at or results.at
     tries = 0
 
-    def record() -> Sent:
+    def record() -> SendResult:
         nonlocal tries
         tries += 1
         return _record_tool(session, draft, request, told, after, on_leaf, begun, queued, is_repeated=tries > 1)
 
-    return await answered(session, await in_database_after_outages(record), None, on_end=None)
+    return await start_answer(session, await in_database_after_outages(record), None, on_end=None)
 
 
 def _record_tool(
@@ -102,7 +102,7 @@ def _record_tool(
     queued: QueuedMessage,
     *,
     is_repeated: bool,
-) -> Sent:
+) -> SendResult:
     """`is_repeated`: an earlier attempt failed, and may have been committed unnoticed."""
     typed = {"source": "command"}
     entries: list[Entry] = [
@@ -111,12 +111,12 @@ def _record_tool(
         *told,
     ]
     with writing():
-        if not queue.take(queued) and is_repeated:
-            return Sent(seq=head_of(session))
-        if on_leaf and after != head_of(session):
+        if not queue.remove_message(queued) and is_repeated:
+            return SendResult(seq=read_head(session))
+        if on_leaf and after != read_head(session):
             entries.insert(0, HeadMoved(to=after, reason="switch", at=at))
         appended = recorder.append_many(session, entries, after=after)[-1]
-    return Sent(seq=appended.seq, is_branch=not appended.moved_head)
+    return SendResult(seq=appended.seq, is_branch=not appended.moved_head)
 
 
 def _entry_of(session: Session, number: int) -> int:

@@ -12,10 +12,10 @@ from history.entries import Entry, HeadMoved, ModelInput
 from history.errors import NoSuchEntry
 from history.models import Message, Session
 from history.record import recorder, selectors
-from relay.agents.instructions import what_changed
+from relay.agents.instructions import setting_changes
 from relay.agents.settings import AgentSettings
 from relay.agents.turn import Turn
-from relay.conversation.drafts import Sent
+from relay.conversation.drafts import SendResult
 from relay.live import groups, runs
 from relay.providers.registry import router
 
@@ -23,10 +23,12 @@ from relay.providers.registry import router
 LAST_TURN = ContextOptions(max_turns=1)
 
 
-async def answered(session: Session, sent: Sent, turn: Turn | None, *, on_end: runs.OnEnd | None) -> Sent:
+async def start_answer(
+    session: Session, sent: SendResult, turn: Turn | None, *, on_end: runs.OnEnd | None
+) -> SendResult:
     """Begin an answer if one is due, and notify all sockets. `sent.run` may be written down already."""
-    run = await runs.start(turn, on_end=on_end, run_id=sent.run) if turn else None
-    await groups.tell_session(session.pk, {"type": "session.changed"})
+    run = await runs.start_run(turn, on_end=on_end, run_id=sent.run) if turn else None
+    groups.notify_session(session.pk)
     return replace(sent, run=run)
 
 
@@ -39,17 +41,17 @@ def append_input(
     """
     with writing():
         before = selectors.snapshot(session, leaf=after, options=LAST_TURN)
-        is_elsewhere = bool(moving) and after != head_of(session)
+        is_elsewhere = bool(moving) and after != read_head(session)
         entries: list[Entry] = [HeadMoved(to=after, reason=moving, at=said.at)] if is_elsewhere else []
-        entries += what_changed(before, agent, at=said.at)
+        entries += setting_changes(before, agent, at=said.at)
         return recorder.append_many(session, [*entries, said], after=after)[-1]
 
 
-def head_of(session: Session) -> int:
+def read_head(session: Session) -> int:
     return Session.objects.values_list("head", flat=True).get(pk=session.pk)
 
 
-def model_for(session: Session, picked: str) -> str:
+def choose_model(session: Session, picked: str) -> str:
     """As the user picked it, or as they picked it last time in this session. Raises NoSuchModel for a new pick."""
     if picked:
         router().route(picked)
@@ -59,7 +61,7 @@ def model_for(session: Session, picked: str) -> str:
     return picked or str(session.metadata.get("model", ""))
 
 
-def message_at(session: Session, seq: int) -> Message:
+def get_message(session: Session, seq: int) -> Message:
     found = Message.objects.at(session, seq).first()
     if found is None:
         raise NoSuchEntry(f"session {session.pk} has no entry {seq}")

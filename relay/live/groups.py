@@ -1,4 +1,8 @@
-"""Group messages to sockets: by session and by user. A message is a preview; the row in the database is the truth."""
+"""Messages to the sockets of a session, of a user and of this process.
+
+A message is a preview; the row in the database is the truth. Sending never waits and works from any thread. Without
+Redis only sockets of this process are reached.
+"""
 
 from __future__ import annotations
 
@@ -13,68 +17,67 @@ from channels.layers import get_channel_layer
 
 from relay.runtime.memory_layer import PROCESS_GROUP
 
-CHANGED = {"type": "session.changed"}
+SESSION_CHANGED = {"type": "session.changed"}
 
 
 @dataclass(slots=True)
-class Opened:
-    """A session that sockets of this process have open: since when, and when they were last told something of it."""
+class OpenSession:
+    """A session that sockets of this process have open: since when, and when they were last sent a message."""
 
     version: int
     sockets: int = 0
     at: float = field(default_factory=time.monotonic)
-    told_at: float = 0.0
+    sent_at: float = 0.0
 
 
 _PROCESS, _numbers = uuid4().hex, count()
-_opened: dict[UUID, Opened] = {}
-_persons: dict[int, Opened] = {}  # whose pages are open here; the version says nothing
+_sessions: dict[UUID, OpenSession] = {}
+_users: dict[int, int] = {}  # number of open pages of each user
 _lock = threading.Lock()
 
 
 def session_group(session_id: UUID | str) -> str:
-    """Everybody who has this conversation open."""
     return f"session.{session_id}"
 
 
-def person_group(user_id: int) -> str:
-    """Every page that this person has open."""
+def user_group(user_id: int) -> str:
     return f"person.{user_id}"
 
 
-async def enter(session_id: UUID, channel: str, *, version: int) -> None:
-    """A socket has this session open from now on, and knows it as it was at that version."""
+# Membership.
+
+
+async def join_session(session_id: UUID, channel: str, *, version: int) -> None:
+    """A socket opens this session and shows it as it was at `version`."""
     with _lock:
-        _opened.setdefault(session_id, Opened(version)).sockets += 1
+        _sessions.setdefault(session_id, OpenSession(version)).sockets += 1
     await _layer().group_add(session_group(session_id), channel)
 
 
-async def leave(session_id: UUID, channel: str) -> None:
+async def leave_session(session_id: UUID, channel: str) -> None:
     with _lock:
-        if (opened := _opened.get(session_id)) is not None:
-            opened.sockets -= 1
-            if opened.sockets <= 0:
-                del _opened[session_id]
+        if (session := _sessions.get(session_id)) is not None:
+            session.sockets -= 1
+            if session.sockets <= 0:
+                del _sessions[session_id]
     await _layer().group_discard(session_group(session_id), channel)
 
 
-async def enter_person(user_id: int, channel: str) -> None:
-    """A page of this person is open from now on."""
+async def join_user(user_id: int, channel: str) -> None:
     with _lock:
-        _persons.setdefault(user_id, Opened(0)).sockets += 1
-    await _layer().group_add(person_group(user_id), channel)
+        _users[user_id] = _users.get(user_id, 0) + 1
+    await _layer().group_add(user_group(user_id), channel)
 
 
-async def leave_person(user_id: int, channel: str) -> None:
+async def leave_user(user_id: int, channel: str) -> None:
     with _lock:
-        if (opened := _persons.get(user_id)) is not None:
-            opened.sockets -= 1
-            if opened.sockets <= 0:
-                del _persons[user_id]
-    await _layer().group_discard(person_group(user_id), channel)
+        _users[user_id] = _users.get(user_id, 0) - 1
+        if _users[user_id] <= 0:
+            del _users[user_id]
+    await _layer().group_discard(user_group(user_id), channel)
 
 
-async def enter_process(channel: str) -> None:
+async def join_process(channel: str) -> None:
     """A socket of this process was accepted. Messages to this group do not leave the process."""
     await _layer().group_add(PROCESS_GROUP, channel)
 
@@ -83,50 +86,53 @@ async def leave_process(channel: str) -> None:
     await _layer().group_discard(PROCESS_GROUP, channel)
 
 
-def tell_process(message: dict[str, Any]) -> None:
-    """All sockets of this process."""
+def local_users() -> set[int]:
+    with _lock:
+        return set(_users)
+
+
+def local_sessions() -> dict[UUID, OpenSession]:
+    with _lock:
+        return dict(_sessions)
+
+
+def count_local_sockets(session_id: UUID) -> int:
+    session = _sessions.get(session_id)
+    return session.sockets if session else 0
+
+
+# Sending.
+
+
+def notify_session(session_id: UUID) -> None:
+    """Sockets that have this session open read it again."""
+    send_to_session(session_id, SESSION_CHANGED)
+
+
+def notify_sidebar(user_id: int, session_id: UUID) -> None:
+    """Pages of this user read one session of their lists again."""
+    send_to_user(user_id, {"type": "sidebar.changed", "session": str(session_id)})
+
+
+def send_to_session(session_id: UUID, message: dict[str, Any]) -> None:
+    if (session := _sessions.get(session_id)) is not None:
+        session.sent_at = time.monotonic()
+    _send(session_group(session_id), message)
+
+
+def send_to_user(user_id: int, message: dict[str, Any]) -> None:
+    _send(user_group(user_id), message)
+
+
+def send_to_process(message: dict[str, Any]) -> None:
+    """To all sockets of this process."""
     _layer().send_to_process(message)
 
 
-def persons_here() -> dict[int, Opened]:
-    with _lock:
-        return dict(_persons)
-
-
-def opened_here() -> dict[UUID, Opened]:
-    with _lock:
-        return dict(_opened)
-
-
-async def tell_session(session_id: UUID, message: dict[str, Any]) -> None:
-    tell_session_from_thread(session_id, message)
-
-
-async def tell_person(user_id: int, message: dict[str, Any]) -> None:
-    tell_person_from_thread(user_id, message)
-
-
-def sockets_of(session_id: UUID) -> int:
-    """How many sockets of this process have it open."""
-    opened = _opened.get(session_id)
-    return opened.sockets if opened else 0
-
-
-def tell_session_from_thread(session_id: UUID, message: dict[str, Any]) -> None:
-    """Never waits. Without Redis only sockets of this process are notified."""
-    if (opened := _opened.get(session_id)) is not None:
-        opened.told_at = time.monotonic()
-    _tell(session_group(session_id), message)
-
-
-def have_session_looked_at(session_id: UUID) -> None:
-    """Sockets of this process that have it open read it anew. `told_at` stays: no other process was notified."""
-    if session_id in _opened:
-        _tell(session_group(session_id), CHANGED)
-
-
-def tell_person_from_thread(user_id: int, message: dict[str, Any]) -> None:
-    _tell(person_group(user_id), message)
+def refresh_local_sockets(session_id: UUID) -> None:
+    """Sockets of this process read the session again. `sent_at` stays, because no other process is notified."""
+    if session_id in _sessions:
+        _send(session_group(session_id), SESSION_CHANGED)
 
 
 def is_degraded() -> bool:
@@ -134,8 +140,8 @@ def is_degraded() -> bool:
     return bool(_layer().is_degraded)
 
 
-def _tell(group: str, message: dict[str, Any]) -> None:
-    """Each message has an id, by which its receivers know that it is the same."""
+def _send(group: str, message: dict[str, Any]) -> None:
+    """Each message has an id, by which its receivers share the work that it causes (`run_once`)."""
     _layer().send_to_group(group, {**message, "id": f"{_PROCESS}-{next(_numbers)}"})
 
 

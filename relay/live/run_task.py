@@ -1,4 +1,4 @@
-"""Answers that this process is writing, published to their viewers as numbered frames (`relay.live.frames`)."""
+"""Runs of this process: the task that answers, and the frames that it sends to viewers."""
 
 from __future__ import annotations
 
@@ -11,65 +11,40 @@ from uuid import UUID
 
 from history.answers.assembly import Assembler
 from history.answers.events import Event
-from history.entries import ModelOutput, ToolRequest, ToolResult
+from history.entries import ToolRequest, ToolResult
 from history.record import exchanges
-from relay.agents.requests import Prepared
+from relay.agents.requests import PreparedCall
 from relay.agents.settings import RoleName
 from relay.agents.turn import Turn
 from relay.errors import ProviderError
 from relay.live import groups
-from relay.live.frames import Frame, Piece, merged, piece_of
+from relay.live.frames import Frame, Piece, Retry, RunSnapshot, merge_pieces, piece_of
 from relay.models import Run
 
-# Pieces are gathered before they are shown: longer the more there is to tell, to whomever.
-SHORTEST_PACE, PACE_PER_TELLING, LONGEST_PACE = 0.05, 0.0025, 1.0
-# A shorter wait for the next attempt is over before a person has read about it.
-SHORTEST_RETRY_NOTICE = 2.0
+# Seconds between two frames with text. It grows with the number of sockets, up to the maximum.
+MIN_INTERVAL, INTERVAL_PER_SOCKET, MAX_INTERVAL = 0.05, 0.0025, 1.0
+# Shorter waits for the next attempt are not shown: they end before a user has read the notice.
+MIN_RETRY_NOTICE = 2.0
 
 
 @dataclass(slots=True)
-class _Paced:
+class _IntervalCache:
     until: float = 0.0
-    seconds: float = SHORTEST_PACE
+    seconds: float = MIN_INTERVAL
 
 
-_paced = _Paced()
-running: dict[UUID, LiveRun] = {}
+_interval = _IntervalCache()
+local_tasks: dict[UUID, RunTask] = {}
 _tasks: set[asyncio.Task[None]] = set()
 
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """The next attempt to call a provider: the kind of error that caused it, and when it begins (UNIX time)."""
-
-    kind: str
-    at: float
+RunSubagent = Callable[["RunTask", Turn], Awaitable[Run]]
 
 
-@dataclass(frozen=True, slots=True)
-class PartialAnswer:
-    """An answer of `model` on its way, up to and including frame `n`; it will be stored after the entry `after`.
+class RunTask:
+    """One run of this process. It observes the turn of its agent, sends frames to viewers, and can be stopped."""
 
-    Without an `exchange` no answer is being written, and `after` is the last entry of the run.
-    """
-
-    exchange: str
-    n: int
-    output: ModelOutput | None
-    names: tuple[str, ...] = ()
-    after: int = 0
-    retry: Retry | None = None
-    model: str = ""
-
-
-AnswerBelow = Callable[["LiveRun", Turn], Awaitable[Run]]
-
-
-class LiveRun:
-    """One run of this process: tells its watchers, and can be stopped; `below` answers the turns that it asks for."""
-
-    def __init__(self, turn: Turn, *, run_id: UUID, below: AnswerBelow) -> None:
-        self.id, self.turn, self._below = run_id, turn, below
+    def __init__(self, turn: Turn, *, run_id: UUID, run_subagent: RunSubagent) -> None:
+        self.id, self.turn, self._run_subagent = run_id, turn, run_subagent
         self.n = 0
         self.stop_reason = ""
         self.task: asyncio.Task[None] | None = None
@@ -80,115 +55,117 @@ class LiveRun:
         self._retry: Retry | None = None
         self._model = ""
         self._pending: list[Piece] = []
-        self._has_news = asyncio.Event()
+        self._has_pieces = asyncio.Event()
 
-    # What the agent's loop tells us.
+    # Called by the agent's loop (`relay.agents.turn.TurnObserver`).
 
-    async def opened(self, prepared: Prepared, assembler: Assembler, *, role: RoleName) -> None:
+    async def on_call(self, prepared: PreparedCall, assembler: Assembler, *, role: RoleName) -> None:
         self._exchange, self._assembler, self._after = prepared.exchange.pk, assembler, prepared.exchange.after
         self._retry, self._model = None, prepared.route.name
-        self._tell("opened", model=self._model, role=role)
+        self._send_next("opened", model=self._model, role=role)
         exchanges.note_partial(prepared.exchange.pk, assembler.snapshot(), n=self.n)
 
-    def retrying(self, error: ProviderError, seconds: float) -> None:
+    def on_retry(self, error: ProviderError, seconds: float) -> None:
         """Pages show that the provider is busy. The frame is not part of the answer and does not count in `n`."""
-        if seconds < SHORTEST_RETRY_NOTICE:
+        if seconds < MIN_RETRY_NOTICE:
             return
         self._retry = Retry(error.kind, time.time() + seconds)
         self._send({"kind": "retrying", "error": error.kind, "at": self._retry.at})
 
-    def fed(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         self._retry = None
         piece = piece_of(event)
         if piece is not None:
             if not self._pending:
-                self._has_news.set()
+                self._has_pieces.set()
             self._pending.append(piece)
 
-    async def stored(self, *, leaf: int) -> None:
+    async def on_stored(self, *, leaf: int) -> None:
         self._flush()
         self._exchange = self._assembler = None
         self._after = leaf
-        self._tell("stored", leaf=leaf)
+        self._send_next("stored", leaf=leaf)
 
-    async def summarising(self, *, is_on: bool) -> None:
-        self._tell("summarising", is_on=is_on)
+    async def on_summarising(self, *, is_on: bool) -> None:
+        self._send_next("summarising", is_on=is_on)
 
-    async def calling(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
-        self._tell("calling", seq=seq, count=len(requests))
+    async def on_tool_calls(self, *, seq: int, requests: Sequence[ToolRequest]) -> None:
+        self._send_next("calling", seq=seq, count=len(requests))
 
-    async def answer_below(self, turn: Turn) -> Run:
-        return await self._below(self, turn)
+    def on_tool_result(self, *, seq: int, index: int, result: ToolResult) -> None:
+        self._send_next("result", seq=seq, index=index, status=result.status, duration=result.duration)
 
-    def result(self, *, seq: int, index: int, result: ToolResult) -> None:
-        self._tell("result", seq=seq, index=index, status=result.status, duration=result.duration)
+    async def run_subagent(self, turn: Turn) -> Run:
+        return await self._run_subagent(self, turn)
 
-    # What watchers ask us.
+    # Called by viewers and by `relay.live.runs`.
 
-    def so_far(self) -> PartialAnswer:
-        """Everything up to now. What has gathered is sent first, so that this is the answer up to the last frame.
-
-        Called in the event loop, as everything that feeds or sends.
-        """
+    def snapshot(self) -> RunSnapshot:
+        """The run up to the last frame; pending pieces are sent first. Call it in the event loop of the run."""
         self._flush()
         assembler = self._assembler
-        output, names = (assembler.output(), assembler.part_names) if assembler is not None else (None, ())
-        return PartialAnswer(str(self._exchange or ""), self.n, output, names, self._after, self._retry, self._model)
+        return RunSnapshot(
+            n=self.n,
+            after=self._after,
+            exchange=str(self._exchange or ""),
+            output=assembler.output() if assembler is not None else None,
+            names=assembler.part_names if assembler is not None else (),
+            model=self._model,
+            retry=self._retry,
+        )
 
     def stop(self, reason: str) -> None:
         if self.task is not None and not self.stop_reason:
             self.stop_reason = reason
             self.task.cancel()
 
-    # Frames.
+    def send_end(self, run: Run) -> None:
+        self._send_next("ended", outcome=run.outcome, error=run.error, leaf=run.leaf)
 
-    async def pump(self) -> None:
-        """The first piece at once, then what has gathered."""
+    async def send_pieces(self) -> None:
+        """Send the first piece at once, and then what has gathered, until cancelled."""
         while True:
-            await self._has_news.wait()
+            await self._has_pieces.wait()
             self._flush()
-            await asyncio.sleep(pace())
+            await asyncio.sleep(send_interval())
 
     def _flush(self) -> None:
-        self._has_news.clear()
-        pieces, self._pending = merged(self._pending), []
+        self._has_pieces.clear()
+        pieces, self._pending = merge_pieces(self._pending), []
         if not pieces or self._assembler is None or self._exchange is None:
             return
         self.n += 1
         exchanges.note_partial(self._exchange, self._assembler.snapshot(), n=self.n)
         self._send({"kind": "pieces", "pieces": pieces})
 
-    def _tell(self, kind: str, **what: Any) -> None:
+    def _send_next(self, kind: str, **fields: Any) -> None:
         self._flush()
         self.n += 1
-        self._send({"kind": kind, **what})
+        self._send({"kind": kind, **fields})
 
     def _send(self, frame: Frame) -> None:
-        """Never waits, so `so_far` always fits the last frame that was sent."""
+        """Never waits, so `snapshot` always matches the last frame that was sent."""
         frame |= {"type": "run.frame", "run": str(self.id), "n": self.n}
         frame |= {"exchange": str(self._exchange or ""), "after": self._after}
-        groups.tell_session_from_thread(self.turn.session_id, frame)
-
-    async def ended(self, run: Run) -> None:
-        self._tell("ended", outcome=run.outcome, error=run.error, leaf=run.leaf)
+        groups.send_to_session(self.turn.session_id, frame)
 
 
-def pace() -> float:
-    """How long pieces are gathered. Looked at twice a second: with many runs, counting them is work of its own."""
+def send_interval() -> float:
+    """Seconds between two frames with text. Computed twice a second: with many runs, counting sockets is expensive."""
     now = time.monotonic()
-    if now >= _paced.until:
-        _paced.until, _paced.seconds = now + 0.5, _pace()
-    return _paced.seconds
+    if now >= _interval.until:
+        _interval.until, _interval.seconds = now + 0.5, _compute_interval()
+    return _interval.seconds
 
 
-def _pace() -> float:
-    """The more there is to tell at once, the longer: all of it together takes about a quarter of our time."""
-    tellings = sum(1 + groups.sockets_of(live.turn.session_id) for live in running.values())
-    return min(max(SHORTEST_PACE, PACE_PER_TELLING * tellings), LONGEST_PACE)
+def _compute_interval() -> float:
+    """Sending takes about a quarter of the time of this process, however many sockets there are."""
+    receivers = sum(1 + groups.count_local_sockets(task.turn.session_id) for task in local_tasks.values())
+    return min(max(MIN_INTERVAL, INTERVAL_PER_SOCKET * receivers), MAX_INTERVAL)
 
 
-def keep(task: asyncio.Task[None]) -> asyncio.Task[None]:
-    """A loop holds its tasks loosely: one that nobody holds may vanish in the middle."""
+def hold_task(task: asyncio.Task[None]) -> asyncio.Task[None]:
+    """An event loop has only weak references to its tasks."""
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
     return task

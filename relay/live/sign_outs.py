@@ -46,32 +46,32 @@ def sign_in_of(user: Any, scope: Any) -> SignIn:
     return SignIn(user.pk, scope["session"].session_key or "", user.password)
 
 
-def enter(sign_in: SignIn) -> None:
+def register(sign_in: SignIn) -> None:
     with _lock:
         _open[sign_in] += 1
 
 
-def leave(sign_in: SignIn) -> None:
+def unregister(sign_in: SignIn) -> None:
     with _lock:
         _open[sign_in] -= 1
         if not _open[sign_in]:
             del _open[sign_in]
 
 
-async def signed_in(scope: Any) -> Any:
+async def read_current_user(scope: Any) -> Any:
     """Who that is now. What was read of the sign-in when the socket was opened says nothing about that."""
     fresh = import_module(settings.SESSION_ENGINE).SessionStore(scope["session"].session_key)
     now: Any = {**scope, "session": fresh}
     return await get_user(now)
 
 
-def note_sign_out(*, request: Any, user: Any, **_: Any) -> None:
+def on_sign_out(*, request: Any, user: Any, **_: Any) -> None:
     """Django's signal, sent before the sign-in is removed."""
     if user is not None and request.session.session_key:
         _tell(SignIn(user.pk, request.session.session_key, ""))
 
 
-def look() -> None:
+def notify_ended_sign_ins() -> None:
     """A job of every process. Two queries, however many pages are open; none where there are none."""
     with _lock:
         known = list(_open)
@@ -90,4 +90,4 @@ def _ended(known: list[SignIn]) -> Iterable[SignIn]:
 
 def _tell(sign_in: SignIn) -> None:
     message = {"type": "signed.out", "sign_in": sign_in.name}
-    groups.tell_person_from_thread(sign_in.user_id, message)
+    groups.send_to_user(sign_in.user_id, message)

@@ -19,7 +19,7 @@ from history.access.key_cache import ApiKeyError, MalformedKey, ScopeMissing
 from history.api.throttling import is_within_limit
 from history.dialects.json_access import as_bytes
 from history.models import ApiKey
-from relay.consumers.authentication import key_in
+from relay.consumers.authentication import read_api_key
 from relay.consumers.origins import is_same_origin
 from relay.mcp_server.tools import tools_for
 from relay.runtime.async_db import in_database
@@ -74,7 +74,7 @@ def _check_host(scope: Any) -> None:
 
 
 async def _identified(scope: Any) -> ApiKey:
-    raw = key_in(scope)
+    raw = read_api_key(scope)
     try:
         if not raw:
             raise MalformedKey("No API key: send one of Parley in Authorization: Bearer.")

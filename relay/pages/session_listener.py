@@ -16,7 +16,7 @@ def session_changed(session: Session, what: What) -> None:
     """Stop what is being answered where it goes; open pages show the rest. Not hearing of it must not undo it."""
     try:
         if what == "deleting":
-            runs.request_stop_session(session.pk)
+            runs.request_stop_in_session(session.pk)
         else:
             tell(session)
     except Exception:

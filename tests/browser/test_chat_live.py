@@ -24,7 +24,7 @@ See = Callable[[str], None]
 
 def let_go(gate: asyncio.Event) -> None:
     """Steps of a script wait in the server's loop, not in ours."""
-    for live in list(run_task.running.values()):
+    for live in list(run_task.local_tasks.values()):
         live.loop.call_soon_threadsafe(gate.set)
 
 
@@ -304,7 +304,7 @@ def test_whoever_is_about_to_press_a_button_stays_there_while_the_page_is_brough
     button = page.get_by_role("button", name=name, exact=True)
     button.focus()
     recorder.rename(session, title="A long carpet")
-    groups.have_session_looked_at(session.pk)
+    groups.refresh_local_sockets(session.pk)
     expect(page.get_by_role("heading", level=1)).to_have_text("A long carpet")
     expect(button).to_be_focused()
 

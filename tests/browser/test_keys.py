@@ -101,7 +101,7 @@ def test_the_list_shows_that_a_key_was_used_without_a_reload(page: Page, site: s
     ApiKey.objects.filter(pk=key.pk).update(last_used_at=timezone.now())
     session = chat_of(ada, "Hello", "Hi", api_key=key, source="relay")
     for _ in range(20):  # until the page listens
-        groups.tell_person_from_thread(ada.pk, {"type": "rail.changed", "session": str(session.pk)})
+        groups.notify_sidebar(ada.pk, session.pk)
         page.wait_for_timeout(250)
         if not page.get_by_text("never used").count():
             break

@@ -51,7 +51,7 @@ def scripted() -> Iterator[Scripted]:
 async def talk(transactional_db: None, ada: User, scripted: Scripted) -> AsyncIterator[Talk]:
     """Ada's conversation, and everything that a test wants to do in it."""
     yield Talk(ada, scripted)
-    await runs.drain()
+    await runs.stop_all()
     await sessions.close()
     await asyncio.to_thread(close_connections)
 
@@ -62,10 +62,10 @@ class Talk:
         self.session: Session
 
     async def begin(self, text: str = "Hello?", **options: Any) -> Session:
-        self.session = await conversation.begin(self.user, text=text, **options)
+        self.session = await conversation.start_session(self.user, text=text, **options)
         return self.session
 
-    async def send(self, text: str, *, after: int | None = None, **options: Any) -> conversation.Sent:
+    async def send(self, text: str, *, after: int | None = None, **options: Any) -> conversation.SendResult:
         seen = await self.head() if after is None else after
         draft = conversation.Draft(text=text, **{k: options.pop(k) for k in ("agent", "model") if k in options})
         return await conversation.send(self.user, self.session, draft=draft, after=seen, **options)
@@ -86,7 +86,7 @@ class Talk:
         """The newest run of the session, when all of them have ended."""
         here = Run.objects.filter(session=self.session.pk)
         await self.until(lambda: here.exists() and not here.filter(ended_at=None).exists())
-        await self.until(lambda: not run_task.running)
+        await self.until(lambda: not run_task.local_tasks)
         return await in_database(lambda: here.order_by("-started_at")[0])
 
     async def head(self) -> int:

@@ -13,7 +13,7 @@ from django.conf import settings
 from history.record import exchanges
 from relay.live import sweeper
 
-sweeper.LIVES_FOR = exchanges.LIVES_FOR = timedelta(seconds=4)
+sweeper.RUN_TIMEOUT = exchanges.LIVES_FOR = timedelta(seconds=4)
 jobs.LEASE_SECONDS = 1.5
 jobs.JOBS[:] = [replace(job, every=0.5) if job.name.startswith("sweep") else job for job in jobs.JOBS]
 

@@ -26,7 +26,7 @@ from history.errors import HistoryOff, NoSuchBlob, NoSuchEntry
 from history.record import recorder
 from project.accounts.models import User
 from relay.consumers import limits
-from relay.consumers.intents import Intent
+from relay.consumers.intents import ActionRequest
 from relay.consumers.page_actions import VERBS
 from relay.consumers.program_actions import COMMANDS
 from relay.conversation import NotPossible
@@ -110,14 +110,14 @@ class ReadFields(dict[str, Any]):
 def read_fields(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
     """The names of the fields that each command has read."""
     read: dict[str, set[str]] = {}
-    parse = Intent.read
+    parse = ActionRequest.read
 
-    def parse_and_note(text: str, **options: Any) -> Intent:
+    def parse_and_note(text: str, **options: Any) -> ActionRequest:
         intent = parse(text, **options)
-        return Intent(intent.type, ReadFields(intent.fields, read.setdefault(intent.type, set())))
+        return ActionRequest(intent.type, ReadFields(intent.fields, read.setdefault(intent.type, set())))
 
-    monkeypatch.setattr(Intent, "read", parse_and_note)
-    monkeypatch.setattr(limits, "INTENTS", 10_000)
+    monkeypatch.setattr(ActionRequest, "read", parse_and_note)
+    monkeypatch.setattr(limits, "MAX_MESSAGES", 10_000)
     return read
 
 
@@ -229,7 +229,7 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
     talk: Talk, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     codes: dict[str, Any] = {}
-    monkeypatch.setattr(limits, "INTENTS", 10_000)
+    monkeypatch.setattr(limits, "MAX_MESSAGES", 10_000)
     async with connected(talk.user, "read", "write", recording="full") as program:
         for what, error in RAISED.items():
 
@@ -247,7 +247,7 @@ async def test_error_codes_of_the_program_socket_are_as_recorded(
         settings.CHAT_HISTORY_ENABLED = True
     async with connected(talk.user, "read", "write", recording="metadata") as program:
         codes["a key that records no texts"] = _error(await program.ask("send", text="Hello"))
-    monkeypatch.setattr(limits, "INTENTS", 1)
+    monkeypatch.setattr(limits, "MAX_MESSAGES", 1)
     async with connected(talk.user, "read") as program:
         await program.ask("list")
         codes["too many commands"] = _error(await program.ask("list"))

@@ -52,7 +52,7 @@ class Command(BaseCommand):
         agent = Agent.objects.filter(name=options["name"]).first()
         if agent is None:
             raise CommandError(_("There is no agent called %(name)s.") % {"name": options["name"]})
-        text = toml.written(agent)
+        text = toml.agent_to_toml(agent)
         if options["json"]:
             print_json(self.stdout, {"name": agent.name, "toml": text})
         elif options["output"]:
@@ -62,9 +62,9 @@ class Command(BaseCommand):
 
     def import_agent(self, options: dict[str, Any]) -> None:
         try:
-            found = toml.read(_content_of(options["file"]))
-            agent = toml.store(found, replacing=options["replace"])
-        except toml.BadAgentFile as error:
+            found = toml.parse_agent(_content_of(options["file"]))
+            agent = toml.save_agent(found, replacing=options["replace"])
+        except toml.InvalidAgentFile as error:
             raise CommandError(str(error)) from error
         if options["json"]:
             print_json(self.stdout, {**_described(agent), "remarks": list(found.remarks)})

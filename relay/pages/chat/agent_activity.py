@@ -14,7 +14,7 @@ from uuid import UUID
 from history.access.permissions import Purpose, sessions_for
 from history.models import Session
 from history.record import selectors
-from relay.live.running import answering
+from relay.models import Run
 from relay.tools.plans import TaskPlan, read_plan
 
 FURTHEST = 12
@@ -69,7 +69,7 @@ def tree_of(session: Session, *, reader: Any) -> Tree | None:
     if not children:
         return None
     ids = {root.pk, *(child.pk for those in children.values() for child in those)}
-    return Tree(_branch(root, children, current=session.pk, working=answering(ids)))
+    return Tree(_branch(root, children, current=session.pk, working=Run.objects.sessions_running(ids)))
 
 
 def _root_of(session: Session, reader: Any) -> Session:

@@ -1,6 +1,7 @@
 """Pieces of the chat page for a page that is open already, made by the same templates as the page itself.
 
-Everything that is stored is rendered from the database; only an answer on its way is rendered from `relay.live.frames`.
+Everything that is stored is rendered from the database. Only an answer that is being written is rendered from
+`relay.live.live_answer`.
 Each element says by `hx-swap-oob` where it belongs.
 """
 
@@ -21,9 +22,9 @@ from history.entries import ModelOutput, Retracted
 from history.models import Message, Session
 from history.record.branches import newest_below
 from history.transcripts.page import Transcript, TranscriptEntry, TranscriptPosition, read_page
-from relay.live import runs
-from relay.live.frames import Change, LiveAnswer, PartUpdate
-from relay.live.running import answering, is_unanswered, is_waited_for
+from relay.conversation.positions import is_unanswered
+from relay.live.live_answer import Change, LiveAnswer, PartUpdate
+from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.chat.agent_activity import work_of
 from relay.providers.advice import error_from, what_happened
@@ -142,7 +143,7 @@ def _is_on_path(session: Session, seq: int, leaf: int | None) -> bool:
 
 def _run_at(session_id: UUID, tip: int) -> Run | None:
     """The run that writes at the end of this path, if one does."""
-    return next((run for run in runs.running_in(session_id) if run.leaf == tip), None)
+    return next((run for run in Run.objects.running_in(session_id) if run.leaf == tip), None)
 
 
 def outcome_of(run_id: str) -> str:
@@ -194,7 +195,7 @@ def _row(row: TranscriptEntry, context: dict[str, Any]) -> SafeString:
 def _around(session: Session, run: Run | None, tip: int, leaf: int | None, context: dict[str, Any]) -> str:
     """What surrounds the conversation: where the next message goes, stop or send, what waits."""
     queued = list(QueuedMessage.objects.filter(session=session.pk))
-    beside = {"after": tip, "leaf": leaf, "queued": queued, "is_waited_for": run is None and is_waited_for(session)}
+    beside = {"after": tip, "leaf": leaf, "queued": queued, "is_waited_for": run is None and has_open_call(session)}
     beside |= {"is_unanswered": is_unanswered(session, tip, run)}
     return _render("chat/live/_around.html", context | beside | work_of(session, reader=context["user"], leaf=leaf))
 
@@ -219,15 +220,15 @@ def live_retry(run: str, kind: str, at: float, reader: ViewerLocale) -> str:
 
 def live_change(answer: LiveAnswer, change: Change, reader: ViewerLocale) -> str:
     """What one frame changed; rendered once, or once for each language where it brings words of ours."""
-    language = reader.language if change.has_words_of_ours else ""
+    language = reader.language if change.is_translated else ""
     if language not in change.html:
         with reader.reading() if language else nullcontext():
-            change.html[language] = "".join(_grown(answer, grown) for grown in change.grown)
+            change.html[language] = "".join(_grown(answer, update) for update in change.updates)
     return change.html[language]
 
 
 def _grown(answer: LiveAnswer, grown: PartUpdate) -> str:
-    if grown.is_new and not grown.is_spoken:
+    if grown.is_new and not grown.is_text:
         return _render("chat/live/_new_part.html", {"answer": answer, "grown": grown})
     return grown.html
 
@@ -269,7 +270,7 @@ def rail_row(session_id: UUID, view: View) -> str:
             # What an agent opened for itself is not in the list.
             "session": session if session and not session.parent_id else None,
             "session_id": session_id,
-            "is_answering": bool(answering([session_id])),
+            "is_answering": bool(Run.objects.sessions_running([session_id])),
             "is_current": session_id == view.session_id,
             "user": view.user,
         }

@@ -29,8 +29,9 @@ from history.record.selectors import entries_of, sessions_owned_by
 from relay import conversation
 from relay.chat.error_texts import of_error
 from relay.commands import BadCommand, help_text, parse, suggestions
+from relay.conversation.positions import is_unanswered
 from relay.errors import RelayError
-from relay.live.running import is_unanswered, is_waited_for
+from relay.live.relayed_updates import has_open_call
 from relay.models import QueuedMessage, Run
 from relay.pages.chat.agent_activity import work_of
 from relay.pages.chat.choices import pickers_for
@@ -50,7 +51,7 @@ async def new_chat(request: HtmxRequest) -> HttpResponse:
     if _asks_for_help(request.POST.get("text", "")):
         return await sync_to_async(_new_page)(request, words=help_text(all_tools()))
     try:
-        session = await conversation.begin(request.user, **_said(request), client=_client(request))
+        session = await conversation.start_session(request.user, **_said(request), client=_client(request))
     except (RelayError, HistoryError) as error:
         return await sync_to_async(_new_page)(request, problem=of_error(error))
     return _go_to(request, session)
@@ -158,7 +159,7 @@ def _state(request: HttpRequest, session: Session, after: int) -> dict[str, Any]
     return {
         "notices": _notices(request),
         "run": run,
-        "is_waited_for": run is None and is_waited_for(session),
+        "is_waited_for": run is None and has_open_call(session),
         "is_unanswered": is_unanswered(session, after, run),
         "queued": QueuedMessage.objects.filter(session=session.pk),
     }

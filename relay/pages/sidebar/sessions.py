@@ -23,7 +23,7 @@ from history.models import Session
 from history.record.listing import ListCursor, find_by_title, list_sessions
 from history.record.selectors import sessions_deleted_by, sessions_owned_by
 from history.search import Filters, Hit, search
-from relay.live.running import answering
+from relay.models import Run
 
 PAGE = 30
 MOST_PINNED = 100
@@ -122,7 +122,7 @@ def just_archived(person: Any) -> QuerySet[Session]:
 
 
 def rows_of(sessions: Sequence[Session], *, current: UUID | None = None) -> tuple[Row, ...]:
-    busy = answering(session.pk for session in sessions)
+    busy = Run.objects.sessions_running(session.pk for session in sessions)
     return tuple(Row(session, session.pk in busy, session.pk == current) for session in sessions)
 
 

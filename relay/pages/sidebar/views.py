@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from asgiref.sync import async_to_sync
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -26,7 +25,7 @@ from history.models import Session
 from history.record import recorder
 from history.record.selectors import sessions_owned_by
 from history.sessions import actions
-from relay.live.groups import tell_person, tell_session
+from relay.live import groups
 from relay.pages.sidebar.query import SidebarQuery, address_with, rail_of
 from relay.pages.sidebar.sessions import in_trash, just_deleted, rows_of
 
@@ -169,8 +168,8 @@ def bring_back(session: Session, *, by: Any) -> None:
 
 def tell(session: Session) -> None:
     """Other pages of its owner, and whoever has it open, show what has become of it."""
-    async_to_sync(tell_person)(session.owner_id, {"type": "rail.changed", "session": str(session.pk)})
-    async_to_sync(tell_session)(session.pk, {"type": "session.changed"})
+    groups.notify_sidebar(session.owner_id, session.pk)
+    groups.notify_session(session.pk)
 
 
 # Answers.

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history.context import NO_NOTEBOOK
-from history.entries import (  # fmt: skip
+from history.entries import (
     DebugLog,
     Entry,
     HeadMoved,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
 from history.context import NO_NOTEBOOK
-from history.entries import (  # fmt: skip
+from history.entries import (
     DebugLog,
     Entry,
     Gap,

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from history.entries import (  # fmt: skip
+from history.entries import (
     DebugLog,
     Entry,
     Gap,

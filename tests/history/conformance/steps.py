@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from history import retention
-from history.entries import (  # fmt: skip
+from history.entries import (
     DebugLog,
     Entry,
     HeadMoved,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from history.db import packing
-from history.entries import (  # fmt: skip
+from history.entries import (
     Entry,
     Media,
     ModelInput,

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from history.access.reasons import open_for_reading
-from history.entries import (  # fmt: skip
+from history.entries import (
     DebugLog,
     Gap,
     HeadMoved,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from history.entries import (  # fmt: skip
+from history.entries import (
     Entry,
     Media,
     ModelInput,

@@ -11,7 +11,7 @@ import pytest
 from django.core.checks import Error
 from django.test import override_settings
 
-from history.entries import (  # fmt: skip
+from history.entries import (
     Media,
     ModelInput,
     ModelOutput,
@@ -24,14 +24,7 @@ from history.entries import (  # fmt: skip
     Usage,
 )
 from history.models import ApiKey
-from history.redaction import (  # fmt: skip
-    MODES,
-    check_redaction_settings,
-    redacted,
-    redacted_text,
-    redactors_for,
-    stores_bodies,
-)
+from history.redaction import MODES, check_redaction_settings, redacted, redacted_text, redactors_for, stores_bodies
 from history.redaction.detectors import FORMATS, PERSONAL, SECRETS, TOKENS
 from history.redaction.walker import Redactors
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from history import search
-from history.entries import (  # fmt: skip
+from history.entries import (
     DebugLog,
     Entry,
     ModelInput,

@@ -109,19 +109,24 @@ async def test_whoever_looks_at_a_session_above_is_told_when_an_agent_below_begi
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []
-    tell = groups.tell_session
+    counting: list[asyncio.Future[None]] = []
+    notify = groups.notify_session
 
-    async def listen(session_id: Any, message: dict[str, Any]) -> None:
-        told.append((session_id, message["type"], await in_database(Run.objects.filter(ended_at=None).count)))
-        await tell(session_id, message)
+    async def count_runs(session_id: Any) -> None:
+        told.append((session_id, await in_database(Run.objects.running().count)))
+
+    def listen(session_id: Any) -> None:
+        counting.append(asyncio.ensure_future(count_runs(session_id)))
+        notify(session_id)
 
     await agents(talk, boss=["call_agent"], scout=[])
     gate = asyncio.Event()
     talk.scripted([ask("scout")], ["Half", gate, "and half."], "Found.")
-    monkeypatch.setattr(groups, "tell_session", listen)
+    monkeypatch.setattr(groups, "notify_session", listen)
     await talk.begin()
-    await talk.until(lambda: (talk.session.pk, "session.changed", 2) in told)
+    await talk.until(lambda: (talk.session.pk, 2) in told)
     told.clear()
     gate.set()
     await talk.until_ended()
-    assert (talk.session.pk, "session.changed", 1) in told
+    await asyncio.gather(*counting)
+    assert (talk.session.pk, 1) in told

@@ -15,7 +15,7 @@ from django.test import Client
 
 from project.accounts.models import User
 from relay.agents import toml
-from relay.agents.toml import BadAgentFile
+from relay.agents.toml import InvalidAgentFile
 from relay.models import Agent
 
 pytestmark = [pytest.mark.django_db, pytest.mark.any_database]
@@ -53,8 +53,8 @@ def fields_of(agent: Agent) -> dict[str, Any]:
 
 
 def reasons(text: str) -> str:
-    with pytest.raises(BadAgentFile) as refused:
-        toml.read(text.encode())
+    with pytest.raises(InvalidAgentFile) as refused:
+        toml.parse_agent(text.encode())
     return str(refused.value)
 
 
@@ -73,18 +73,18 @@ class TestFiles:
     def test_what_was_written_is_read_as_it_was(self, instruction: str) -> None:
         Agent.objects.create(name="writer")
         agent = Agent(**EVERYTHING | {"instruction": instruction})
-        found = toml.read(toml.written(agent).encode())
+        found = toml.parse_agent(toml.agent_to_toml(agent).encode())
         assert fields_of(found.agent) == fields_of(agent)
         assert found.remarks == ()
 
     def test_what_is_left_out_is_as_in_a_new_agent_and_what_is_empty_is_left_out(self) -> None:
-        found = toml.read(b'name = "plain"')
+        found = toml.parse_agent(b'name = "plain"')
         assert fields_of(found.agent) == fields_of(Agent(name="plain"))
-        assert toml.written(found.agent) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
+        assert toml.agent_to_toml(found.agent) == 'name = "plain"\n\n[limits]\nmax_steps = 12\n'
 
     def test_what_nobody_knows_here_is_said_and_the_rest_is_taken(self) -> None:
         known = b'name = "a"\ntools = ["shell", "current_time"]\nagents = ["b"]\n'
-        found = toml.read(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
+        found = toml.parse_agent(b'mood = "good"\n' + known + b"[limits]\nmax_fun = 3\n[extra]\n")
         assert found.agent.tools == ["shell", "current_time"]
         told = "\n".join(found.remarks)
         assert [word in told for word in ("mood", "limits.max_fun", "extra", "shell", "called b")] == [True] * 5
@@ -114,8 +114,8 @@ class TestFiles:
 
 
 def test_what_is_no_text_is_refused() -> None:
-    with pytest.raises(BadAgentFile, match="UTF-8"):
-        toml.read(b"\xff")
+    with pytest.raises(InvalidAgentFile, match="UTF-8"):
+        toml.parse_agent(b"\xff")
 
 
 class TestCommand:

@@ -11,7 +11,7 @@ from history.context import ContextOptions
 from history.models import Exchange
 from history.record import exchanges
 from relay.agents import environment
-from relay.agents.folders import MOST_LINES, NotAllowed, allowed, listing, listings
+from relay.agents.folders import MOST_LINES, FolderNotAllowed, list_folder, list_folders, resolve_folder
 from relay.agents.settings import AgentSettings
 from relay.conversation import NotPossible
 from relay.runtime.async_db import in_database
@@ -118,9 +118,9 @@ def test_a_link_does_not_lead_out_of_the_root(tmp_path: Path, settings: Any) -> 
     (tmp_path / "secret").mkdir()
     (tmp_path / "root" / "way_out").symlink_to(tmp_path / "secret")
     (tmp_path / "secret" / "key").write_text("")
-    with pytest.raises(NotAllowed):
-        allowed(str(tmp_path / "root" / "way_out"))
-    assert "key" not in listing(allowed(str(tmp_path / "root")))
+    with pytest.raises(FolderNotAllowed):
+        resolve_folder(str(tmp_path / "root" / "way_out"))
+    assert "key" not in list_folder(resolve_folder(str(tmp_path / "root")))
 
 
 def test_a_listing_stays_short_and_shows_the_uppermost_first(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_listing_stays_short_and_shows_the_uppermost_first(tmp_path: Path) -> 
     (tmp_path / "top").write_text("")
     (tmp_path / ".hidden").write_text("")
     (tmp_path / "a\nb").write_text("")
-    lines = listing(tmp_path).splitlines()
+    lines = list_folder(tmp_path).splitlines()
     assert lines[-1] == "… and more"
     assert len(lines) <= MOST_LINES + 2
     assert "  top" in lines
@@ -143,7 +143,7 @@ def test_several_folders_come_in_their_order_and_what_may_not_be_listed_is_left_
     settings.PARLEY_FOLDERS = [tmp_path]
     for name in ("b", "a"):
         (tmp_path / name).mkdir()
-    told = listings([str(tmp_path / "b"), "/etc", str(tmp_path / "a"), str(tmp_path / "b")])
+    told = list_folders([str(tmp_path / "b"), "/etc", str(tmp_path / "a"), str(tmp_path / "b")])
     assert told == [f"{tmp_path / 'b'}/", f"{tmp_path / 'a'}/"]
 
 
@@ -162,4 +162,4 @@ def test_a_panel_that_fails_costs_a_line_and_not_the_call(monkeypatch: pytest.Mo
 
 def test_the_date_is_told_as_its_reader_writes_it(ada: Any) -> None:
     ada.language, ada.time_zone = "en", "Pacific/Kiritimati"
-    assert environment.today(ada).count(",") == 2
+    assert environment.local_date(ada).count(",") == 2

@@ -288,10 +288,10 @@ async def test_a_process_that_dies_leaves_no_run_of_the_tree_going(talk: Talk, m
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
     await in_database(_grow_old)
-    monkeypatch.setattr(sweeper, "running", {})  # another process sweeps: a process does not sweep its own runs
+    monkeypatch.setattr(sweeper, "local_tasks", {})  # another process sweeps: a process does not sweep its own runs
     await in_database(sweeper.sweep)
     assert await in_database(lambda: list(Run.objects.values_list("outcome", flat=True))) == ["lost", "lost"]
-    await runs.drain()
+    await runs.stop_all()
 
 
 def _grow_old() -> None:
@@ -305,7 +305,7 @@ async def test_the_end_of_the_server_ends_the_tree_in_good_order(talk: Talk) -> 
     talk.scripted([ask("scout")], ["Half", asyncio.Event()])
     await talk.begin()
     await talk.until(lambda: Exchange.objects.filter(session__agent="scout", ended_at=None).exists())
-    await runs.drain()
+    await runs.stop_all()
     assert await in_database(lambda: set(Run.objects.values_list("outcome", flat=True))) == {"lost"}
     assert await in_database(lambda: ToolCall.objects.get().status) == "interrupted"
 

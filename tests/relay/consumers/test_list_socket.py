@@ -48,9 +48,9 @@ async def test_what_a_program_says_is_news_once_and_somebody_else_s_never(
     settings.REDIS_URL = ""
     session = await in_database(relayed, talk.user)
     await in_database(relayed, bob)
-    await in_database(relayed_updates.look_at_lists)
+    await in_database(relayed_updates.refresh_session_lists)
     assert await page.receive_from(timeout=10) == str(session.pk)
-    await in_database(relayed_updates.look_at_lists)
+    await in_database(relayed_updates.refresh_session_lists)
     assert await page.receive_nothing(timeout=0.2)
 
 
@@ -59,17 +59,17 @@ async def test_what_is_said_to_it_changes_nothing_and_a_closed_one_is_forgotten(
 ) -> None:
     await page.send_to("not even JSON")
     name = str(uuid4())
-    await groups.tell_person(talk.user.pk, {"type": "rail.changed", "session": name})
+    groups.send_to_user(talk.user.pk, {"type": "sidebar.changed", "session": name})
     assert await page.receive_from(timeout=10) == name
     await page.disconnect(timeout=10)
-    assert not groups.persons_here()
+    assert not groups.local_users()
 
 
 async def test_a_page_whose_sign_in_is_over_is_told_so_and_nothing_else(talk: Talk) -> None:
     socket = WebsocketCommunicator(sockets, "/ws/lists/", headers=HERE)
     assert (await socket.connect(timeout=10))[0]
     assert await socket.receive_output(timeout=10) == {"type": "websocket.close", "code": 4401}
-    assert not groups.persons_here()
+    assert not groups.local_users()
     await socket.disconnect(timeout=10)
 
 

@@ -24,7 +24,7 @@ from history.record import recorder
 from project.accounts.models import User
 from relay import conversation
 from relay.live import relayed_updates
-from relay.live.run_task import LiveRun
+from relay.live.run_task import RunTask
 from relay.models import Agent, Run
 from relay.providers import local, registry
 from relay.providers.base import Model
@@ -118,15 +118,15 @@ async def test_agents_at_work_in_another_process_are_seen_at_the_next_look(
     settings.REDIS_URL = ""
     called = await in_database(lambda: recorder.start_session(owner=talk.user, parent=talk.session, agent="scout"))
     below = await in_database(lambda: recorder.start_session(owner=talk.user, parent=called, agent="digger"))
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert "at work" not in await page.until("2 called")
     run = await in_database(lambda: Run.objects.create(session=below.pk, owner=talk.user))
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     await page.until("1 at work")
     await in_database(Run.objects.filter(pk=run.pk).update, ended_at=run.started_at, outcome="done")
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert "at work" not in await page.until("2 called")
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert await page.nothing_more()
 
 
@@ -200,14 +200,14 @@ async def test_a_page_that_comes_in_the_middle_sees_the_text_so_far_and_then_onl
 async def test_an_answer_that_is_stored_and_not_told_yet_stands_there_once(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_stored, may_tell, tell = asyncio.Event(), asyncio.Event(), LiveRun.stored
+    is_stored, may_tell, tell = asyncio.Event(), asyncio.Event(), RunTask.on_stored
 
-    async def stored(run: LiveRun, *, leaf: int) -> None:
+    async def stored(run: RunTask, *, leaf: int) -> None:
         is_stored.set()
         await may_tell.wait()
         await tell(run, leaf=leaf)
 
-    monkeypatch.setattr(LiveRun, "stored", stored)
+    monkeypatch.setattr(RunTask, "on_stored", stored)
     talk.scripted("Once.")
     session = await talk.begin("Say it.")
     await is_stored.wait()

@@ -120,9 +120,9 @@ async def test_an_open_socket_reads_no_longer_than_its_reader_may(
         "kind": "pieces",
         "pieces": [["text", "1", "a live word"]],
     }
-    await groups.tell_session(session.pk, frame)
+    groups.send_to_session(session.pk, frame)
     assert (await program.event("error"))["code"] == code
-    await groups.tell_session(session.pk, {**frame, "run": str(uuid4())})
+    groups.send_to_session(session.pk, {**frame, "run": str(uuid4())})
     assert (await program.ask("history", session=str(session.pk)))["code"] == code
     assert "a live word" not in str(program.heard)
     await program.socket.disconnect(timeout=10)
@@ -142,7 +142,7 @@ async def test_a_revoked_key_is_told_nothing_more(talk: Talk, ada: User) -> None
         "kind": "pieces",
         "pieces": [["text", "1", "a live word"]],
     }
-    await groups.tell_session(session.pk, frame)
+    groups.send_to_session(session.pk, frame)
     while (told := await program.socket.receive_output(timeout=10))["type"] != "websocket.close":
         assert "a live word" not in str(told)
     assert told["code"] == 4401

@@ -105,10 +105,10 @@ ENDS: list[Callable[[Browser, User], None]] = [removed, over, shut_out, given_an
 async def test_a_sign_in_that_has_ended_without_a_word_is_found_by_looking(
     talk: Talk, here: Browser, elsewhere: Browser, end: Callable[[Browser, User], None]
 ) -> None:
-    await in_database(sign_outs.look)
+    await in_database(sign_outs.notify_ended_sign_ins)
     assert await here.goes_on()
     await in_database(end, here, talk.user)
-    await in_database(sign_outs.look)
+    await in_database(sign_outs.notify_ended_sign_ins)
     assert await here.is_closed()
     assert await elsewhere.goes_on()
 
@@ -127,12 +127,12 @@ async def test_who_is_not_signed_in_any_more_has_no_say_even_before_anybody_has_
 async def test_a_page_that_was_closed_is_told_nothing_more(talk: Talk, here: Browser) -> None:
     await in_database(here.client.post, "/accounts/signout/")
     assert await here.is_closed()
-    await groups.tell_person(talk.user.pk, {"type": "rail.changed", "session": "…"})
+    groups.send_to_user(talk.user.pk, {"type": "sidebar.changed", "session": "…"})
     assert await here.page.nothing_more()
-    assert not groups.persons_here()
+    assert not groups.local_users()
 
 
 @pytest.mark.django_db
 def test_where_no_page_is_open_nobody_is_looked_for(django_assert_num_queries: Callable[[int], object]) -> None:
     with django_assert_num_queries(0):  # type: ignore[attr-defined]
-        sign_outs.look()
+        sign_outs.notify_ended_sign_ins()

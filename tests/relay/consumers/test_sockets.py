@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from django.db import DatabaseError
 
-from relay.consumers.sockets import asked_once
+from relay.consumers.sockets import run_once
 from relay.live import groups
 from relay.runtime.async_db import in_database
 from tests.relay.conftest import Talk
@@ -30,22 +30,22 @@ class Asked:
 
 async def test_many_who_want_to_know_the_same_ask_once() -> None:
     ask = Asked()
-    assert await asyncio.gather(*(asked_once("many", ask) for _ in range(10))) == [1] * 10
-    assert await asked_once("many", ask) == 1
-    assert await asked_once("another", ask) == 2
+    assert await asyncio.gather(*(run_once("many", ask) for _ in range(10))) == [1] * 10
+    assert await run_once("many", ask) == 1
+    assert await run_once("another", ask) == 2
 
 
 async def test_a_question_that_fails_fails_for_everybody_and_another_message_asks_again() -> None:
     ask = Asked(DatabaseError("away"))
-    told = await asyncio.gather(*(asked_once("fails", ask) for _ in range(3)), return_exceptions=True)
+    told = await asyncio.gather(*(run_once("fails", ask) for _ in range(3)), return_exceptions=True)
     assert (ask.times, {type(one) for one in told}) == (1, {DatabaseError})
     ask.error = None
-    assert await asked_once("fails later", ask) == 2
+    assert await run_once("fails later", ask) == 2
 
 
 async def test_who_goes_while_a_question_is_put_takes_nothing_from_the_others() -> None:
     ask = Asked()
-    first, second = (asyncio.ensure_future(asked_once("going", ask)) for _ in range(2))
+    first, second = (asyncio.ensure_future(run_once("going", ask)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     assert await second == 1
@@ -58,8 +58,8 @@ async def test_nothing_is_left_of_pages_that_were_closed(talk: Talk) -> None:
     pages = [(await open_page(talk.user, talk.session))[0] for _ in range(3)]
     for page in pages:
         await page.until('id="composer-after"')
-    assert groups.sockets_of(talk.session.pk) == 3
+    assert groups.count_local_sockets(talk.session.pk) == 3
     for page in pages:
         await page.socket.disconnect(timeout=10)
-    assert groups.sockets_of(talk.session.pk) == 0
-    assert talk.session.pk not in groups.opened_here()
+    assert groups.count_local_sockets(talk.session.pk) == 0
+    assert talk.session.pk not in groups.local_sessions()

@@ -91,7 +91,7 @@ async def test_a_page_says_so_and_shows_later_what_it_missed(talk: Talk) -> None
     with database_away():
         await page.say("send", text="Hello?", after=0)
         assert "Try again in a few seconds" in await page.until('id="notices"')
-        await groups.tell_session(talk.session.pk, groups.CHANGED)
+        groups.notify_session(talk.session.pk)
         await asyncio.sleep(0.2)
     await page.until("Said elsewhere.")
     await page.say("ping")
@@ -106,7 +106,7 @@ async def test_an_event_that_fails_closes_the_socket_with_a_code(talk: Talk) -> 
     await socket.send_to(json.dumps({"type": "create", "id": "1"}))
     program = Program(socket)
     created = await program.until(lambda told: told.get("id") == "1")
-    await groups.tell_session(created["session"]["session_id"], {"type": "run.frame", "run": "no id"})
+    groups.send_to_session(created["session"]["session_id"], {"type": "run.frame", "run": "no id"})
     assert await socket.receive_output(timeout=10) == {"type": "websocket.close", "code": 4011}
 
 

@@ -40,7 +40,7 @@ async def test_an_answer_that_ends_during_an_outage_is_stored_whole(talk: Talk, 
     async with database_away(kind):
         gate.set()
         await asyncio.sleep(0.5)
-        assert run_task.running, "it is still being stored"
+        assert run_task.local_tasks, "it is still being stored"
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.DONE
     answer = (await talk.messages())[-1]
@@ -76,7 +76,7 @@ async def test_a_stop_during_an_outage_keeps_the_whole_answer(talk: Talk, kind: 
     async with database_away(kind):
         gate.set()
         await asyncio.sleep(0.2)
-        for live in list(run_task.running.values()):
+        for live in list(run_task.local_tasks.values()):
             live.stop("stopped")
         await asyncio.sleep(0.1)
     run = await talk.until_ended()
@@ -136,9 +136,9 @@ async def test_an_answer_that_cannot_be_stored_gives_no_sign_of_life(talk: Talk)
     assert run.outcome == Run.Outcome.FAILED
     assert await in_database(exchanges.flush_partials) == 0
     await in_database(lambda: run_sql(TAKE_ENTRIES[connection.vendor]))
-    assert not run_task.running
+    assert not run_task.local_tasks
     await conversation.stop(talk.session)
-    await runs.drain()
+    await runs.stop_all()
 
 
 async def test_the_end_of_the_process_tries_for_a_while_and_says_what_is_left(
@@ -152,6 +152,6 @@ async def test_the_end_of_the_process_tries_for_a_while_and_says_what_is_left(
     async with database_away(0):
         gate.set()
         await asyncio.sleep(0.2)
-        await runs.drain()
+        await runs.stop_all()
     assert "1 answers could not be stored before the end of the process" in caplog.text
     await talk.until_ended()

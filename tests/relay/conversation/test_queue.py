@@ -297,7 +297,7 @@ async def test_a_refused_message_is_held_alone_and_those_behind_it_are_sent(talk
     await until_quiet(talk)
     assert [text for _, text in await talk.said()][2:] == ["three", "You said three.", "four", "You said four."]
     page, _ = await open_page(talk.user, talk.session)
-    await in_database(lambda: groups.tell_session_from_thread(talk.session.pk, groups.CHANGED))
+    await in_database(lambda: groups.notify_session(talk.session.pk))
     await page.until("Its agent does not exist any more.")
     with pytest.raises(NoSuchAgent):
         await conversation.send_queued(talk.user, talk.session, after=await talk.head())
@@ -347,7 +347,7 @@ async def test_a_tool_command_of_a_dead_process_is_not_carried_out_again(talk: T
 
     await in_database(leave)
     page, _ = await open_page(talk.user, talk.session)
-    await in_database(sweeper.end_orphans)
+    await in_database(sweeper.end_runs_of_dead_processes)
     await page.until("The server stopped in the middle.")
     assert not (await talk.send("two")).is_queued
     await until_quiet(talk)

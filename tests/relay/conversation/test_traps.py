@@ -120,7 +120,7 @@ async def queries_of_a_turn(talk: Talk, session: Session) -> int:
 
 
 async def nobody_answers() -> None:
-    while run_task.running:  # noqa: ASYNC110 - asking the database would be counted
+    while run_task.local_tasks:  # noqa: ASYNC110 - asking the database would be counted
         await asyncio.sleep(0.01)
 
 

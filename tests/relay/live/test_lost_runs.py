@@ -72,12 +72,12 @@ def test_runs_of_a_dead_process_end_with_what_was_noted(run: Run) -> None:
     path = leave_file(run)
     QueuedMessage.objects.create(session=run.session, owner=run.owner, text="two", after=run.leaf)
     with held_by_another_process(path) as holder:
-        sweeper.end_orphans()
+        sweeper.end_runs_of_dead_processes()
         run.refresh_from_db()
         assert run.ended_at is None, "its process lives"
         holder.kill()
         holder.wait()
-        sweeper.end_orphans()
+        sweeper.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.outcome == Run.Outcome.LOST
     answer = Message.objects.get(session=run.session, seq=run.leaf)
@@ -96,21 +96,21 @@ def test_runs_of_a_dead_process_end_with_what_was_noted(run: Run) -> None:
 )
 def test_only_processes_of_this_machine_are_judged(run: Run, facts: dict[str, str], is_ended: bool) -> None:
     path = leave_file(run, **facts)
-    sweeper.end_orphans()
+    sweeper.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert (run.ended_at is not None) == is_ended
     path.unlink(missing_ok=True)
 
 
 def test_a_run_without_a_known_process_is_waited_for(run: Run) -> None:
-    sweeper.end_orphans()
+    sweeper.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.ended_at is None
 
 
 def test_a_process_never_ends_its_own_runs(run: Run) -> None:
     Run.objects.update(process=process_locks.name_here())
-    sweeper.end_orphans()
+    sweeper.end_runs_of_dead_processes()
     run.refresh_from_db()
     assert run.ended_at is None
     process_locks.forget()
@@ -127,7 +127,7 @@ def test_a_clock_that_was_set_back_during_the_run_changes_nothing(run: Run) -> N
     run.started_at = run.heartbeat_at = timezone.now() + timedelta(hours=1)
     Exchange.objects.update(heartbeat_at=timezone.now() + timedelta(hours=1))
     leave_file(run)
-    sweeper.end_orphans()
+    sweeper.end_runs_of_dead_processes()
     run.refresh_from_db()
     answer = Message.objects.get(kind="model_output")
     assert (answer.content, answer.status) == ("Half an answer", "interrupted")

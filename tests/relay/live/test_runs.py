@@ -17,9 +17,9 @@ from relay import conversation
 from relay.agents import tool_calls
 from relay.conversation import NotPossible
 from relay.errors import OverAllowance
-from relay.live import groups, run_task, runs, sweeper
-from relay.live.frames import pieces_of
-from relay.live.run_task import LiveRun
+from relay.live import groups, run_task, runs, snapshots, sweeper
+from relay.live.frames import RunSnapshot, pieces_of
+from relay.live.run_task import RunTask
 from relay.models import Allowance, QueuedMessage, Run
 from relay.runtime.async_db import in_database
 from relay.tools.base import ToolContext, tool
@@ -93,7 +93,7 @@ async def test_a_stop_that_another_process_asks_for_is_found_in_the_row(talk: Ta
     await talk.begin()
     await talk.until(lambda: Exchange.objects.exists())
     await in_database(lambda: Run.objects.update(stop_requested_at=timezone.now()))
-    await in_database(runs.beat)
+    await in_database(runs.send_heartbeats)
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.STOPPED
     last = (await talk.messages())[-1]
@@ -124,13 +124,13 @@ async def test_a_stop_while_tools_run_keeps_what_is_done_and_says_which_calls_we
     there = toolbox(["current_time"])
     monkeypatch.setattr(tool_calls, "toolbox", lambda names: Toolbox((never_done, *there)))
     heard = asyncio.Event()
-    note = LiveRun.result
+    note = RunTask.on_tool_result
 
-    def noted(live: LiveRun, *, seq: int, index: int, result: ToolResult) -> None:
+    def noted(live: RunTask, *, seq: int, index: int, result: ToolResult) -> None:
         note(live, seq=seq, index=index, result=result)
         heard.set()
 
-    monkeypatch.setattr(LiveRun, "result", noted)
+    monkeypatch.setattr(RunTask, "on_tool_result", noted)
     talk.scripted(
         [
             ToolCallPiece(part="a", call_id="a", name="never_done", arguments="{}"),
@@ -149,13 +149,13 @@ async def test_a_stop_while_tools_run_keeps_what_is_done_and_says_which_calls_we
 async def test_a_stop_between_an_answer_and_its_tools_says_which_calls_were_interrupted(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored = LiveRun.stored
+    stored = RunTask.on_stored
 
-    async def stored_and_stopped(live: LiveRun, *, leaf: int) -> None:
+    async def stored_and_stopped(live: RunTask, *, leaf: int) -> None:
         live.stop("stopped")
         await stored(live, leaf=leaf)
 
-    monkeypatch.setattr(LiveRun, "stored", stored_and_stopped)
+    monkeypatch.setattr(RunTask, "on_stored", stored_and_stopped)
     await talk.agent(tools=["current_time", "sys_monitor"])
     wanted = [ToolCallPiece(part=name, call_id=name, name="current_time", arguments="{}") for name in ("a", "b")]
     talk.scripted(wanted, "never")
@@ -174,7 +174,7 @@ async def test_a_process_that_ends_keeps_what_there_is_and_the_answer_can_be_con
     await talk.begin("Tell me.")
     await talk.until(lambda: Exchange.objects.exists())
     await asyncio.sleep(0.1)
-    await runs.drain()
+    await runs.stop_all()
     run = await talk.until_ended()
     assert run.outcome == Run.Outcome.LOST
     last = (await talk.messages())[-1]
@@ -187,7 +187,7 @@ async def test_a_process_that_ends_keeps_what_there_is_and_the_answer_can_be_con
 async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeper, "running", {})  # another process sweeps: a process does not sweep its own runs
+    monkeypatch.setattr(sweeper, "local_tasks", {})  # another process sweeps: a process does not sweep its own runs
     talk.scripted(["Half an answer", asyncio.Event()])
     await talk.begin("Tell me.")
     await talk.until(lambda: Exchange.objects.exists())
@@ -204,9 +204,9 @@ async def test_a_run_whose_process_was_killed_is_swept_and_its_text_is_kept(
     assert (last.content, last.status, last.end_reason) == ("Half an answer", "interrupted", "server_lost")
 
 
-async def until_it_says(text: str, run_id: UUID) -> run_task.PartialAnswer:
+async def until_it_says(text: str, run_id: UUID) -> RunSnapshot:
     for _ in range(1_000):
-        here = await runs.so_far(run_id)
+        here = await snapshots.read_snapshot(run_id)
         if here and here.output and here.output.text == text:
             return here
         await asyncio.sleep(0.01)
@@ -222,7 +222,7 @@ async def test_what_another_process_sees_of_an_answer_is_what_was_noted_with_the
     run = await talk.until(lambda: Run.objects.first())
     here = await until_it_says("one two ", run.pk)
     await talk.flush()
-    there = await in_database(runs._so_far_elsewhere, run.pk)
+    there = await in_database(snapshots.read_stored_answer, run.pk)
     assert there is not None
     assert there.output is not None
     assert (there.n, there.exchange, there.names) == (here.n, here.exchange, here.names)
@@ -309,8 +309,8 @@ async def test_the_more_pages_watch_the_longer_pieces_are_gathered_and_never_for
     paces = []
     for channel in range(1_000):
         if channel in (0, 100, 999):
-            paces.append(run_task._pace())
-        await groups.enter(talk.session.pk, f"page-{channel}", version=1)
+            paces.append(run_task._compute_interval())
+        await groups.join_session(talk.session.pk, f"page-{channel}", version=1)
     for channel in range(1_000):
-        await groups.leave(talk.session.pk, f"page-{channel}")
-    assert paces == [run_task.SHORTEST_PACE, pytest.approx(101 * run_task.PACE_PER_TELLING), run_task.LONGEST_PACE]
+        await groups.leave_session(talk.session.pk, f"page-{channel}")
+    assert paces == [run_task.MIN_INTERVAL, pytest.approx(101 * run_task.INTERVAL_PER_SOCKET), run_task.MAX_INTERVAL]

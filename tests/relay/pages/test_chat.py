@@ -19,7 +19,7 @@ from history.entries import Media, ModelInput, SystemInstructionSet, Text, Usage
 from history.models import Exchange, Session
 from history.record import recorder
 from relay.conversation.drafts import NotPossible
-from relay.live.frames import LiveAnswer
+from relay.live.live_answer import LiveAnswer
 from relay.models import Agent, QueuedMessage, Run
 from relay.pages.chat import fragments
 from relay.pages.panel.details import panel_of
@@ -674,6 +674,6 @@ async def test_a_live_answer_of_the_demo_model_says_that_it_starts(monkeypatch: 
     reader = ViewerLocale("en", "UTC")
     waiting = LiveAnswer(run="r", exchange="e", n=1, label=f"local/{MODEL_NAME}")
     assert "The demo model is starting." in fragments.live_answer(waiting, reader)
-    await waiting.hear({"n": 2, "pieces": [["text", "t", "Hello"]]})
+    await waiting.apply({"n": 2, "pieces": [["text", "t", "Hello"]]})
     assert "demo model" not in fragments.live_answer(waiting, reader)
     assert "demo model" not in fragments.live_answer(LiveAnswer(run="r", exchange="e", n=1, label="a/b"), reader)

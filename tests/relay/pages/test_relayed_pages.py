@@ -65,17 +65,17 @@ async def test_a_page_tells_that_the_program_waits_and_once_that_an_answer_is_he
     settings.REDIS_URL = ""
     page = await opened(talk)
     exchange = await in_database(ask, session, "What is a fjord?")
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     came = await page.until(WAITS)
     assert "What is a fjord?" in came
     assert "A new answer is here." not in came
     await in_database(answer, session, exchange, answered("A drowned valley.", call("c1")), answered("Deep."))
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     came = await page.until("A new answer is here.")
     assert "A drowned valley." in came
     assert came.count("A new answer is here.") == 1
     assert WAITS not in came
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert await page.nothing_more()
     await page.socket.disconnect(timeout=10)
 
@@ -88,10 +88,10 @@ async def test_a_call_that_leaves_no_answer_is_not_waited_for_any_more(
     settings.REDIS_URL = ""
     exchange = await in_database(ask, session, "What is a fjord?")
     page = await opened(talk)
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     await page.until(WAITS)
     await in_database(end, exchange)
-    await in_database(relayed_updates.look)
+    await in_database(relayed_updates.refresh_open_sessions)
     assert WAITS not in await page.until('id="session-status"></span>')
     await page.socket.disconnect(timeout=10)
 

@@ -10,7 +10,7 @@ from channels.layers import get_channel_layer
 
 from history.models import Session
 from project.accounts.models import User
-from relay.live.groups import person_group, session_group
+from relay.live.groups import session_group, user_group
 from relay.models import Run
 from tests.clients import Api
 from tests.factories import chat_of
@@ -22,13 +22,13 @@ async def test_open_pages_hear_of_a_new_title_and_of_a_delete(ada: User) -> None
     layer = get_channel_layer()
     assert layer is not None
     channel = await layer.new_channel()
-    for group in (person_group(ada.pk), session_group(session.pk)):
+    for group in (user_group(ada.pk), session_group(session.pk)):
         await layer.group_add(group, channel)
     api = await sync_to_async(Api)(ada)
     for method, body in (("PATCH", {"title": "The loom"}), ("DELETE", None)):
         await sync_to_async(api.call)(method, f"/sessions/{session.pk}", body)
         heard = [await asyncio.wait_for(layer.receive(channel), 5) for _ in range(2)]
-        assert {message["type"] for message in heard} == {"rail.changed", "session.changed"}
+        assert {message["type"] for message in heard} == {"sidebar.changed", "session.changed"}
 
 
 @pytest.mark.django_db

@@ -21,7 +21,6 @@ from history.record import recorder
 from history.record.listing import find_by_title
 from history.sessions.sources import origin_of
 from history.templatetags.marks import short_day, short_time
-from relay.live.running import answering
 from relay.models import Run
 from relay.pages.sidebar.query import address_with
 from relay.pages.sidebar.sessions import PAGE, UNDO, day_label, find_in_rail, just_deleted, read_rail, sessions_in_rail
@@ -221,12 +220,12 @@ def test_a_session_that_is_being_answered_says_so_in_a_word(reader: Client, ada:
     Run.objects.create(session=quiet.pk, owner=ada, ended_at=timezone.now(), outcome="done")
     html = page(reader)
     assert html.count('class="rail-answering"') == 1
-    assert answering([busy.pk, quiet.pk, uuid4()]) == {busy.pk}
+    assert Run.objects.sessions_running([busy.pk, quiet.pk, uuid4()]) == {busy.pk}
 
 
 def test_nobody_is_asked_for_nothing(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(0):
-        assert answering([]) == set()
+        assert Run.objects.sessions_running([]) == set()
 
 
 # Search.

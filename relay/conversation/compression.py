@@ -11,12 +11,12 @@ from history.entries import ModelOutput, Retracted, Summary
 from history.models import Message, Session
 from history.record import recorder, selectors
 from history.record.branches import retracted_in
-from relay.agents.compression import plan_for
-from relay.agents.saving import note_wish
+from relay.agents.compression import plan_compression
+from relay.agents.saving import request_compression
 from relay.agents.settings import find_agent
 from relay.agents.turn import CompressionRequest, Turn
-from relay.conversation.drafts import Client, NotPossible, Sent
-from relay.conversation.turns import answered, head_of, message_at, model_for
+from relay.conversation.drafts import Client, NotPossible, SendResult
+from relay.conversation.turns import choose_model, get_message, read_head, start_answer
 from relay.live import groups, runs
 from relay.models import Run
 from relay.providers.base import Model
@@ -33,7 +33,7 @@ class NoSuchSummary(NotPossible):
     """The entry is none, or on another branch."""
 
 
-async def begin(
+async def start_compression(
     user: Any,
     session: Session,
     *,
@@ -41,44 +41,48 @@ async def begin(
     instead_of: int = 0,
     client: Client | None = None,
     on_end: runs.OnEnd | None,
-) -> Sent:
+) -> SendResult:
     """Have older messages summarised; `instead_of`: the ones that this summary stands for, anew.
 
     While an answer is on its way, that happens before its next step, or at its end.
     """
-    sent, turn = await in_database(prepare, user, session, model=model, instead_of=instead_of, client=client or {})
-    return await answered(session, sent, turn, on_end=on_end)
+    sent, turn = await in_database(
+        prepare_compression, user, session, model=model, instead_of=instead_of, client=client or {}
+    )
+    return await start_answer(session, sent, turn, on_end=on_end)
 
 
-def prepare(
+def prepare_compression(
     user: Any, session: Session, *, model: str = "", instead_of: int = 0, client: Client
-) -> tuple[Sent, Turn | None]:
+) -> tuple[SendResult, Turn | None]:
     """What is to be run; no turn: an answer is on its way and will see to it."""
-    if not instead_of and any(note_wish(run.pk) for run in runs.running_in(session.pk)):
-        return Sent(words=_("Older messages are summarised before the next step of this answer.")), None
+    if not instead_of and any(request_compression(run.pk) for run in Run.objects.running_in(session.pk)):
+        return SendResult(words=_("Older messages are summarised before the next step of this answer.")), None
     leaf = _place(session)
     if instead_of:
         _check_in_force(session, instead_of)
-    wish = CompressionRequest(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
-    agent, picked = find_agent(session.agent), model_for(session, "")
-    turn = Turn(session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, wish=wish)
-    if not plan_for(turn, leaf, model=Model(name=""), wish=wish).plan:
+    request = CompressionRequest(why="again" if instead_of else "asked", model=model, instead_of=instead_of)
+    agent, picked = find_agent(session.agent), choose_model(session, "")
+    turn = Turn(
+        session_id=session.pk, user=user, leaf=leaf, agent=agent, model=picked, client=client, compression=request
+    )
+    if not plan_compression(turn, leaf, model=Model(name=""), request=request).plan:
         raise NothingToSummarise(_("There is nothing to summarise here yet."))
     route = router().route(model or agent.model_for("executor", picked=picked))
     if not route.model.can_summarise:
         name = {"name": _(route.model.shown)}
         raise NotPossible(_("%(name)s cannot summarise. Choose another model.") % name)
     allowances.note_message(user)
-    return Sent(seq=leaf), turn
+    return SendResult(seq=leaf), turn
 
 
 async def undo_summary(user: Any, session: Session, *, seq: int) -> None:
     """What the summary stood for counts again; the summary itself stays in the record."""
-    await in_database(undo, user, session, seq=seq)
-    await groups.tell_session(session.pk, {"type": "session.changed"})
+    await in_database(retract_summary, user, session, seq=seq)
+    groups.notify_session(session.pk)
 
 
-def undo(user: Any, session: Session, *, seq: int) -> None:
+def retract_summary(user: Any, session: Session, *, seq: int) -> None:
     with writing():
         _check_in_force(session, seq)
         leaf = _place(session)
@@ -90,7 +94,7 @@ def undo(user: Any, session: Session, *, seq: int) -> None:
 
 def _place(session: Session) -> int:
     """The head, unless calls are open there: their results must be the next thing."""
-    head = head_of(session)
+    head = read_head(session)
     message = Message.objects.at(session, head).first()
     entry = selectors.entries_of([message])[0] if message else None
     if isinstance(entry, ModelOutput) and entry.tool_requests and entry.status == "complete":
@@ -99,7 +103,7 @@ def _place(session: Session) -> int:
 
 
 def _check_in_force(session: Session, seq: int) -> None:
-    message = message_at(session, seq)
+    message = get_message(session, seq)
     if message.kind != Summary.kind or not message.on_path:
         raise NoSuchSummary(_("This is no summary of this conversation."))
     if seq in retracted_in(session.pk):

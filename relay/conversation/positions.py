@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from history.entries import ModelInput
 from history.models import Message, Session
 from history.record.branches import behind_notes, newest_below
 from history.record.paths import is_on_way
-from relay.live import runs
 from relay.models import Run
 
 # A client that is further behind than so many of the newest runs has not merely missed the end of an answer.
@@ -38,7 +38,7 @@ class InsertPosition:
     run: Run | None = None
 
 
-def find_place(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
+def find_insert_position(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     """Resolve what a writer saw. Call it with the session locked, so that no run ends in between."""
     run = _run_shown(session_id, seen) or _run_being_answered(session_id, seen.after) or _run_ended(session_id, seen)
     if run is None:
@@ -51,9 +51,9 @@ def find_place(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     return InsertPosition(behind_notes(session_id, run.leaf))
 
 
-def find_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
+def find_branch_end(session_id: UUID, seen: ViewerPosition) -> InsertPosition:
     """The end of the conversation that a writer saw, where its queue continues: the head, or the end of that branch."""
-    place = find_place(session_id, seen)
+    place = find_insert_position(session_id, seen)
     if place.run is not None:
         return place
     session = Session.objects.get(pk=session_id)
@@ -74,13 +74,23 @@ def is_being_answered(session_id: UUID, after: int) -> bool:
     return _run_being_answered(session_id, after) is not None
 
 
+def is_unanswered(session: Session, tip: int, run: Run | None) -> bool:
+    """Whether a chat ends at `tip` with a message that has no answer: it was stopped or lost before its first word."""
+    if run is not None or session.source != Session.Source.CHAT:
+        return False
+    last = Message.objects.at(session, tip).first()
+    while last and last.is_state:
+        last = Message.objects.at(session, last.parent_seq).first()
+    return last is not None and last.kind == ModelInput.kind and not last.is_internal
+
+
 def _run_shown(session_id: UUID, seen: ViewerPosition) -> Run | None:
     run = Run.objects.filter(pk=seen.run, session=session_id).first() if seen.run else None
     return run if run and _is_within(run, seen.after) else None
 
 
 def _run_being_answered(session_id: UUID, after: int) -> Run | None:
-    return next((run for run in runs.running_in(session_id) if _is_within(run, after)), None)
+    return next((run for run in Run.objects.running_in(session_id) if _is_within(run, after)), None)
 
 
 def _run_ended(session_id: UUID, seen: ViewerPosition) -> Run | None:

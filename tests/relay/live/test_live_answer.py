@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from history.markdown import cache, render, split_blocks
-from relay.live import frames
-from relay.live.frames import LONG_TAIL, MAX_CHARS_ON_LOOP, LiveAnswer, LivePart, PartUpdate, render_block
+from relay.live import live_answer
+from relay.live.live_answer import LONG_TAIL, MAX_CHARS_ON_LOOP, LiveAnswer, LivePart, PartUpdate, render_block
 from tests.measures import assert_linear
 
 ANSWER = "One.\n\n- a\n\n- b\n\n```python\nif x:\n\n    pass\n```\nTwo[^1].\n\n[^1]: Note"
@@ -29,7 +29,9 @@ async def written(pieces: list[str]) -> tuple[LivePart | None, list[PartUpdate]]
     answer = LiveAnswer(run="r", exchange="e", n=0)
     grown: list[PartUpdate] = []
     for n, piece in enumerate(pieces, start=1):
-        grown += (await answer.advance({"n": n, "pieces": [["text", "p", piece]]})).grown
+        change = await answer.apply({"n": n, "pieces": [["text", "p", piece]]})
+        assert change is not None
+        grown += change.updates
     return next(iter(answer.parts.values()), None), grown
 
 
@@ -170,8 +172,8 @@ def test_long_texts_are_rendered_in_a_thread_and_short_ones_are_not(monkeypatch:
         (on_loop if threading.get_ident() == loop_thread else elsewhere).append(len(text))
         return render_text(text, **given)
 
-    render_text = frames.render_text
-    monkeypatch.setattr(frames, "render_text", rendered)
+    render_text = live_answer.render_text
+    monkeypatch.setattr(live_answer, "render_text", rendered)
     for kind, line in LONG_BLOCKS.items():
         text = STARTS.get(kind, "") + line * (200_000 // len(line))
         growing(text[:20_000], size=200)

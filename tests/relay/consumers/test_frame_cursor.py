@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -16,10 +17,10 @@ from history.answers.assembly import Assembler
 from history.answers.events import TextPiece, ToolCallPiece
 from history.entries import ModelOutput, Text
 from relay.consumers import program_events
-from relay.consumers.following import Following, RunState
+from relay.consumers.frame_cursor import PageCursor, ProgramCursor
 from relay.consumers.program_events import ProgramEvents
-from relay.live.frames import LiveAnswer, pieces_of
-from relay.live.run_task import PartialAnswer
+from relay.live.frames import RunSnapshot, pieces_of
+from relay.live.live_answer import LiveAnswer
 from relay.models import Run
 from relay.runtime.async_db import in_database
 from tests.factories import chat_of
@@ -38,8 +39,8 @@ def said(text: str) -> ModelOutput:
     return ModelOutput(parts=(Text(text=text),))
 
 
-def noted(n: int, text: str, exchange: str = "x") -> RunState:
-    return RunState(so_far=PartialAnswer(exchange, n, said(text), ("t",), 5))
+def noted(n: int, text: str, exchange: str = "x") -> RunSnapshot:
+    return RunSnapshot(exchange=exchange, n=n, output=said(text), names=("t",), after=5)
 
 
 def text_of(frames: list[dict[str, Any]]) -> str:
@@ -47,88 +48,92 @@ def text_of(frames: list[dict[str, Any]]) -> str:
 
 
 def test_frames_are_told_once_and_in_order() -> None:
-    followed = Following(uuid4())
-    assert [frame["n"] for frame in followed.take(opened(1)) + followed.take(pieces(2, "a"))] == [1, 2]
-    assert followed.take(pieces(2, "a")) == followed.take(opened(1)) == []
+    followed = ProgramCursor(uuid4())
+    assert [frame["n"] for frame in followed.receive(opened(1)) + followed.receive(pieces(2, "a"))] == [1, 2]
+    assert followed.receive(pieces(2, "a")) == followed.receive(opened(1)) == []
     assert not followed.has_gap
 
 
 def test_what_comes_after_a_gap_waits_and_what_was_noted_fills_it() -> None:
-    followed = Following(uuid4())
+    followed = ProgramCursor(uuid4())
     told = followed.catch_up(noted(5, "one "))
-    assert followed.take(pieces(8, "four ")) == []
+    assert followed.receive(pieces(8, "four ")) == []
     assert followed.catch_up(noted(5, "one ")) == []
     assert list(followed.ahead) == [8]
     told += followed.catch_up(noted(7, "one two three "))
     assert [(frame.get("since"), frame["n"]) for frame in told] == [(0, 5), (5, 7), (None, 8)]
     assert text_of(told) == "one two three four "
     assert followed.ahead == {}
-    assert followed.take(pieces(6, "two ")) == []
+    assert followed.receive(pieces(6, "two ")) == []
 
 
 def test_an_answer_that_became_an_entry_unheard_is_told_to_its_end() -> None:
-    followed = Following(uuid4(), leaf=5)
-    told = followed.take(opened(1)) + followed.take(pieces(2, "one "))
-    told += followed.catch_up(RunState(entries=[(7, said("one two"))]))
+    followed = ProgramCursor(uuid4(), leaf=5)
+    told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
+    told += followed.catch_up(RunSnapshot(entries=[(7, said("one two"))]))
     assert [frame["kind"] for frame in told] == ["opened", "pieces", "pieces", "stored"]
     assert text_of(told) == "one two"
     assert (followed.leaf, followed.exchange) == (7, "")
 
 
 def test_late_frames_of_an_answer_that_was_read_are_not_told_again() -> None:
-    followed = Following(uuid4(), leaf=5)
-    told = followed.take(opened(1)) + followed.take(pieces(2, "one "))
-    told += followed.catch_up(RunState(entries=[(7, said("one two three"))]))
-    told += followed.take(pieces(3, "two ")) + followed.take(pieces(4, "three"))
-    told += followed.take({"kind": "stored", "n": 5, "exchange": "", "after": 7, "leaf": 7})
+    followed = ProgramCursor(uuid4(), leaf=5)
+    told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
+    told += followed.catch_up(RunSnapshot(entries=[(7, said("one two three"))]))
+    told += followed.receive(pieces(3, "two ")) + followed.receive(pieces(4, "three"))
+    told += followed.receive({"kind": "stored", "n": 5, "exchange": "", "after": 7, "leaf": 7})
     assert text_of(told) == "one two three"
-    [end] = followed.take({"kind": "ended", "n": 6, "outcome": "done", "leaf": 7})
+    [end] = followed.receive({"kind": "ended", "n": 6, "outcome": "done", "leaf": 7})
     assert end["since"] == 2, "what a client was told last"
 
 
 def test_the_end_of_an_answer_here_is_not_skipped_by_its_number() -> None:
     """The answer is stored, so the run has nothing in the making; its text is in the record alone."""
-    followed = Following(uuid4(), leaf=5)
-    told = followed.take(opened(1)) + followed.take(pieces(2, "one "))
-    assert followed.take({"kind": "calling", "n": 9, "seq": 7, "count": 1}) == []
-    told += followed.catch_up(RunState([(7, said("one two three"))], PartialAnswer("", 9, None, (), 7)))
+    followed = ProgramCursor(uuid4(), leaf=5)
+    told = followed.receive(opened(1)) + followed.receive(pieces(2, "one "))
+    assert followed.receive({"kind": "calling", "n": 9, "seq": 7, "count": 1}) == []
+    told += followed.catch_up(RunSnapshot(entries=[(7, said("one two three"))], n=9, after=7))
     assert text_of(told) == "one two three"
-    assert followed.take({"kind": "ended", "n": 10, "outcome": "done", "leaf": 7})[0]["since"] == 2
+    assert followed.receive({"kind": "ended", "n": 10, "outcome": "done", "leaf": 7})[0]["since"] == 2
 
 
 def test_each_answer_of_a_run_is_counted_anew() -> None:
-    followed = Following(uuid4(), leaf=5)
+    followed = ProgramCursor(uuid4(), leaf=5)
     followed.catch_up(noted(5, "one"))
-    followed.catch_up(RunState(entries=[(7, said("one"))]))
-    assert text_of(followed.catch_up(RunState(so_far=PartialAnswer("y", 12, said("two"), ("t",), 7)))) == "two"
+    followed.catch_up(RunSnapshot(entries=[(7, said("one"))]))
+    assert (
+        text_of(followed.catch_up(RunSnapshot(exchange="y", n=12, output=said("two"), names=("t",), after=7))) == "two"
+    )
 
 
 def test_where_nothing_more_will_come_the_gap_is_left_behind() -> None:
-    followed = Following(uuid4(), n=3)
-    followed.take({"kind": "calling", "n": 6, "exchange": "", "seq": 7, "count": 1})
-    assert [frame["n"] for frame in followed.catch_up(RunState())] == [6]
+    followed = ProgramCursor(uuid4(), n=3)
+    followed.receive({"kind": "calling", "n": 6, "exchange": "", "seq": 7, "count": 1})
+    assert [frame["n"] for frame in followed.catch_up(RunSnapshot())] == [6]
     assert not followed.has_gap
 
 
 def test_a_state_that_kept_changing_leaves_the_gap_open() -> None:
-    followed = Following(uuid4(), n=3, leaf=5)
-    followed.take(pieces(6, "late"))
-    assert followed.catch_up(RunState(is_settled=False)) == []
+    followed = ProgramCursor(uuid4(), n=3, leaf=5)
+    followed.receive(pieces(6, "late"))
+    assert followed.catch_up(RunSnapshot(is_consistent=False)) == []
     assert followed.has_gap
 
 
 async def test_a_call_whose_arguments_have_not_begun_is_not_taken_for_one_without_any() -> None:
     begun = Assembler().feed_all([ToolCallPiece(part="c", call_id="1", name="sys_monitor")]).output()
     assert pieces_of(begun, ["c"]) == [["call", "c", "", "1", "sys_monitor"]]
-    answer = await LiveAnswer.so_far(begun, run="r", exchange="x", n=1, names=["c"])
-    await answer.hear({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
+    snapshot = RunSnapshot(exchange="x", n=1, output=begun, names=("c",))
+    answer = await LiveAnswer.from_snapshot(snapshot, run="r")
+    await answer.apply({"n": 2, "pieces": [["call", "c", '{"metric": "cpu"}', "", ""]]})
     assert [part.text for part in answer.parts.values()] == ['{"metric": "cpu"}']
-    followed = Following(uuid4())
-    followed.catch_up(RunState(so_far=PartialAnswer("x", 1, begun, ("c",))))
+    followed = ProgramCursor(uuid4())
+    followed.catch_up(snapshot)
     whole = Assembler().feed_all(
         [TextPiece(part="t", text=""), ToolCallPiece(part="c", call_id="1", name="sys_monitor", arguments='{"a": 1}')]
     )
-    assert text_of(followed.catch_up(RunState(so_far=PartialAnswer("x", 2, whole.output(), ("c",))))) == '{"a": 1}'
+    snapshot = RunSnapshot(exchange="x", n=2, output=whole.output(), names=("c",))
+    assert text_of(followed.catch_up(snapshot)) == '{"a": 1}'
 
 
 class PlayedRun:
@@ -136,7 +141,7 @@ class PlayedRun:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         self.frames: list[dict[str, Any]] = []
-        self.states: list[tuple[list[tuple[int, ModelOutput]], PartialAnswer, bool]] = []
+        self.states: list[tuple[list[tuple[int, ModelOutput]], RunSnapshot, bool]] = []
         self.text, self.entries, leaf = "", list[tuple[int, ModelOutput]](), 5
         for answer, size in enumerate(sizes):
             exchange, text = f"x{answer}", ""
@@ -154,25 +159,29 @@ class PlayedRun:
     def _add(self, kind: str, exchange: str, after: int, text: str, **fields: Any) -> None:
         n = len(self.frames) + 1
         self.frames.append({"kind": kind, "n": n, "exchange": exchange, "after": after, **fields})
-        so_far = PartialAnswer(exchange, n, said(text) if text else None, ("t",) if text else (), after)
+        names = ("t",) if text else ()
+        output = said(text) if text else None
+        so_far = RunSnapshot(exchange=exchange, n=n, output=output, names=names, after=after)
         self.states.append((self.entries, so_far, kind == "ended"))
 
-    def here(self, n: int) -> RunState:
+    def here(self, n: int) -> RunSnapshot:
         entries, so_far, has_ended = self.states[n - 1]
-        return self._ended(entries) if has_ended else RunState(entries, so_far)
+        return self._ended(entries) if has_ended else replace(so_far, entries=entries)
 
-    def in_database(self, n: int, *, noted_at: int) -> RunState:
+    def in_database(self, n: int, *, noted_at: int) -> RunSnapshot:
         """After frame `n`, with the answer as it was noted a few frames before."""
         entries, so_far, has_ended = self.states[n - 1]
         if has_ended:
             return self._ended(entries)
         before = self.states[max(noted_at, 1) - 1][1]
         is_same = so_far.exchange and before.exchange == so_far.exchange
-        old = before if is_same else PartialAnswer(so_far.exchange, 0, None, (), so_far.after)
-        return RunState(entries, old if so_far.exchange else None, {"kind": "opened", "exchange": so_far.exchange})
+        if not so_far.exchange:
+            return RunSnapshot(entries=entries)
+        old = before if is_same else RunSnapshot(exchange=so_far.exchange, n=0, after=so_far.after)
+        return replace(old, entries=entries, opened={"kind": "opened", "exchange": so_far.exchange})
 
-    def _ended(self, entries: list[tuple[int, ModelOutput]]) -> RunState:
-        return RunState(entries, ended={"kind": "ended", "outcome": "done"})
+    def _ended(self, entries: list[tuple[int, ModelOutput]]) -> RunSnapshot:
+        return RunSnapshot(entries=entries, ended={"kind": "ended", "outcome": "done"})
 
 
 @given(
@@ -187,7 +196,7 @@ def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
     sizes: list[int], fates: list[str], lag: int, start: int
 ) -> None:
     run = PlayedRun(sizes)
-    followed, told, text = Following(uuid4()), list[dict[str, Any]](), ""
+    followed, told, text = ProgramCursor(uuid4()), list[dict[str, Any]](), ""
     if 0 < start < len(run.frames):
         entries, so_far, _ = run.states[start - 1]
         text = "".join(output.text for _, output in entries)  # in the history of the session
@@ -196,12 +205,12 @@ def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
     last, late = followed.n, list[dict[str, Any]]()
     for frame, fate in zip(run.frames[start:], fates, strict=False):
         if fate in ("arrives", "twice"):
-            told += followed.take(frame) + (followed.take(frame) if fate == "twice" else [])
+            told += followed.receive(frame) + (followed.receive(frame) if fate == "twice" else [])
         elif fate == "late":
             late.append(frame)
         elif fate == "read":
             told += followed.catch_up(run.in_database(frame["n"], noted_at=frame["n"] - lag))
-            told += [one for frame in late for one in followed.take(frame)]
+            told += [one for frame in late for one in followed.receive(frame)]
             late = []
         elif fate == "read here":
             told += followed.catch_up(run.here(frame["n"]))
@@ -216,13 +225,36 @@ def test_whatever_is_lost_or_late_every_word_is_told_exactly_once(
 
 
 async def test_a_page_holds_frames_back_until_those_before_them_have_come() -> None:
+    cursor = PageCursor(uuid4())
     answer = LiveAnswer(run="r", exchange="x", n=1)
-    await answer.hear(pieces(3, "two "))
-    assert (answer.n, list(answer.ahead)) == (1, [3])
-    await answer.hear(pieces(2, "one "))
-    assert (answer.n, answer.ahead) == (3, {})
+    cursor.show(answer)
+    assert await cursor.receive_changes(pieces(3, "two ")) is None
+    assert (answer.n, list(cursor.ahead)) == (1, [3])
+    changes = await cursor.receive_changes(pieces(2, "one "))
+    assert [change.n for change in changes or ()] == [2, 3]
+    assert (answer.n, cursor.n, cursor.ahead) == (3, 3, {})
     [part] = answer.parts.values()
     assert part.text == "one two "
+    assert await cursor.receive_changes(pieces(2, "one ")) == []
+
+
+async def test_pages_that_show_the_same_answer_share_its_changes() -> None:
+    answer, run = LiveAnswer(run="r", exchange="x", n=1), uuid4()
+    first, second = PageCursor(run), PageCursor(run)
+    for cursor in (first, second):
+        cursor.show(answer)
+    [change] = await first.receive_changes(pieces(2, "one ")) or []
+    assert await second.receive_changes(pieces(2, "one ")) == [change]
+    assert [part.text for part in answer.parts.values()] == ["one "]
+
+
+async def test_a_gap_on_a_page_is_filled_from_a_snapshot_and_the_frames_that_wait() -> None:
+    cursor = PageCursor(uuid4())
+    cursor.show(LiveAnswer(run="r", exchange="x", n=1))
+    assert await cursor.receive_changes(pieces(4, "three")) is None
+    answer = await cursor.resume_answer(noted(3, "one two "))
+    assert (answer.n, cursor.n, cursor.has_gap) == (4, 4, False)
+    assert [part.text for part in answer.parts.values()] == ["one two three"]
 
 
 class Hearing(ProgramEvents):
@@ -232,7 +264,7 @@ class Hearing(ProgramEvents):
         super().__init__()
         self.heard: list[str] = []
 
-    async def tell(self, kind: str, **what: Any) -> None:
+    async def send_event(self, kind: str, **fields: Any) -> None:
         self.heard.append(kind)
 
 
@@ -240,15 +272,15 @@ class Hearing(ProgramEvents):
 async def test_the_end_of_a_run_is_told_once_also_where_it_is_heard_and_looked_for_at_once(
     talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_events, "LOOK_SECONDS", 0.0)  # whatever was heard, it has been silent since
+    monkeypatch.setattr(program_events, "POLL_SECONDS", 0.0)  # whatever was heard, it has been silent since
     talk.session = await in_database(chat_of, talk.user, "Hello?", "Hello.")
     ended = {"session": talk.session.pk, "owner": talk.user, "origin": 1, "leaf": 2, "outcome": "done"}
     run = await in_database(lambda: Run.objects.create(**ended, ended_at=timezone.now()))
     program = Hearing()
     program.current = talk.session.pk
-    program.following[run.pk] = Following(run.pk, leaf=2)
+    program.cursors[run.pk] = ProgramCursor(run.pk, leaf=2)
     async with program.turn:
-        looking = asyncio.create_task(program._look())
+        looking = asyncio.create_task(program._poll())
         await asyncio.sleep(0)  # it has seen that the run is elsewhere,
         frame = {"type": "run.frame", "run": str(run.pk), "n": 1, "kind": "ended", "outcome": "done", "leaf": 2}
         await program.run_frame(frame)  # whose end comes before it may look

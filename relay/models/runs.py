@@ -1,0 +1,158 @@
+"""Runs (turns that are being answered) and queued messages, with their queries.
+
+`session` has no foreign key: rows of a session that was deleted for good are removed by `relay.live.sweeper`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from history.models import Exchange
+from history.record import exchanges
+
+# The role of a call to a model that writes a summary. It is not an answer of the conversation.
+SUMMARISER = "summariser"
+# How many ended runs of a session are looked at to recognise late frames.
+MOST_RECENT = 50
+
+
+class RunQuerySet(models.QuerySet["Run"]):
+    def running(self) -> RunQuerySet:
+        """Runs that have not ended, in whichever process."""
+        return self.filter(ended_at=None)
+
+    def ended(self) -> RunQuerySet:
+        return self.filter(ended_at__isnull=False)
+
+    def running_in(self, session_id: UUID) -> list[Run]:
+        """Oldest first."""
+        return list(self.running().filter(session=session_id).order_by("started_at"))
+
+    def recently_ended_in(self, session_id: UUID) -> set[UUID]:
+        """The ids of the newest runs of a session that have ended."""
+        ended = self.ended().filter(session=session_id).order_by("-started_at")
+        return set(ended.values_list("pk", flat=True)[:MOST_RECENT])
+
+    def sessions_running(self, session_ids: Iterable[UUID]) -> set[UUID]:
+        """Those of these sessions that have a run. One query."""
+        wanted = set(session_ids)
+        return set(self.running().filter(session__in=wanted).values_list("session", flat=True)) if wanted else set()
+
+
+class Run(models.Model):
+    """One turn of an agent: any number of calls to models and tools, until an outcome."""
+
+    class Outcome(models.TextChoices):
+        DONE = "done", _("done")
+        WAITING = "waiting", _("waiting for an answer")
+        LIMIT = "limit", _("stopped at a limit")
+        STOPPED = "stopped", _("stopped")
+        FAILED = "failed", _("failed")
+        LOST = "lost", _("lost")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    session = models.UUIDField(_("session"))
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+", db_index=False
+    )
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    model = models.CharField(_("model"), max_length=160, blank=True)
+    # `origin` is the entry that it answers, `leaf` its own last entry, wherever the head of the session is.
+    origin = models.PositiveBigIntegerField(_("answers entry"), default=0)
+    leaf = models.PositiveBigIntegerField(_("leaf"), default=0)
+    started_at = models.DateTimeField(_("started"), default=timezone.now)
+    heartbeat_at = models.DateTimeField(_("last sign of life"), default=timezone.now)
+    stop_requested_at = models.DateTimeField(_("stop asked"), null=True, blank=True)
+    compression_asked_at = models.DateTimeField(_("summary asked"), null=True, blank=True)
+    summarising_at = models.DateTimeField(_("summarising since"), null=True, blank=True)
+    ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
+    outcome = models.CharField(_("outcome"), max_length=10, choices=Outcome.choices, blank=True)
+    error = models.TextField(_("error"), blank=True)
+    # The message that this run answers was sent from the queue when that run ended.
+    follows = models.UUIDField(_("follows run"), null=True, blank=True)
+    # The process that executes it (`relay.runtime.process_locks`).
+    process = models.CharField(_("process"), max_length=40, blank=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        verbose_name = _("run")
+        verbose_name_plural = _("runs")
+        ordering = ["-started_at"]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(ended_at__isnull=True, outcome="") | (Q(ended_at__isnull=False) & ~Q(outcome="")),
+                name="run_end_has_an_outcome",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["session", "started_at"], name="run_of_session"),
+            models.Index(fields=["owner"], name="run_running_of_owner", condition=Q(ended_at__isnull=True)),
+            models.Index(fields=["heartbeat_at"], name="run_running", condition=Q(ended_at__isnull=True)),
+            models.Index(fields=["ended_at"], name="run_ended", condition=Q(ended_at__isnull=False)),
+            models.Index(fields=["follows"], name="run_follows", condition=Q(follows__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.session} {self.outcome or 'running'}"
+
+    def find_open_exchange(self) -> Exchange | None:
+        """The answer that this run waits for. Another run may have begun at the same entry after it."""
+        waiting = Exchange.objects.of(self.session).running().filter(after=self.leaf)
+        calls = self._own_calls(waiting.order_by("started_at"))
+        return next((call for call in calls if call.metadata.get("role") != SUMMARISER), None)
+
+    def find_lost_answer(self) -> int | None:
+        """The entry that was stored from the partial answer of a run whose process died."""
+        swept = Exchange.objects.of(self.session).filter(after=self.leaf, end_reason=exchanges.SERVER_LOST)
+        return self._own_calls(swept).values_list("message__seq", flat=True).first()
+
+    def _own_calls(self, calls: models.QuerySet[Exchange]) -> models.QuerySet[Exchange]:
+        """Calls that began after the run. After the clock was set back: all, unless another run answers there."""
+        begun = calls.filter(started_at__gte=self.started_at)
+        if self.started_at <= timezone.now() or begun.exists():
+            return begun
+        others = Run.objects.running().filter(session=self.session, leaf=self.leaf).exclude(pk=self.pk)
+        return begun if others.exists() else calls
+
+
+class QueuedMessage(models.Model):
+    """A message that was written during an answer, and is sent when the answer has ended.
+
+    After a stop or an error it is held: its owner sends it, withdraws it, or sends another message after it.
+    """
+
+    session = models.UUIDField(_("session"), db_index=True)
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, verbose_name=_("owner"), on_delete=models.CASCADE, related_name="+"
+    )
+    text = models.TextField(_("text"))
+    attachments = models.JSONField(_("attachments"), default=list, blank=True)
+    agent = models.CharField(_("agent"), max_length=100, blank=True)
+    model = models.CharField(_("model"), max_length=160, blank=True)
+    # The entry that it follows. Runs of other branches do not send it.
+    after = models.PositiveBigIntegerField(_("after entry"), default=0)
+    held_at = models.DateTimeField(_("held since"), null=True, blank=True)
+    # Why it was refused: the class of the error. Messages after it are still sent.
+    error = models.CharField(_("error"), max_length=40, blank=True)
+    # Set while a process runs the tool command in `text`. The row is deleted when the result is recorded.
+    claimed_at = models.DateTimeField(_("being carried out since"), null=True, blank=True)
+    # That process (`relay.runtime.process_locks`).
+    process = models.CharField(_("process"), max_length=40, blank=True)
+    created_at = models.DateTimeField(_("written"), default=timezone.now)
+
+    class Meta:
+        verbose_name = _("waiting message")
+        verbose_name_plural = _("waiting messages")
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return self.text[:60]
