@@ -51,7 +51,7 @@ def run_sql(statements: list[str]) -> None:
 @pytest.fixture
 def slow_tool(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The tool `slow`: has `begun`, and goes on until it `ends`."""
-    folder = str(Path(__file__).parents[1] / "served" / "tools")
+    folder = str(Path(__file__).parents[2] / "servers" / "tools")
     monkeypatch.setattr(built_in, "__path__", [*built_in.__path__, folder])
     all_tools.cache_clear()
     module = import_module(f"{built_in.__name__}.slow")
