@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 from urllib.parse import quote
 
 import msgspec
@@ -54,26 +54,23 @@ class _Tool(msgspec.Struct):
     file_search: _FileSearch | None = None
 
 
-_FIELDS: dict[str, Any] = {
-    "contents": str | list[_Content] | _Content | None,
-    "systemInstruction": str | _Content | None,
-    "system_instruction": str | _Content | None,
-    "cachedContent": Cache | None,
-    "cached_content": Cache | None,
-    "tools": list[_Tool] | _Tool | None,
-}
-# A request to count tokens may hold a whole request.
-_Request = msgspec.defstruct("_Request", [(name, kind | None, None) for name, kind in _FIELDS.items()])
+class _Request(msgspec.Struct):
+    """A request to count tokens may hold a whole request."""
+
+    contents: str | list[_Content] | _Content | None = None
+    systemInstruction: str | _Content | None = None  # noqa: N815
+    system_instruction: str | _Content | None = None
+    cachedContent: Cache | None = None  # noqa: N815
+    cached_content: Cache | None = None
+    tools: list[_Tool] | _Tool | None = None
+    generateContentRequest: _Request | None = None  # noqa: N815
+    generate_content_request: _Request | None = None
 
 
 class GeminiApi(HttpApi):
     key_header: ClassVar[KeyHeader] = "x-goog-api-key"
     conversation_field = "contents"
-    request_fields: ClassVar[Mapping[str, Any]] = {
-        **_FIELDS,
-        "generateContentRequest": _Request,
-        "generate_content_request": _Request,
-    }
+    request_fields: ClassVar[Mapping[str, Any]] = get_type_hints(_Request)
     # Its SDK for JavaScript parses every line that is not empty.
     allows_comments = False
     usage_field = b'"usageMetadata"'

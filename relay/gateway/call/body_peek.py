@@ -63,7 +63,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 
 
 def peek_body(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
-    """The fields of a `Glance` and a few more, and what the body refers to, each once. Raises Unreadable.
+    """The fields of `PeekedFields` and a few more, and what the body refers to, each once. Raises Unreadable.
 
     A large body belongs into a thread: `relay.runtime.parsing.parse_apart`.
     """
@@ -71,7 +71,7 @@ def peek_body(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Refere
     try:
         asked: dict[str, Any] = dict(_DECODERS[dialect].decode(body))
     except (ValueError, RecursionError):
-        return _leniently(body, dialect)
+        return _leniently(body)
     api, found = DIALECTS[dialect].HTTP_API, _seen.references
     found += api.references_in(asked)
     has_lost_type = _seen.counted_texts and _seen.counted_texts != api.count_types(asked)
@@ -81,11 +81,10 @@ def peek_body(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Refere
     return asked, list(dict.fromkeys(found)) if found else found
 
 
-def _leniently(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Reference]]:
-    """Whatever looks like a reference counts as one. Of the conversation next to nothing is built here, either."""
+def _leniently(body: bytes) -> tuple[Mapping[str, Any], list[Reference]]:
+    """Everything that is a reference in any dialect counts as one. Almost nothing of the conversation is built."""
     _seen.begin()
     asked, found, names = dict[str, Any](), _seen.references, Counter[str]()
-    api = DIALECTS[dialect].HTTP_API
     try:
         for field in fields(body):
             names[field.name] += 1
@@ -94,7 +93,8 @@ def _leniently(body: bytes, dialect: str) -> tuple[Mapping[str, Any], list[Refer
             if field.name in NAME_FIELDS:
                 _note(field.name, kept)
             else:
-                found += api.lenient_references(field.name, kept)
+                for dialect in DIALECTS.values():
+                    found += dialect.HTTP_API.lenient_references(field.name, kept)
             if field.name in PeekedFields.__annotations__ and len(value) <= LARGE:
                 asked[field.name] = read_json(value, dict)
     except (ValueError, RecursionError) as error:

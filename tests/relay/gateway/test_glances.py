@@ -30,6 +30,22 @@ def test_what_only_a_lenient_parser_reads_is_read_all_the_same(odd: bytes) -> No
     assert bodies.peek_fields(b"{" + odd + b',"model":"m"}')["model"] == "m"
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_lenient_parser_counts_references_of_every_dialect(dialect: str) -> None:
+    body = b'{"temperature":NaN,"input":[{"type":"item_reference","id":"rs_1"}],"cachedContent":"cachedContents/1"}'
+    _, references = body_peek.peek_body(body, dialect)
+    assert [reference.name for reference in references] == ["rs_1", "cachedContents/1"]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_a_request_within_requests_is_searched_for_references(levels: int) -> None:
+    body = {"contents": [{"parts": [{"fileData": {"fileUri": "files/1"}}]}]}
+    for _ in range(levels):
+        body = {"generateContentRequest": body}  # type: ignore[dict-item]
+    _, references = body_peek.peek_body(json.dumps(body).encode(), "gemini-generate")
+    assert [reference.name for reference in references] == ["files/1"]
+
+
 @pytest.mark.parametrize("broken", [b"", b"[1]", b'"text"', b'{"model":"m"', b"\xff\xfe", b"[" * 5000])
 def test_what_is_no_object_shows_nothing(broken: bytes) -> None:
     assert bodies.peek_fields(broken) == {}
