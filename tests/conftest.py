@@ -47,7 +47,7 @@ hypothesis_settings.load_profile("parley")
 # It would take texts out of whichever of our modules are loaded, and so have other examples in another order of files.
 hypothesis_values._get_local_constants = lambda: hypothesis_values._local_constants
 
-SAME_ON_EACH = re.compile(r"^pytestmark = .*any_database", re.MULTILINE)
+SAME_ON_EACH = re.compile(r"^pytestmark = .*(?:any|no)_database", re.MULTILINE)
 
 # Those of pytest-django, and ours that give processes a database of their own.
 DATABASE_FIXTURES = frozenset(
@@ -181,10 +181,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Long files first, so that no core waits for another's at the end. On a second database, what asks for one."""
     items.sort(key=lambda item: item.get_closest_marker("runs_first") is None)
     if not config.getoption("--database-only"):
+        _check_tests_without_database(items)
         return
     asking = [item for item in items if _asks_for_a_database(item)]
     config.hook.pytest_deselected(items=[item for item in items if not _asks_for_a_database(item)])
     items[:] = asking
+
+
+def _check_tests_without_database(items: list[pytest.Item]) -> None:
+    """A file that is left out on PostgreSQL as a whole must not gain a test that needs a database unnoticed."""
+    for item in items:
+        if item.get_closest_marker("no_database") and _asks_for_a_database(item):
+            raise pytest.UsageError(f"{item.nodeid} asks for a database: move it to a file without `no_database`.")
 
 
 def _asks_for_a_database(item: pytest.Item) -> bool:

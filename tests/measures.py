@@ -3,7 +3,7 @@
     assert_linear(parse, lambda n: b"x" * n, size=100_000)
 
 compares CPU time at size n and at 2n: the ratio is 2 for linear work and 4 for quadratic work. Wall-clock time is never
-compared. `measure_db_work` counts SQLite's steps or the rows that PostgreSQL reads.
+compared. `effort_of` counts SQLite's steps or the rows that PostgreSQL reads.
 """
 
 from __future__ import annotations

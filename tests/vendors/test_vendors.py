@@ -17,7 +17,7 @@ from history.answers.events import TextPiece
 from tests.vendors import KEYS, Vendors, asks, refuses, says, thinks
 from tests.vendors.rules import SENTINEL, problem_with
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 SIGNATURE = base64.b64encode(b"signed").decode()
 SAID = [{"role": "user", "content": "Hi"}]

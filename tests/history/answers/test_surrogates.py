@@ -10,7 +10,7 @@ from history.answers.assembly import Assembler
 from history.answers.events import Ended, ReasoningPiece, TextPiece
 from history.answers.surrogates import Halves
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 
 def joined(*texts: str) -> list[str]:

@@ -53,7 +53,7 @@ from history.entries import (
     ToolResults,
 )
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 UNLIMITED = ContextOptions(max_turns=None)
 

@@ -21,7 +21,7 @@ from tests.history.conformance.telling import told_of
 from tests.history.context.strategies import options, paths, snapshot_of
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 MANY = settings(max_examples=examples(200), deadline=None)
 

@@ -9,7 +9,7 @@ from history.context.entries import ContextEntry, Role
 from history.context.repair import NO_RESULT, OPENING, SENTENCES, Code, Remark, find_unpaired, repair
 from history.entries import Part, Reasoning, Text, ToolRequest, ToolResult
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 
 def said(text: str, seq: int = 1) -> ContextEntry:

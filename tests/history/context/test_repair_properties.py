@@ -9,7 +9,7 @@ from history.context.repair import find_unpaired, repair
 from tests.history.context.strategies import context_entries
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 MANY = settings(max_examples=examples(300), deadline=None)
 

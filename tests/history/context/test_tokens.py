@@ -28,7 +28,7 @@ from history.context.tokens import (
 from history.entries import Media, OtherPart, Reasoning, Text, ToolDefinition, ToolRequest, ToolResult
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 CORPUS = json.loads(Path(__file__).with_name("token_counts.json").read_text(encoding="utf-8"))
 TOKENIZERS = ("o200k", "cl100k", "claude-2", "qwen")

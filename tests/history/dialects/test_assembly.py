@@ -22,7 +22,7 @@ from history.answers.events import (
 )
 from history.entries import Media, ModelOutput, OtherPart, Part, Reasoning, Text, ToolRequest, Usage
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 AT = datetime(2026, 3, 4, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 from history.dialects import DIALECTS, LossCode
 from history.dialects.types import SENTENCES
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "dialects.md").read_text()

@@ -21,7 +21,7 @@ from tests.history.dialects.samples import (
     said,
 )
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 OPTIONS = CallOptions(model="gpt-x")
 

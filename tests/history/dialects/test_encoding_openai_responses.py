@@ -21,7 +21,7 @@ from tests.history.dialects.samples import (
     said,
 )
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 SIGNED = Reasoning(text="hm", signature="gAAA", provider="openai", extra={"id": "rs_1"})
 

@@ -15,7 +15,7 @@ from history.entries import Node
 from tests.history.context.strategies import options, paths, snapshot_of
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 MANY = settings(max_examples=examples(100), deadline=None)
 SWITCHES = st.builds(

@@ -9,7 +9,7 @@ from history.answers.events import ErrorKind, Failed
 from history.dialects import DIALECTS
 from tests.history.dialects.samples import NAMES
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 every_dialect = pytest.mark.parametrize("name", NAMES)
 

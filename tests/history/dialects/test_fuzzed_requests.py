@@ -19,7 +19,7 @@ from history.linting.linter import lint_request
 from history.linting.parse_input import LintInput, NotAConversation
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = {

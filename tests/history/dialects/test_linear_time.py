@@ -21,7 +21,7 @@ from history.redaction import detectors, redacted
 from history.redaction.walker import Redactor, Redactors
 from tests.measures import assert_linear
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 CHAT, RESPONSES, ANTHROPIC, GEMINI = "openai-chat", "openai-responses", "anthropic-messages", "gemini-generate"

@@ -28,7 +28,7 @@ from history.entries import (
 from tests.history.dialects.samples import AT, NAMES, PNG
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 every_dialect = pytest.mark.parametrize("name", NAMES)
 PNG_64 = base64.b64encode(PNG).decode()

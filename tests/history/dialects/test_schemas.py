@@ -7,7 +7,7 @@ from google.genai import types
 
 from history.dialects.gemini_generate.schemas import as_json_schema
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 JSON_SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -28,7 +28,7 @@ from history.answers.events import (
 from history.dialects import DIALECTS
 from history.entries import ModelOutput, Reasoning, Text, ToolRequest, Usage
 
-pytestmark = [pytest.mark.runs_first, pytest.mark.any_database]
+pytestmark = [pytest.mark.runs_first, pytest.mark.no_database]
 
 SIGNATURE = base64.b64encode(b"signed").decode()
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=60, cache_write_tokens=10, reasoning_tokens=5)

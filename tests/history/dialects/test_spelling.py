@@ -12,7 +12,7 @@ from history.dialects.gemini_generate.spelling import in_one_spelling
 from history.linting import given, lint_request
 from tests.history.dialects.samples import AT, PNG, in_snake_case
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 PNG_64 = base64.b64encode(PNG).decode()
 # Names that people chose, in the spelling that is the other one for the API.

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from history.dialects.sse import Documents, SSEDecoder, sse
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 
 def events(*chunks: bytes) -> list[tuple[str, str]]:

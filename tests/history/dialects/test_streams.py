@@ -27,7 +27,7 @@ from tests.history.dialects.samples import (
 )
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 every_dialect = pytest.mark.parametrize("name", NAMES)
 

@@ -15,7 +15,7 @@ from history.dialects import DIALECTS, CallOptions, LossCode, context_of
 from history.entries import Entry, ModelInput, ModelOutput, Node, Text, ToolResult, ToolResults
 from tests.history.dialects.samples import ANTHROPIC, AT, CHAT, GEMINI, NAMES, STREAMS, TOOLS, answer
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 
 @pytest.mark.parametrize("upstream", NAMES)

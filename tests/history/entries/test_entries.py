@@ -45,7 +45,7 @@ from history.entries import (
 )
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 # Any text, lone surrogates and NUL included: models and tools produce them.
 TEXTS = st.text(st.characters(), max_size=12)

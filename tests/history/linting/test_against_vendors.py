@@ -19,7 +19,7 @@ from tests.measures import examples
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import BAD, GOOD, HEADERS
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 MANY = settings(max_examples=examples(120), deadline=None)
 # Whether a signature is genuine only the vendor knows.

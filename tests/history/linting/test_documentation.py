@@ -11,7 +11,7 @@ from django.conf import settings
 from history.linting import RULES
 from history.management.commands.history import Command
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 PAGE = (Path(settings.BASE_DIR) / "docs" / "lint.md").read_text(encoding="utf-8")
 

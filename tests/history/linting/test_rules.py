@@ -28,7 +28,7 @@ from tests.vendors.test_vendors import (
     use,
 )
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 HI = said("user")
 IMAGE = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}

@@ -8,7 +8,7 @@ from history.entries import Entry, ModelInput, ModelOutput, Node, Reasoning, Tex
 from history.linting import LintReport, lint_session
 from tests.history.context.strategies import AT, snapshot_of
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 HELLO = ModelInput(at=AT, parts=(Text(text="Hi"),))
 ASKS = ModelOutput(at=AT, parts=(ToolRequest(call_id="a", name="read"),))

@@ -10,7 +10,7 @@ from history.record.search_tokens import WORD_CHARS, fold, fold_unevenly, places
 from history.search.queries import QUERY_WORDS, Query, Term, parse_query
 from history.search.snippets import beginning_of, snippet_of
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 # Text with everything that folding has to be careful with, more often than chance would have it.
 TRICKY = (

@@ -45,7 +45,7 @@ from history.redaction.token_formats import NAMED_FORMATS, TOKEN_FORMATS
 from history.redaction.walker import Redactors
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 CREDENTIALS = Redactors(credentials=True)
 EVERYTHING = Redactors(credentials=True, others=personal([detector.name for detector in PERSONAL]))

@@ -28,7 +28,7 @@ from history.redaction import MODES, check_redaction_settings, redacted, redacte
 from history.redaction.detectors import FORMATS, PERSONAL, SECRETS, TOKENS
 from history.redaction.walker import Redactors
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 KEY = "sk-" + "7Qx9Lm2Rt5Wv8Yb3Nc6Hd1Kf4Gj0PzSa"
 HERE = "tests.history.redaction.test_redaction_modes"

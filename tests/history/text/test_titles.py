@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from history.text.titles import title_from
 from tests.measures import examples
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 SETUP = """This is the Example CLI. We are setting up the context for our chat.
 Today's date is Monday, January 7, 2025 (formatted according to the user's locale).

@@ -8,7 +8,7 @@ from history.context.compression import Problem, ProblemCode, SummarySpan, find_
 from history.entries import Entry, Node, Summary
 from tests.factories import answered, call, result, results, said
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 GOOD = """## Goal
 Repair the build of AB-12.

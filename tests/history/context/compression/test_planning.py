@@ -20,7 +20,7 @@ from history.context.compression import (
 from history.entries import Entry, MaskedResult, Node, Summary
 from tests.factories import answered, call, result, results, said
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 UNLIMITED = ContextOptions(max_turns=None)
 LONG = "a word or two " * 60  # some 200 tokens

@@ -29,7 +29,7 @@ from tests.measures import examples
 from tests.vendors.rules import problem_with
 from tests.vendors.test_vendors import HEADERS
 
-pytestmark = pytest.mark.any_database
+pytestmark = pytest.mark.no_database
 
 MANY = settings(max_examples=examples(80), deadline=None)
 UNLIMITED = ContextOptions(max_turns=None)
