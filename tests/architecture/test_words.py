@@ -17,7 +17,7 @@ ACTORS = ("nobody", "somebody", "whoever", "everybody", "whatever")
 METAPHORS = ("house", "door", "room", "bin", "crew", "rail", "wish", "footing", "wave", "errand", "lookout")
 WORDS = re.compile(rf"\b(?:{'|'.join((*ACTORS, *METAPHORS))})s?\b", re.IGNORECASE)
 # Occurrences that are left. These numbers only shrink.
-LEFT = {"history": 532, "relay": 454, "project": 51, "tests": 681, "templates": 141, "docs": 275, "locale": 9}
+LEFT = {"history": 279, "relay": 353, "project": 51, "tests": 666, "templates": 141, "docs": 248, "locale": 9}
 
 
 @pytest.mark.parametrize("folder", LEFT)

@@ -16,7 +16,6 @@ from history.record.recorder import append
 from relay.live import groups
 from relay.models import Run
 from relay.pages.chat.agent_activity import Tree, plan_of, tree_of
-from relay.runtime.async_db import in_database
 from tests.factories import answered, call, chat_of
 from tests.history.access.test_permissions import with_right
 from tests.relay.agents.test_subagents import agents, ask
